@@ -1,0 +1,104 @@
+// iface.c - choosing an interface of a module and copying its table.
+#include <stdio.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/module.h"
+#include "core/spell.h"
+
+// All interfaces of a type, or of all types, for a message.
+static void list_ifaces(const struct genai_module *m, const char *type,
+			char *buf, size_t cap)
+{
+	const struct genai_iface *f;
+	size_t n = 0;
+	uint32_t i;
+
+	*buf = 0;
+	for (i = 0; (f = genai_module_iface_at(m, i)); i++) {
+		if ((type && strcmp(f->type, type) != 0) || n >= cap)
+			continue;
+		n += (size_t)snprintf(buf + n, cap - n, "%s%s%s%s",
+				      n ? ", " : "", type ? "" : f->type,
+				      type ? "" : " ", f->name);
+	}
+}
+
+// Find the interface; on failure say what there is.
+static const struct genai_iface *choose(const struct genai_module *m,
+					const char *type, const char *name,
+					struct genai_error *err)
+{
+	const struct genai_iface *f, *found = NULL;
+	struct genai_spell spell = {.word = name};
+	uint32_t i, n_type = 0, n_found = 0;
+	char list[256];
+
+	for (i = 0; (f = genai_module_iface_at(m, i)); i++) {
+		if (strcmp(f->type, type) != 0)
+			continue;
+		n_type++;
+		if (name && strcmp(f->name, name) != 0) {
+			genai_spell_offer(&spell, f->name);
+			continue;
+		}
+		found = f;
+		n_found++;
+	}
+	if (n_found == 1)
+		return found;
+	list_ifaces(m, n_type ? type : NULL, list, sizeof(list));
+	if (!n_type)
+		genai_fail(err, GENAI_E_CONFIG,
+			   "module %s has no %s; it has %s",
+			   genai_module_name(m), type, list);
+	else if (n_found)
+		genai_fail(err, GENAI_E_CONFIG,
+			   "module %s has several %s, write %s:NAME: %s",
+			   genai_module_name(m), type, genai_module_name(m),
+			   list);
+	else
+		genai_fail(err, GENAI_E_CONFIG,
+			   "module %s has no %s named %s, %s%s%s",
+			   genai_module_name(m), type, name,
+			   spell.best ? "did you mean " : "it has ",
+			   spell.best ? spell.best : list,
+			   spell.best ? "?" : "");
+	return NULL;
+}
+
+int32_t genai_module_get_iface(const struct genai_module *m, const char *type,
+			       const char *name, void *ops, uint32_t ops_bytes,
+			       const uint32_t *required,
+			       const char *const *names, uint32_t n_required,
+			       const char **out_name, struct genai_error *err)
+{
+	const struct genai_iface *f = choose(m, type, name, err);
+	uint32_t i, bytes;
+	void *slot;
+
+	if (!f)
+		return GENAI_E_CONFIG;
+	memcpy(&bytes, f->ops, sizeof(bytes));
+	if (bytes > ops_bytes)
+		bytes = ops_bytes;
+	bytes -= bytes % sizeof(void *); // no half slots
+	for (i = 0; i < n_required; i++) {
+		slot = NULL;
+		if (required[i] + sizeof(slot) <= bytes)
+			memcpy(&slot, (const char *)f->ops + required[i],
+			       sizeof(slot));
+		if (!slot)
+			return genai_fail(err, GENAI_E_MODULE,
+					  "%s: %s %s: required slot %s is "
+					  "missing (table of %u bytes)",
+					  genai_module_path(m), f->type,
+					  f->name, names[i], bytes);
+	}
+	memset(ops, 0, ops_bytes);
+	memcpy(ops, f->ops, bytes);
+	memcpy(ops, &bytes, sizeof(bytes));
+	if (out_name)
+		*out_name = f->name;
+	return 0;
+}

@@ -1,0 +1,304 @@
+// data.c - putting values into the data file, a few megabytes at a time.
+#include "core/modelgen/gen.h"
+#include "core/modelgen/half.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHUNK_BYTES ((uint64_t)4 << 20)
+#define STRIP_COLS 256u
+
+struct out {
+	struct gen *g;
+	int fd;
+	const char *path;
+	struct genai_error *err;
+	void *half; /* CHUNK_BYTES, for conversion */
+};
+
+static int32_t put(struct out *o, uint64_t at, const void *data, uint64_t bytes)
+{
+	const struct genai_gen_options *opt = o->g->options;
+	const uint8_t *p = data;
+
+	while (bytes) {
+		size_t part = bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES;
+		ssize_t n = pwrite(o->fd, p, part, (off_t)at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return genai_fail(o->err, GENAI_E_IO,
+					  "%s: cannot write at byte %llu: %s",
+					  o->path, (unsigned long long)at,
+					  n ? strerror(errno) : "no progress");
+		p += n;
+		at += (uint64_t)n;
+		bytes -= (uint64_t)n;
+		o->g->done_bytes += (uint64_t)n;
+	}
+	if (opt->progress && opt->progress(opt->progress_ctx, o->g->done_bytes,
+					   o->g->data_bytes))
+		return genai_fail(o->err, GENAI_E_INTERRUPTED,
+				  "%s: stopped after %llu of %llu bytes",
+				  o->path, (unsigned long long)o->g->done_bytes,
+				  (unsigned long long)o->g->data_bytes);
+	return GENAI_OK;
+}
+
+static int32_t put_floats(struct out *o, uint64_t at, const float *v,
+			  uint64_t n)
+{
+	uint16_t *half = o->half;
+
+	if (gen_elem(o->g) == 4)
+		return put(o, at, v, n * 4);
+	while (n) {
+		uint64_t part = n < CHUNK_BYTES / 2 ? n : CHUNK_BYTES / 2;
+		int32_t rc;
+
+		for (uint64_t i = 0; i < part; i++)
+			half[i] = genai_half_from_float(v[i]);
+		rc = put(o, at, half, part * 2);
+		if (rc)
+			return rc;
+		v += part;
+		n -= part;
+		at += part * 2;
+	}
+	return GENAI_OK;
+}
+
+static int32_t no_memory(struct out *o, uint64_t bytes)
+{
+	return genai_fail(o->err, GENAI_E_NOMEM,
+			  "%s: no memory for a buffer of %llu bytes", o->path,
+			  (unsigned long long)bytes);
+}
+
+static int32_t write_vector(struct out *o, const struct gen_job *job)
+{
+	const struct genai_source *s = o->g->source;
+	float *v = malloc(job->mat.n_rows * sizeof(*v));
+	uint64_t row = 0;
+	int32_t rc = GENAI_OK;
+
+	if (!v)
+		return no_memory(o, job->mat.n_rows * sizeof(*v));
+	for (uint32_t i = 0; i < job->mat.n_sites && !rc; i++) {
+		rc = s->vector(s->self, job->mat.site[i], job->mat.layer,
+			       v + row, o->err);
+		row += job->mat.rows[i];
+	}
+	if (!rc)
+		rc = put_floats(o, job->at, v, job->mat.n_rows);
+	free(v);
+	return rc;
+}
+
+static int32_t write_columns(struct out *o, const struct gen_job *job)
+{
+	const struct genai_source *s = o->g->source;
+	const struct gen_mat *m = &job->mat;
+	uint64_t strip = m->cols < STRIP_COLS ? m->cols : STRIP_COLS;
+	uint64_t bytes = strip * m->n_rows * sizeof(float);
+	float *v = malloc(bytes);
+	int32_t rc = GENAI_OK;
+
+	if (!v)
+		return no_memory(o, bytes);
+	for (uint64_t col = 0; col < m->cols && !rc; col += strip) {
+		uint64_t n = m->cols - col < strip ? m->cols - col : strip;
+		uint64_t row = 0;
+
+		for (uint32_t i = 0; i < m->n_sites && !rc; i++) {
+			rc = s->columns(s->self, m->site[i], m->layer, col, n,
+					m->n_rows, v + row, o->err);
+			row += m->rows[i];
+		}
+		if (!rc)
+			rc = put_floats(
+				o, job->at + col * m->n_rows * gen_elem(o->g),
+				v, n * m->n_rows);
+	}
+	free(v);
+	return rc;
+}
+
+static int32_t write_rows(struct out *o, const struct gen_job *job)
+{
+	const struct genai_source *s = o->g->source;
+	const struct gen_mat *m = &job->mat;
+	uint64_t part = CHUNK_BYTES / 4 / m->cols;
+	float *v;
+	int32_t rc = GENAI_OK;
+
+	part = part ? part : 1;
+	v = malloc(part * m->cols * sizeof(*v));
+	if (!v)
+		return no_memory(o, part * m->cols * sizeof(*v));
+	for (uint64_t row = 0; row < m->n_rows && !rc; row += part) {
+		uint64_t n = m->n_rows - row < part ? m->n_rows - row : part;
+
+		rc = s->rows(s->self, m->site[0], m->layer, row, n, v, o->err);
+		if (!rc)
+			rc = put_floats(
+				o, job->at + row * m->cols * gen_elem(o->g), v,
+				n * m->cols);
+	}
+	free(v);
+	return rc;
+}
+
+// Buffers of one chunk of rows of blocks.
+struct chunk {
+	uint8_t *codes;
+	float *scales, *zeros, *terms;
+	float *terms_t; /* [blocks, rows] of the whole matrix */
+};
+
+static int32_t put_chunk(struct out *o, const struct gen_job *job,
+			 const struct chunk *c, uint64_t row, uint64_t n)
+{
+	const struct gen_mat *m = &job->mat;
+	uint64_t nb = m->cols / m->form.block, elem = gen_elem(o->g);
+	uint64_t row_bytes = m->cols * m->form.bits / 8, at = row * nb * elem;
+	int32_t rc;
+
+	rc = put(o, job->at + row * row_bytes, c->codes, n * row_bytes);
+	if (!rc)
+		rc = put_floats(o, job->scales + at, c->scales, n * nb);
+	if (!rc && job->zeros)
+		rc = put_floats(o, job->zeros + at, c->zeros, n * nb);
+	if (!rc && job->terms)
+		rc = put_floats(o, job->terms + at, c->terms, n * nb);
+	for (uint64_t r = 0; !rc && job->terms_t && r < n; r++)
+		for (uint64_t b = 0; b < nb; b++)
+			c->terms_t[b * m->n_rows + row + r] =
+				c->terms[r * nb + b];
+	return rc;
+}
+
+static int32_t write_chunks(struct out *o, const struct gen_job *job,
+			    const struct chunk *c, uint64_t part)
+{
+	const struct genai_source *s = o->g->source;
+	const struct gen_mat *m = &job->mat;
+	uint64_t nb = m->cols / m->form.block, base = 0;
+	bool terms = job->terms || job->terms_t;
+	int32_t rc = GENAI_OK;
+
+	for (uint32_t i = 0; i < m->n_sites && !rc; i++) {
+		for (uint64_t row = 0; row < m->rows[i] && !rc; row += part) {
+			uint64_t left = m->rows[i] - row;
+			uint64_t n = left < part ? left : part;
+
+			rc = s->blocks(s->self, m->site[i], m->layer, row, n,
+				       c->codes, c->scales,
+				       job->zeros ? c->zeros : NULL,
+				       terms ? c->terms : NULL, o->err);
+			if (!rc)
+				rc = put_chunk(o, job, c, base + row, n);
+		}
+		base += m->rows[i];
+	}
+	if (!rc && job->terms_t)
+		rc = put_floats(o, job->terms_t, c->terms_t, nb * m->n_rows);
+	return rc;
+}
+
+static int32_t write_blocks(struct out *o, const struct gen_job *job)
+{
+	const struct gen_mat *m = &job->mat;
+	uint64_t row_bytes = m->cols * m->form.bits / 8;
+	uint64_t nb = m->cols / m->form.block;
+	uint64_t part = row_bytes < CHUNK_BYTES ? CHUNK_BYTES / row_bytes : 1;
+	uint64_t codes = part * row_bytes, scales = part * nb * sizeof(float);
+	uint64_t whole = job->terms_t ? nb * m->n_rows * sizeof(float) : 0;
+	uint8_t *mem = malloc(codes + 3 * scales + whole + 16);
+	struct chunk c;
+	int32_t rc;
+
+	if (!mem)
+		return no_memory(o, codes + 3 * scales + whole);
+	// floats first: they need the alignment
+	c.scales = (float *)(void *)mem;
+	c.zeros = c.scales + part * nb;
+	c.terms = c.zeros + part * nb;
+	c.terms_t = c.terms + part * nb;
+	c.codes = mem + 3 * scales + whole;
+	rc = write_chunks(o, job, &c, part);
+	free(mem);
+	return rc;
+}
+
+// cos and sin of position * rate, the rates and angles in float32 as the
+// models' reference code has them.
+static int32_t write_rope(struct out *o, const struct gen_job *job)
+{
+	const struct genai_genconf *c = o->g->conf;
+	uint64_t half = c->rotary / 2, part = 16384 / half + 1;
+	float *v = malloc((2 * part + 1) * half * sizeof(*v)), *cosv, *sinv;
+	int32_t rc = GENAI_OK;
+
+	if (!v)
+		return no_memory(o, (2 * part + 1) * half * sizeof(*v));
+	cosv = v + half;
+	sinv = cosv + part * half;
+	for (uint64_t i = 0; i < half; i++) {
+		v[i] = 1.0f / (float)pow(c->theta, 2.0 * (double)i / c->rotary);
+		if (c->rope_factors)
+			v[i] /= c->rope_factors[i];
+		v[i] = (float)(v[i] / c->rope_scale);
+	}
+	for (uint64_t pos = 0; pos < c->context && !rc; pos += part) {
+		uint64_t n = c->context - pos < part ? c->context - pos : part;
+		uint64_t at = pos * half * gen_elem(o->g);
+
+		for (uint64_t i = 0; i < n * half; i++) {
+			float a = (float)(pos + i / half) * v[i % half];
+
+			cosv[i] = (float)cos(a);
+			sinv[i] = (float)sin(a);
+		}
+		rc = put_floats(o, job->at + at, cosv, n * half);
+		if (!rc)
+			rc = put_floats(o, job->rope_sin + at, sinv, n * half);
+	}
+	free(v);
+	return rc;
+}
+
+static int32_t write_job(struct out *o, const struct gen_job *job)
+{
+	switch (job->kind) {
+	case GEN_VECTOR:
+		return write_vector(o, job);
+	case GEN_COLUMNS:
+		return write_columns(o, job);
+	case GEN_ROWS:
+		return write_rows(o, job);
+	case GEN_BLOCKS:
+		return write_blocks(o, job);
+	case GEN_ROPE:
+		return write_rope(o, job);
+	}
+	return GENAI_OK;
+}
+
+int32_t gen_data_write(struct gen *g, int fd, const char *path,
+		       struct genai_error *err)
+{
+	struct out o = {g, fd, path, err, malloc(CHUNK_BYTES)};
+	int32_t rc = GENAI_OK;
+
+	if (!o.half)
+		return no_memory(&o, CHUNK_BYTES);
+	for (uint32_t i = 0; i < g->n_jobs && !rc; i++)
+		rc = write_job(&o, &g->jobs[i]);
+	free(o.half);
+	return rc;
+}

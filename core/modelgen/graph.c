@@ -1,0 +1,397 @@
+// graph.c - the operator chain of a Llama-like decoder.
+#include "core/modelgen/gen.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MASK "/model/attn_mask_reformat/attn_mask_subgraph/"
+#define SEQLENS MASK "Sub/Cast/output_0"
+#define TOTAL MASK "Gather/Cast/output_0"
+
+// Names of what flows between the parts of a layer.
+struct flow {
+	char skip[GEN_NAME];   // residual stream before the last addition
+	char branch[GEN_NAME]; // what is to be added to it
+	char normed[GEN_NAME];
+};
+
+static void unary(struct gen *g, const char *op, const char *name,
+		  const char *in, const char *in2, const char *out)
+{
+	gen_node(g, op, "", name);
+	gen_in(g, in);
+	if (in2)
+		gen_in(g, in2);
+	gen_out(g, out);
+}
+
+static void cast_i32(struct gen *g, const char *name, const char *in,
+		     const char *out)
+{
+	unary(g, "Cast", name, in, NULL, out);
+	gen_attr_int(g, "to", GENAI_DT_I32);
+	gen_end(g);
+}
+
+static void mask_nodes(struct gen *g)
+{
+	int64_t one = 1;
+	char c[GEN_NAME];
+
+	gen_const(g, false, &one, 1, c);
+	unary(g, "ReduceSum", MASK "ReduceSum", "attention_mask", c,
+	      MASK "ReduceSum/output_0");
+	gen_attr_int(g, "keepdims", 0);
+	gen_end(g);
+	unary(g, "Sub", MASK "Sub", MASK "ReduceSum/output_0", c,
+	      MASK "Sub/output_0");
+	gen_end(g);
+	cast_i32(g, MASK "Sub/Cast", MASK "Sub/output_0", SEQLENS);
+	unary(g, "Shape", MASK "Shape", "attention_mask", NULL,
+	      MASK "Shape/output_0");
+	gen_end(g);
+	gen_const(g, true, &one, 1, c);
+	unary(g, "Gather", MASK "Gather", MASK "Shape/output_0", c,
+	      MASK "Gather/output_0");
+	gen_attr_int(g, "axis", 0);
+	gen_end(g);
+	cast_i32(g, MASK "Gather/Cast", MASK "Gather/output_0", TOTAL);
+}
+
+static void rope_inits(struct gen *g)
+{
+	struct gen_job *job = gen_job_add(g, GEN_ROPE);
+	uint64_t dims[2] = {g->conf->context, g->conf->rotary / 2};
+
+	job->at = gen_init(g, "cos_cache", g->conf->io_dtype, 2, dims);
+	job->rope_sin = gen_init(g, "sin_cache", g->conf->io_dtype, 2, dims);
+}
+
+static void vector(struct gen *g, const char *name, uint32_t site,
+		   uint32_t layer, uint64_t n)
+{
+	struct gen_job *job = gen_job_add(g, GEN_VECTOR);
+
+	job->mat.site[0] = site;
+	job->mat.n_sites = 1;
+	job->mat.layer = layer;
+	job->mat.n_rows = job->mat.rows[0] = n;
+	job->at = gen_init(g, name, g->conf->io_dtype, 1, &n);
+}
+
+// RMS norm of the stream after adding the branch (if there is one).
+static void norm(struct gen *g, struct flow *f, uint32_t layer,
+		 const char *what, uint32_t site)
+{
+	char name[GEN_NAME], weight[GEN_NAME], sum[GEN_NAME], normed[GEN_NAME];
+	bool first = !f->branch[0], last = site == GENAI_SITE_NORM_FINAL;
+
+	snprintf(weight, sizeof(weight), "model.layers.%u.%s.weight", layer,
+		 what);
+	snprintf(normed, sizeof(normed), "/model/layers.%u/%s/output_0", layer,
+		 what);
+	snprintf(sum, sizeof(sum), "/model/layers.%u/%s/output_3", layer, what);
+	snprintf(name, sizeof(name), "/model/layers.%u/%s/%s", layer, what,
+		 first ? "LayerNorm" : "SkipLayerNorm");
+	vector(g, weight, site, last ? 0 : layer, g->conf->hidden);
+	gen_node(g,
+		 first ? "SimplifiedLayerNormalization"
+		       : "SkipSimplifiedLayerNormalization",
+		 first ? "" : "com.microsoft", name);
+	gen_in(g, f->skip);
+	if (!first)
+		gen_in(g, f->branch);
+	gen_in(g, weight);
+	gen_out(g, normed);
+	if (!first && !last) {
+		gen_out(g, "");
+		gen_out(g, "");
+		gen_out(g, sum);
+		memcpy(f->skip, sum, sizeof(sum));
+	}
+	gen_attr_float(g, "epsilon", g->conf->epsilon);
+	if (first) {
+		gen_attr_int(g, "axis", -1);
+		gen_attr_int(g, "stash_type", 1);
+	}
+	gen_end(g);
+	memcpy(f->normed, normed, sizeof(normed));
+}
+
+// One matrix of a layer, or q, k and v stacked.  Name of the product in out.
+static void project(struct gen *g, struct gen_mat *m, const char *module,
+		    const char *in, char *out)
+{
+	char weight[GEN_NAME], path[GEN_NAME];
+
+	snprintf(weight, sizeof(weight), "model.layers.%u.%s", m->layer,
+		 module);
+	snprintf(path, sizeof(path), "/model/layers.%u/%s", m->layer, module);
+	for (char *p = path; *p; p++)
+		if (*p == '.' && (p[1] < '0' || p[1] > '9'))
+			*p = '/';
+	snprintf(out, GEN_NAME, "%s/MatMul/output_0", path);
+	m->weight = weight;
+	m->path = path;
+	gen_matmul(g, m, in, out);
+}
+
+static void one(struct gen *g, struct gen_mat *m, uint32_t site, uint32_t layer,
+		uint64_t rows, uint64_t cols)
+{
+	memset(m, 0, sizeof(*m));
+	m->site[0] = site;
+	m->n_sites = 1;
+	m->layer = layer;
+	m->rows[0] = m->n_rows = rows;
+	m->cols = cols;
+	g->source->form(g->source->self, site, layer, &m->form);
+}
+
+static void add_bias(struct gen *g, const struct gen_mat *m, const char *module,
+		     char *inout)
+{
+	char name[GEN_NAME], bias[GEN_NAME], out[GEN_NAME];
+	struct gen_job *job = gen_job_add(g, GEN_VECTOR);
+
+	job->mat = *m;
+	for (uint32_t i = 0; i < m->n_sites; i++)
+		job->mat.site[i] =
+			m->site[i] - GENAI_SITE_Q + GENAI_SITE_BIAS_Q;
+	snprintf(bias, sizeof(bias), "model.layers.%u.attn.%s.Add.bias",
+		 m->layer, module);
+	snprintf(name, sizeof(name), "/model/layers.%u/attn/%s/Add", m->layer,
+		 module);
+	snprintf(out, sizeof(out), "/model/layers.%u/attn/%s/Add/output_0",
+		 m->layer, module);
+	job->at = gen_init(g, bias, g->conf->io_dtype, 1, &m->n_rows);
+	unary(g, "Add", name, inout, bias, out);
+	gen_end(g);
+	memcpy(inout, out, sizeof(out));
+}
+
+static bool same_form(const struct genai_form *a, const struct genai_form *b)
+{
+	return a->bits == b->bits && a->block == b->block &&
+	       a->offset == b->offset;
+}
+
+// q, k and v; true if they came out as one, in qkv[0].
+static bool project_qkv(struct gen *g, uint32_t layer, const char *in,
+			char qkv[3][GEN_NAME])
+{
+	static const char *const module[] = {"q_proj", "k_proj", "v_proj"};
+	const struct genai_genconf *c = g->conf;
+	uint64_t kv = (uint64_t)c->kv_heads * c->head_size;
+	uint64_t rows[3] = {(uint64_t)c->heads * c->head_size, kv, kv};
+	struct gen_mat m[3], all;
+	char name[32];
+
+	for (uint32_t i = 0; i < 3; i++)
+		one(g, &m[i], GENAI_SITE_Q + i, layer, rows[i], c->hidden);
+	if (!g->options->split_qkv && same_form(&m[0].form, &m[1].form) &&
+	    same_form(&m[0].form, &m[2].form)) {
+		all = m[0];
+		all.n_sites = 3;
+		for (uint32_t i = 1; i < 3; i++) {
+			all.site[i] = m[i].site[0];
+			all.rows[i] = rows[i];
+			all.n_rows += rows[i];
+		}
+		project(g, &all, "attn.qkv_proj", in, qkv[0]);
+		if (c->qkv_bias)
+			add_bias(g, &all, "qkv_proj", qkv[0]);
+		return true;
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "attn.%s", module[i]);
+		project(g, &m[i], name, in, qkv[i]);
+		if (c->qkv_bias)
+			add_bias(g, &m[i], module[i], qkv[i]);
+	}
+	return false;
+}
+
+static void split_qkv(struct gen *g, uint32_t layer, char qkv[3][GEN_NAME])
+{
+	const struct genai_genconf *c = g->conf;
+	int64_t kv = (int64_t)c->kv_heads * c->head_size;
+	int64_t sizes[3] = {(int64_t)c->heads * c->head_size, kv, kv};
+	char name[GEN_NAME], cname[GEN_NAME], in[GEN_NAME];
+
+	gen_const(g, false, sizes, 3, cname);
+	snprintf(name, sizeof(name), "/model/layers.%u/attn/qkv_proj/Split",
+		 layer);
+	memcpy(in, qkv[0], sizeof(in));
+	gen_node(g, "Split", "", name);
+	gen_in(g, in);
+	gen_in(g, cname);
+	for (int i = 0; i < 3; i++) {
+		snprintf(qkv[i], GEN_NAME,
+			 "/model/layers.%u/attn/qkv_proj/Split/output_%d",
+			 layer, i);
+		gen_out(g, qkv[i]);
+	}
+	gen_attr_int(g, "axis", -1);
+	gen_end(g);
+}
+
+static void head_reshape(struct gen *g, const char *path, int step,
+			 int64_t last, const char *in, char *out)
+{
+	int64_t shape[3] = {0, -1, last};
+	char name[GEN_NAME], c[GEN_NAME];
+
+	gen_const(g, false, shape, 3, c);
+	snprintf(name, sizeof(name), "%s/Reshape_%d", path, step);
+	snprintf(out, GEN_NAME, "%s/Reshape_%d/output_0", path, step);
+	unary(g, "Reshape", name, in, c, out);
+	gen_end(g);
+}
+
+// RMS norm of each head of q (which 0) or k (1), as nodes.
+static void head_norm(struct gen *g, uint32_t layer, int which,
+		      const char *weight, char *inout)
+{
+	const struct genai_genconf *c = g->conf;
+	uint32_t heads = which ? c->kv_heads : c->heads;
+	char path[64], a[GEN_NAME], b[GEN_NAME], name[GEN_NAME];
+
+	snprintf(path, sizeof(path), "/model/layers.%u/attn/%c_norm", layer,
+		 which ? 'k' : 'q');
+	head_reshape(g, path, 1, c->head_size, inout, a);
+	snprintf(name, sizeof(name), "%s/SimplifiedLayerNormalization", path);
+	snprintf(b, sizeof(b), "%s/SimplifiedLayerNormalization/output_0",
+		 path);
+	unary(g, "SimplifiedLayerNormalization", name, a, weight, b);
+	gen_attr_float(g, "epsilon", c->epsilon);
+	gen_attr_int(g, "axis", -1);
+	gen_attr_int(g, "stash_type", 1);
+	gen_end(g);
+	head_reshape(g, path, 2, (int64_t)heads * c->head_size, b, inout);
+}
+
+static void gqa(struct gen *g, uint32_t layer, const char *q, const char *k,
+		const char *v, char norms[2][GEN_NAME], char *out)
+{
+	const struct genai_genconf *c = g->conf;
+	char name[GEN_NAME];
+
+	snprintf(name, sizeof(name),
+		 "/model/layers.%u/attn/GroupQueryAttention", layer);
+	snprintf(out, GEN_NAME,
+		 "/model/layers.%u/attn/GroupQueryAttention/output_0", layer);
+	gen_node(g, "GroupQueryAttention", "com.microsoft", name);
+	gen_in(g, q);
+	gen_in(g, k);
+	gen_in(g, v);
+	snprintf(name, sizeof(name), "past_key_values.%u.key", layer);
+	gen_in(g, name);
+	snprintf(name, sizeof(name), "past_key_values.%u.value", layer);
+	gen_in(g, name);
+	gen_in(g, SEQLENS);
+	gen_in(g, TOTAL);
+	gen_in(g, "cos_cache");
+	gen_in(g, "sin_cache");
+	for (int i = 0; i < (norms ? 5 : 3); i++)
+		gen_in(g, "");
+	for (int i = 0; norms && i < 2; i++)
+		gen_in(g, norms[i]);
+	gen_out(g, out);
+	snprintf(name, sizeof(name), "present.%u.key", layer);
+	gen_out(g, name);
+	snprintf(name, sizeof(name), "present.%u.value", layer);
+	gen_out(g, name);
+	gen_attr_int(g, "num_heads", c->heads);
+	gen_attr_int(g, "kv_num_heads", c->kv_heads);
+	gen_attr_float(g, "scale", (float)(1 / sqrt(c->head_size)));
+	gen_attr_int(g, "local_window_size", -1);
+	gen_attr_float(g, "softcap", 0);
+	gen_attr_int(g, "do_rotary", 1);
+	gen_attr_int(g, "rotary_interleaved", 0);
+	if (norms)
+		gen_attr_float(g, "qk_norm_epsilon", c->epsilon);
+	gen_end(g);
+}
+
+static void attention(struct gen *g, struct flow *f, uint32_t layer)
+{
+	const struct genai_genconf *c = g->conf;
+	char qkv[3][GEN_NAME] = {"", "", ""}, norms[2][GEN_NAME];
+	char out[GEN_NAME];
+	bool packed = project_qkv(g, layer, f->normed, qkv);
+	struct gen_mat m;
+
+	for (uint32_t i = 0; c->qk_norm && i < 2; i++) {
+		snprintf(norms[i], GEN_NAME,
+			 "model.layers.%u.attn.%c_norm.layernorm.weight", layer,
+			 i ? 'k' : 'q');
+		vector(g, norms[i], GENAI_SITE_NORM_Q + i, layer, c->head_size);
+	}
+	if (c->qk_norm && packed)
+		split_qkv(g, layer, qkv);
+	for (int i = 0; c->qk_norm && !c->cuda && i < 2; i++)
+		head_norm(g, layer, i, norms[i], qkv[i]);
+	gqa(g, layer, qkv[0], qkv[1], qkv[2],
+	    c->qk_norm && c->cuda ? norms : NULL, out);
+	one(g, &m, GENAI_SITE_O, layer, c->hidden,
+	    (uint64_t)c->heads * c->head_size);
+	project(g, &m, "attn.o_proj", out, f->branch);
+}
+
+static void mlp(struct gen *g, struct flow *f, uint32_t layer)
+{
+	const struct genai_genconf *c = g->conf;
+	char gate[GEN_NAME], up[GEN_NAME], name[GEN_NAME], a[GEN_NAME];
+	char b[GEN_NAME];
+	struct gen_mat m;
+
+	one(g, &m, GENAI_SITE_GATE, layer, c->ffn, c->hidden);
+	project(g, &m, "mlp.gate_proj", f->normed, gate);
+	one(g, &m, GENAI_SITE_UP, layer, c->ffn, c->hidden);
+	project(g, &m, "mlp.up_proj", f->normed, up);
+	snprintf(name, sizeof(name), "/model/layers.%u/mlp/act_fn/Sigmoid",
+		 layer);
+	snprintf(a, sizeof(a), "/model/layers.%u/mlp/act_fn/Sigmoid/output_0",
+		 layer);
+	unary(g, "Sigmoid", name, gate, NULL, a);
+	gen_end(g);
+	snprintf(name, sizeof(name), "/model/layers.%u/mlp/act_fn/Mul", layer);
+	snprintf(b, sizeof(b), "/model/layers.%u/mlp/act_fn/Mul/output_0",
+		 layer);
+	unary(g, "Mul", name, gate, a, b);
+	gen_end(g);
+	snprintf(name, sizeof(name), "/model/layers.%u/mlp/Mul", layer);
+	snprintf(a, sizeof(a), "/model/layers.%u/mlp/Mul/output_0", layer);
+	unary(g, "Mul", name, b, up, a);
+	gen_end(g);
+	one(g, &m, GENAI_SITE_DOWN, layer, c->hidden, c->ffn);
+	project(g, &m, "mlp.down_proj", a, f->branch);
+}
+
+void gen_graph(struct gen *g)
+{
+	const struct genai_genconf *c = g->conf;
+	struct flow f;
+	struct gen_mat m;
+
+	memset(&f, 0, sizeof(f));
+	rope_inits(g);
+	mask_nodes(g);
+	one(g, &m, c->tied ? GENAI_SITE_HEAD : GENAI_SITE_EMBED, 0, c->vocab,
+	    c->hidden);
+	gen_embed(g, &m, f.skip);
+	for (uint32_t i = 0; i < c->layers && !g->failed; i++) {
+		norm(g, &f, i, "input_layernorm", GENAI_SITE_NORM_IN);
+		attention(g, &f, i);
+		norm(g, &f, i, "post_attention_layernorm",
+		     GENAI_SITE_NORM_POST);
+		mlp(g, &f, i);
+	}
+	norm(g, &f, c->layers, "final_norm_layernorm", GENAI_SITE_NORM_FINAL);
+	one(g, &m, GENAI_SITE_HEAD, 0, c->vocab, c->hidden);
+	m.weight = "lm_head";
+	m.path = "/lm_head";
+	gen_matmul(g, &m, f.normed, "logits");
+}

@@ -1,0 +1,431 @@
+// synth.c - model folders of real architectures with random weights.
+#include "core/error.h"
+#include "core/modelgen/modelgen.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+struct arch {
+	const char *name, *type;
+	uint32_t layers, hidden, heads, kv_heads, head_size, ffn, vocab;
+	uint32_t context;
+	double theta;
+	float epsilon;
+	bool tied;
+	uint32_t rope_factor; /* of Llama 3's rescaled rotation; 0: none */
+};
+
+#define LLAMA "llama"
+#define QWEN2 "qwen2"
+#define QWEN3 "qwen3"
+
+static const struct arch archs[] = {
+	{"Qwen2.5-0.5B", QWEN2, 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6,
+	 1e-6f, true, 0},
+	{"Qwen2.5-1.5B", QWEN2, 28, 1536, 12, 2, 128, 8960, 151936, 32768, 1e6,
+	 1e-6f, true, 0},
+	{"Qwen2.5-3B", QWEN2, 36, 2048, 16, 2, 128, 11008, 151936, 32768, 1e6,
+	 1e-6f, true, 0},
+	{"Qwen2.5-7B", QWEN2, 28, 3584, 28, 4, 128, 18944, 152064, 32768, 1e6,
+	 1e-6f, false, 0},
+	{"Qwen2.5-14B", QWEN2, 48, 5120, 40, 8, 128, 13824, 152064, 32768, 1e6,
+	 1e-6f, false, 0},
+	{"Qwen2.5-32B", QWEN2, 64, 5120, 40, 8, 128, 27648, 152064, 32768, 1e6,
+	 1e-6f, false, 0},
+	{"Qwen3-0.6B", QWEN3, 28, 1024, 16, 8, 128, 3072, 151936, 40960, 1e6,
+	 1e-6f, true, 0},
+	{"Qwen3-1.7B", QWEN3, 28, 2048, 16, 8, 128, 6144, 151936, 40960, 1e6,
+	 1e-6f, true, 0},
+	{"Qwen3-4B", QWEN3, 36, 2560, 32, 8, 128, 9728, 151936, 40960, 1e6,
+	 1e-6f, true, 0},
+	{"Qwen3-8B", QWEN3, 36, 4096, 32, 8, 128, 12288, 151936, 40960, 1e6,
+	 1e-6f, false, 0},
+	{"Qwen3-14B", QWEN3, 40, 5120, 40, 8, 128, 17408, 151936, 40960, 1e6,
+	 1e-6f, false, 0},
+	{"Llama-3.2-1B", LLAMA, 16, 2048, 32, 8, 64, 8192, 128256, 131072, 5e5,
+	 1e-5f, true, 32},
+	{"Llama-3.2-3B", LLAMA, 28, 3072, 24, 8, 128, 8192, 128256, 131072, 5e5,
+	 1e-5f, true, 32},
+	{"Llama-3.1-8B", LLAMA, 32, 4096, 32, 8, 128, 14336, 128256, 131072,
+	 5e5, 1e-5f, false, 8},
+	{"SmolLM2-135M", LLAMA, 30, 576, 9, 3, 64, 1536, 49152, 8192, 1e5,
+	 1e-5f, true, 0},
+	{"tiny-llama", LLAMA, 2, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-5f, true,
+	 0},
+	{"tiny-qwen2", QWEN2, 2, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-6f, false,
+	 0},
+	{"tiny-qwen3", QWEN3, 2, 64, 4, 2, 32, 128, 512, 512, 1e4, 1e-6f, true,
+	 0},
+};
+#define N_ARCHS (sizeof(archs) / sizeof(archs[0]))
+
+struct synth {
+	struct genai_genconf conf;
+	struct genai_form form;
+	uint64_t seed;
+	float factors[512];
+};
+
+// A counter through a mixer: any place of the stream costs the same.
+static uint64_t mix(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15u;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return x ^ x >> 31;
+}
+
+static uint64_t stream(const struct synth *s, uint32_t site, uint32_t layer,
+		       uint64_t row)
+{
+	return mix(mix(mix(s->seed) ^ ((uint64_t)site << 32 | layer)) ^ row);
+}
+
+// Below 1, from the top bits.
+static float unit(uint64_t x)
+{
+	return (float)(x >> 40) * 0x1p-24f;
+}
+
+static uint64_t cols_of(const struct synth *s, uint32_t site)
+{
+	if (site == GENAI_SITE_O)
+		return (uint64_t)s->conf.heads * s->conf.head_size;
+	return site == GENAI_SITE_DOWN ? s->conf.ffn : s->conf.hidden;
+}
+
+static void form(void *self, uint32_t site, uint32_t layer,
+		 struct genai_form *out_form)
+{
+	const struct synth *s = self;
+
+	(void)site;
+	(void)layer;
+	*out_form = s->form;
+}
+
+static int32_t vector(void *self, uint32_t site, uint32_t layer,
+		      float *out_values, struct genai_error *err)
+{
+	const struct synth *s = self;
+	const struct genai_genconf *c = &s->conf;
+	bool bias = site >= GENAI_SITE_BIAS_Q;
+	uint64_t from = stream(s, site, layer, 0), n = c->hidden;
+
+	(void)err;
+	if (site == GENAI_SITE_NORM_Q || site == GENAI_SITE_NORM_K)
+		n = c->head_size;
+	else if (bias)
+		n = (uint64_t)c->head_size *
+		    (site == GENAI_SITE_BIAS_Q ? c->heads : c->kv_heads);
+	for (uint64_t i = 0; i < n; i++)
+		out_values[i] = (bias ? 0.0f : 1.0f) +
+				0.2f * (unit(mix(from + i)) - 0.5f);
+	return GENAI_OK;
+}
+
+// Random codes whose mean is the zero point: the lowest code, which has no
+// opposite, becomes the zero point itself.
+static uint64_t codes(uint64_t x, uint32_t bits)
+{
+	if (bits == 4) {
+		uint64_t any = x | x >> 1 | x >> 2 | x >> 3;
+
+		return x | (~any & 0x1111111111111111u) << 3;
+	}
+	// Bit 7 of a byte's sum with 0x7f is set unless its low bits are all 0.
+	return x | (~((x & 0x7f7f7f7f7f7f7f7fu) + 0x7f7f7f7f7f7f7f7fu) & ~x &
+		    0x8080808080808080u);
+}
+
+static int32_t blocks(void *self, uint32_t site, uint32_t layer, uint64_t row,
+		      uint64_t n, uint8_t *out_codes, float *out_scales,
+		      float *out_zeros, float *out_terms,
+		      struct genai_error *err)
+{
+	const struct synth *s = self;
+	uint64_t cols = cols_of(s, site), nb = cols / s->form.block;
+	uint64_t words = cols * s->form.bits / 64;
+	float deviation = s->form.bits == 4 ? 4.1833f : 73.612f;
+	float scale = 1 / (deviation * sqrtf((float)cols));
+
+	(void)out_zeros;
+	(void)out_terms;
+	(void)err;
+	for (uint64_t r = row; r < row + n; r++) {
+		uint64_t from = stream(s, site, layer, r);
+
+		for (uint64_t i = 0; i < words; i++) {
+			uint64_t x = codes(mix(from + i), s->form.bits);
+
+			memcpy(out_codes + 8 * i, &x, 8);
+		}
+		out_codes += 8 * words;
+		from = mix(~from);
+		for (uint64_t i = 0; i < nb; i++) {
+			uint64_t x = mix(from + i);
+			float v = scale * (0.75f + 0.5f * unit(x));
+
+			*out_scales++ = x & 1 ? -v : v;
+		}
+	}
+	return GENAI_OK;
+}
+
+// The 256 printable stand-ins for bytes of byte-level vocabularies, as UTF-8.
+static void byte_token(unsigned b, char out[3])
+{
+	bool own = (b > 32 && b < 127) || (b > 160 && b != 173);
+	unsigned cp = b;
+
+	if (!own) // the others get 256, 257, ... in order
+		cp = 256 + (b <= 32 ? b : b <= 160 ? 33 + b - 127 : 67);
+	if (cp < 128) {
+		out[0] = (char)cp;
+		out[1] = 0;
+		return;
+	}
+	out[0] = (char)(0xc0 | cp >> 6);
+	out[1] = (char)(0x80 | (cp & 63));
+	out[2] = 0;
+}
+
+static const char *const specials[] = {"<|endoftext|>", "<|im_start|>",
+				       "<|im_end|>"};
+
+static void put_added(const struct synth *s, FILE *f)
+{
+	for (uint32_t i = 0; i < 3; i++)
+		fprintf(f,
+			"%s{\"id\":%u,\"content\":\"%s\",\"single_word\":"
+			"false,\"lstrip\":false,\"rstrip\":false,"
+			"\"normalized\":false,\"special\":true}",
+			i ? ",\n" : "", s->conf.vocab - 3 + i, specials[i]);
+}
+
+// Bytes, then words that no text leads to: they make generated ids readable.
+static void put_vocab(const struct synth *s, FILE *f)
+{
+	char t[3];
+
+	for (uint32_t i = 0; i < 256; i++) {
+		byte_token(i, t);
+		fprintf(f, "%s\"%s%s\":%u", i ? "," : "",
+			t[0] == '"' || t[0] == '\\' ? "\\" : "", t, i);
+	}
+	for (uint32_t i = 256; i < s->conf.vocab - 3; i++) {
+		uint32_t w = i - 256;
+
+		fprintf(f, ",\"\u0120%c%c%c%c\":%u", 'a' + w / 17576 % 26,
+			'a' + w / 676 % 26, 'a' + w / 26 % 26, 'a' + w % 26, i);
+	}
+}
+
+static int32_t close_file(FILE *f, const char *path, struct genai_error *err)
+{
+	bool ok = !ferror(f);
+
+	if (fclose(f))
+		ok = false;
+	return ok ? GENAI_OK
+		  : genai_fail(err, GENAI_E_IO, "%s: cannot write: %s", path,
+			       strerror(errno));
+}
+
+static int32_t open_file(const char *dir, const char *name, char *path,
+			 size_t cap, FILE **out_f, struct genai_error *err)
+{
+	snprintf(path, cap, "%s/%s", dir, name);
+	*out_f = fopen(path, "wb");
+	return *out_f ? GENAI_OK
+		      : genai_fail(err, GENAI_E_IO, "%s: cannot create: %s",
+				   path, strerror(errno));
+}
+
+static int32_t put_text(const char *dir, const char *name, const char *text,
+			struct genai_error *err)
+{
+	char path[4096];
+	FILE *f = NULL;
+	int32_t rc = open_file(dir, name, path, sizeof(path), &f, err);
+
+	if (rc)
+		return rc;
+	fputs(text, f);
+	return close_file(f, path, err);
+}
+
+static int32_t files(void *self, const char *dir, struct genai_error *err)
+{
+	static const char byte_level[] =
+		"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+		"\"trim_offsets\":true,\"use_regex\":false}";
+	const struct synth *s = self;
+	char path[4096];
+	FILE *f = NULL;
+	int32_t rc =
+		open_file(dir, "tokenizer.json", path, sizeof(path), &f, err);
+
+	if (rc)
+		return rc;
+	fputs("{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\n"
+	      "\"added_tokens\":[",
+	      f);
+	put_added(s, f);
+	fprintf(f,
+		"],\n\"normalizer\":null,\n\"pre_tokenizer\":%s,\n"
+		"\"post_processor\":null,\n\"decoder\":%s,\n\"model\":{"
+		"\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,"
+		"\"continuing_subword_prefix\":null,\"end_of_word_suffix\":"
+		"null,\"fuse_unk\":false,\"byte_fallback\":false,"
+		"\"ignore_merges\":false,\"vocab\":{",
+		byte_level, byte_level);
+	put_vocab(s, f);
+	fputs("},\n\"merges\":[]}}\n", f);
+	rc = close_file(f, path, err);
+	if (!rc)
+		rc = put_text(dir, "tokenizer_config.json",
+			      "{\n  \"tokenizer_class\": "
+			      "\"PreTrainedTokenizerFast\",\n"
+			      "  \"bos_token\": \"<|endoftext|>\",\n"
+			      "  \"eos_token\": \"<|im_end|>\",\n"
+			      "  \"clean_up_tokenization_spaces\": false\n}\n",
+			      err);
+	if (!rc)
+		rc = put_text(
+			dir, "chat_template.jinja",
+			"{% for message in messages %}<|im_start|>"
+			"{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+			"{% endfor %}{% if add_generation_prompt %}"
+			"<|im_start|>assistant\n{% endif %}",
+			err);
+	return rc;
+}
+
+// Llama 3 divides slow rotations by the factor, keeps fast ones and blends
+// between: slow and fast are told by the wave's length against 8192 positions.
+static void llama3_factors(struct synth *s, double factor)
+{
+	uint32_t half = s->conf.rotary / 2;
+
+	for (uint32_t i = 0; i < half; i++) {
+		double rate = pow(s->conf.theta, -(double)i / half);
+		double turns = 8192 * rate / (2 * 3.14159265358979323846);
+		double keep = turns < 1 ? 0 : turns > 4 ? 1 : (turns - 1) / 3;
+
+		s->factors[i] = (float)(1 / ((1 - keep) / factor + keep));
+	}
+	s->conf.rope_factors = s->factors;
+}
+
+static void configure(struct synth *s, const struct arch *a,
+		      const struct genai_synth_options *o)
+{
+	struct genai_genconf *c = &s->conf;
+
+	c->type = a->type;
+	c->layers = o->layers ? o->layers : a->layers;
+	c->hidden = a->hidden;
+	c->heads = a->heads;
+	c->kv_heads = a->kv_heads;
+	c->head_size = c->rotary = a->head_size;
+	c->ffn = a->ffn;
+	c->vocab = a->vocab;
+	c->context = o->context ? o->context : a->context;
+	c->theta = a->theta;
+	c->rope_scale = 1;
+	c->epsilon = a->epsilon;
+	c->tied = a->tied;
+	c->qkv_bias = !strcmp(a->type, QWEN2);
+	c->qk_norm = !strcmp(a->type, QWEN3);
+	c->io_dtype = o->io_dtype ? o->io_dtype : GENAI_DT_F16;
+	c->cuda = c->io_dtype == GENAI_DT_F16;
+	c->accuracy_level = c->cuda ? 0 : 1;
+	c->bos = a->vocab - 3;
+	c->eos[0] = c->pad = a->vocab - 1;
+	c->n_eos = 1;
+	s->seed = o->seed;
+	s->form.bits = o->bits ? o->bits : 4;
+	s->form.block = o->block ? o->block : 32;
+	if (a->rope_factor)
+		llama3_factors(s, a->rope_factor);
+}
+
+static int32_t check(const struct synth *s, const char *arch,
+		     struct genai_error *err)
+{
+	const struct genai_genconf *c = &s->conf;
+	uint32_t block = s->form.block;
+	uint64_t heads = (uint64_t)c->heads * c->head_size;
+
+	if ((s->form.bits != 4 && s->form.bits != 8) || block < 16 ||
+	    block > 128 || block & (block - 1) || c->layers > 1024 ||
+	    c->context > 1u << 21 ||
+	    (c->io_dtype != GENAI_DT_F16 && c->io_dtype != GENAI_DT_F32))
+		return genai_fail(err, GENAI_E_INVAL,
+				  "synth %s: %u bits, blocks of %u, %u layers, "
+				  "context %u: out of range",
+				  arch, s->form.bits, block, c->layers,
+				  c->context);
+	if (c->hidden % block || c->ffn % block || heads % block)
+		return genai_fail(err, GENAI_E_INVAL,
+				  "synth %s: blocks of %u do not divide rows "
+				  "of %u, %u and %u",
+				  arch, block, c->hidden, c->ffn,
+				  (uint32_t)heads);
+	return GENAI_OK;
+}
+
+bool genai_synth_list(uint32_t index, struct genai_synth_info *out_info)
+{
+	const struct arch *a;
+	uint64_t q, kv, values;
+
+	if (index >= N_ARCHS)
+		return false;
+	a = &archs[index];
+	q = (uint64_t)a->heads * a->head_size;
+	kv = (uint64_t)a->kv_heads * a->head_size;
+	values = a->layers * (2 * a->hidden * (q + kv) +
+			      3ull * a->hidden * a->ffn) +
+		 (a->tied ? 1ull : 2ull) * a->hidden * a->vocab;
+	*out_info = (struct genai_synth_info){
+		a->name,     a->layers,	   a->hidden,	   a->heads,
+		a->kv_heads, a->head_size, a->ffn,	   a->vocab,
+		a->context,  a->tied,	   values * 9 / 16};
+	return true;
+}
+
+int32_t genai_synth(const char *arch, const char *out_dir,
+		    const struct genai_synth_options *options,
+		    struct genai_error *err)
+{
+	static const struct genai_synth_options none;
+	const struct genai_synth_options *o = options ? options : &none;
+	struct genai_gen_options gen = {.overwrite = o->overwrite,
+					.progress = o->progress,
+					.progress_ctx = o->progress_ctx};
+	struct synth s = {0};
+	struct genai_source source = {.self = &s,
+				      .form = form,
+				      .vector = vector,
+				      .blocks = blocks,
+				      .files = files};
+	int32_t rc;
+
+	for (size_t i = 0; i < N_ARCHS; i++) {
+		if (strcasecmp(arch, archs[i].name))
+			continue;
+		configure(&s, &archs[i], o);
+		rc = check(&s, arch, err);
+		return rc ? rc
+			  : genai_modelgen_write(&s.conf, &source, out_dir,
+						 &gen, err);
+	}
+	return genai_fail(err, GENAI_E_NOTFOUND,
+			  "synth: no architecture '%s' (genai synth --list)",
+			  arch);
+}

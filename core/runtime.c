@@ -1,0 +1,272 @@
+// runtime.c - from a configuration to four wired tables, and back.
+#include "core/runtime.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+#define SLOT(type, name) {offsetof(struct type, name), #name}
+struct slot {
+	uint32_t offset;
+	const char *name;
+};
+
+static struct genai_module *loaded(struct genai_runtime *rt, const char *name)
+{
+	for (uint32_t i = 0; i < rt->n_modules; i++)
+		if (!strcmp(genai_module_name(rt->modules[i]), name))
+			return rt->modules[i];
+	return NULL;
+}
+
+// "MODULE" or "MODULE:NAME" of [runtime] key.
+static int32_t choose(struct genai_runtime *rt, const char *key,
+		      struct genai_choice *c, struct genai_error *err)
+{
+	const char *v = genai_config_get(rt->config, "runtime", key);
+	const char *colon = strchr(v, ':');
+	char module[64];
+	size_t n = colon ? (size_t)(colon - v) : strlen(v);
+	int32_t rc;
+
+	if (!n || n >= sizeof(module) || strlen(v) >= sizeof(c->label))
+		return genai_config_fail(rt->config, "runtime", key, err,
+					 "is not MODULE or MODULE:NAME");
+	memcpy(module, v, n);
+	module[n] = 0;
+	snprintf(c->label, sizeof(c->label), "%s", v);
+	snprintf(c->name, sizeof(c->name), "%s", colon ? colon + 1 : "");
+	c->module = loaded(rt, module);
+	if (c->module)
+		return 0;
+	rc = genai_module_load(module, rt->config, &rt->log, &c->module, err);
+	if (!rc)
+		rt->modules[rt->n_modules++] = c->module;
+	return rc;
+}
+
+int32_t genai_runtime_load(const struct genai_runtime_options *o,
+			   struct genai_runtime **out_rt,
+			   struct genai_error *err)
+{
+	struct genai_runtime *rt;
+	int32_t rc;
+
+	if (o && (o->size < sizeof(*o) || o->flags))
+		return genai_fail(err, GENAI_E_INVAL,
+				  "runtime options: size %u, flags %#x",
+				  o->size, o->flags);
+	rt = calloc(1, sizeof(*rt));
+	if (!rt)
+		return genai_fail(err, GENAI_E_NOMEM, "no memory");
+	rt->log.level = GENAI_LOG_INFO;
+	if (o) {
+		rt->log.fn = o->log;
+		rt->log.ctx = o->log_ctx;
+	}
+	rc = genai_config_load(o ? o->config_path : NULL, o ? o->sets : NULL,
+			       o ? o->n_sets : 0, &rt->config, err);
+	// the device's module first: it has to be up before the others
+	if (!rc)
+		rc = choose(rt, "stream", &rt->stream, err);
+	if (!rc)
+		rc = choose(rt, "barrier", &rt->barrier, err);
+	if (!rc)
+		rc = choose(rt, "executor", &rt->executor, err);
+	if (!rc)
+		rc = choose(rt, "pager", &rt->pager, err);
+	if (rc)
+		genai_close(rt);
+	else
+		*out_rt = rt;
+	return rc;
+}
+
+// ---- start ----
+
+static int32_t get_table(const struct genai_choice *c, const char *type,
+			 void *ops, uint32_t bytes, const struct slot *slots,
+			 uint32_t n, struct genai_error *err)
+{
+	uint32_t offsets[32];
+	const char *names[32];
+
+	for (uint32_t i = 0; i < n; i++) {
+		offsets[i] = slots[i].offset;
+		names[i] = slots[i].name;
+	}
+	return genai_module_get_iface(c->module, type,
+				      c->name[0] ? c->name : NULL, ops, bytes,
+				      offsets, names, n, NULL, err);
+}
+
+static int32_t get_tables(struct genai_runtime *rt, struct genai_error *err)
+{
+	static const struct slot exec[] = {
+		SLOT(genai_executor_ops, caps),
+		SLOT(genai_executor_ops, plan_create),
+		SLOT(genai_executor_ops, plan_visits),
+		SLOT(genai_executor_ops, plan_set_pages),
+		SLOT(genai_executor_ops, plan_destroy),
+		SLOT(genai_executor_ops, bind_input),
+		SLOT(genai_executor_ops, bind_output),
+		SLOT(genai_executor_ops, output_shape),
+		SLOT(genai_executor_ops, submit),
+		SLOT(genai_executor_ops, stats),
+	};
+	static const struct slot pager[] = {
+		SLOT(genai_pager_ops, caps),
+		SLOT(genai_pager_ops, open),
+		SLOT(genai_pager_ops, close),
+		SLOT(genai_pager_ops, add),
+		SLOT(genai_pager_ops, seal),
+		SLOT(genai_pager_ops, step_begin),
+		SLOT(genai_pager_ops, acquire),
+		SLOT(genai_pager_ops, release),
+		SLOT(genai_pager_ops, step_end),
+		SLOT(genai_pager_ops, reset),
+		SLOT(genai_pager_ops, stats),
+	};
+	int32_t rc = get_table(&rt->executor, GENAI_IFACE_EXECUTOR, &rt->exec,
+			       sizeof(rt->exec), exec,
+			       sizeof(exec) / sizeof(exec[0]), err);
+
+	if (!rc)
+		rc = get_table(&rt->pager, GENAI_IFACE_PAGER, &rt->pager_ops,
+			       sizeof(rt->pager_ops), pager,
+			       sizeof(pager) / sizeof(pager[0]), err);
+	return rc;
+}
+
+static int32_t device_limit(struct genai_runtime *rt, uint64_t total,
+			    uint64_t *out_limit, struct genai_error *err)
+{
+	const char *v = genai_config_get(rt->config, "runtime", "device_limit");
+	struct genai_error why = GENAI_ERROR_INIT;
+	double percent;
+
+	*out_limit = UINT64_MAX;
+	if (!strcmp(v, "auto"))
+		return 0;
+	if (genai_parse_bytes(v, out_limit, &percent, &why))
+		return genai_config_fail(rt->config, "runtime", "device_limit",
+					 err, "%s", why.text);
+	if (percent < 0)
+		return 0;
+	if (total == UINT64_MAX)
+		return genai_config_fail(rt->config, "runtime", "device_limit",
+					 err,
+					 "this device has no size to take a "
+					 "percentage of");
+	*out_limit = (uint64_t)((double)total * percent / 100);
+	return 0;
+}
+
+static int32_t start_modules(struct genai_runtime *rt, struct genai_error *err)
+{
+	struct genai_init_params params = {.size = sizeof(params),
+					   .device_limit = UINT64_MAX};
+	const char *v = genai_config_get(rt->config, "runtime", "device");
+	uint64_t device, limit;
+	int32_t rc = genai_parse_u64(v, &device, NULL);
+
+	if (rc || device > 1024)
+		return genai_config_fail(rt->config, "runtime", "device", err,
+					 "is not a device number");
+	params.device = (uint32_t)device;
+	// a percentage is of what the device has, known only when it is up:
+	// then the core alone enforces it
+	if (!device_limit(rt, UINT64_MAX, &limit, NULL))
+		params.device_limit = limit;
+	for (uint32_t i = 0; !rc && i < rt->n_modules; i++)
+		rc = genai_module_start(rt->modules[i], &params, err);
+	return rc;
+}
+
+static int32_t check_fit(struct genai_runtime *rt, struct genai_error *err)
+{
+	const char *want = rt->exec_caps.device_kind;
+	const char *have = rt->device.caps.device_kind;
+
+	if (!memchr(want, 0, sizeof(rt->exec_caps.device_kind)))
+		return genai_fail(err, GENAI_E_MODULE,
+				  "module %s: device kind is not a string",
+				  genai_module_name(rt->executor.module));
+	if (strcmp(want, have))
+		return genai_config_fail(
+			rt->config, "runtime", "executor", err,
+			"needs a device of kind '%s', but stream = %s drives "
+			"one of kind '%s'",
+			want, rt->stream.label, have);
+	return 0;
+}
+
+int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err)
+{
+	uint64_t limit;
+	int32_t rc = start_modules(rt, err);
+
+	if (!rc)
+		rc = get_tables(rt, err);
+	if (!rc)
+		rc = genai_device_open(
+			&rt->device, rt->stream.module,
+			rt->stream.name[0] ? rt->stream.name : NULL,
+			rt->barrier.module,
+			rt->barrier.name[0] ? rt->barrier.name : NULL, 1,
+			&rt->log, err);
+	if (rc)
+		return rc;
+	rt->device_open = true;
+	rc = device_limit(rt, rt->device.caps.total_bytes, &limit, err);
+	if (rc)
+		return rc;
+	genai_device_set_limit(&rt->device, limit);
+	rt->exec_caps.size = sizeof(rt->exec_caps);
+	rc = rt->exec.caps(genai_module_self(rt->executor.module),
+			   &rt->exec_caps, err);
+	if (!rc)
+		rc = check_fit(rt, err);
+	rt->pager_caps.size = sizeof(rt->pager_caps);
+	if (!rc)
+		rc = rt->pager_ops.caps(genai_module_self(rt->pager.module),
+					&rt->pager_caps, err);
+	return rc;
+}
+
+int32_t genai_open(const struct genai_runtime_options *options,
+		   struct genai_runtime **out_rt, struct genai_error *err)
+{
+	struct genai_runtime *rt;
+	int32_t rc = genai_runtime_load(options, &rt, err);
+
+	if (rc)
+		return rc;
+	rc = genai_runtime_start(rt, err);
+	if (rc)
+		genai_close(rt);
+	else
+		*out_rt = rt;
+	return rc;
+}
+
+void genai_close(struct genai_runtime *rt)
+{
+	if (!rt)
+		return;
+	if (rt->n_models) {
+		genai_log_line(&rt->log, GENAI_LOG_ERROR,
+			       "closed with %u models open: leaked",
+			       rt->n_models);
+		return;
+	}
+	if (rt->device_open)
+		genai_device_close(&rt->device);
+	while (rt->n_modules)
+		genai_module_close(rt->modules[--rt->n_modules]);
+	genai_config_close(rt->config);
+	free(rt);
+}

@@ -1,0 +1,42 @@
+/* runtime.h - an open runtime: the four tables of a configuration, wired.
+ * The only part that knows all four kinds of interface. */
+#ifndef GENAI_CORE_RUNTIME_H
+#define GENAI_CORE_RUNTIME_H
+
+#include <genai/executor.h>
+#include <genai/genai.h>
+
+#include "core/device.h"
+
+#define GENAI_MAX_MODULES 8
+
+struct genai_choice { /* [runtime] executor = MODULE:NAME */
+	struct genai_module *module;
+	char name[64];	/* interface name; "" = the only one */
+	char label[64]; /* as configured, for statistics */
+};
+
+struct genai_runtime {
+	struct genai_config *config;
+	struct genai_log log;
+	struct genai_module *modules[GENAI_MAX_MODULES];
+	uint32_t n_modules;
+	struct genai_choice executor, stream, barrier, pager;
+	struct genai_executor_ops exec;
+	struct genai_pager_ops pager_ops;
+	struct genai_exec_caps exec_caps;
+	struct genai_pager_caps pager_caps;
+	struct genai_device device;
+	bool device_open;
+	uint32_t n_models;
+};
+
+/* Without bringing the device up: configuration read, modules found, checked
+ * and their keys declared.  For `genai modules` and `genai config`. */
+int32_t genai_runtime_load(const struct genai_runtime_options *options,
+			   struct genai_runtime **out_rt,
+			   struct genai_error *err);
+/* Bring it up (genai_open = load + start). */
+int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err);
+
+#endif

@@ -1,0 +1,288 @@
+/* attention_gqa.c - GroupQueryAttention while planning: attributes, shapes,
+ * workspace. */
+#include "modules/cpu_ref/attention_gqa.h"
+
+static int32_t gqa_refuse(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const quant[] = {"k_quant_type", "v_quant_type"};
+
+	for (int i = 0; i < 2; i++) {
+		const char *q = cref_attr_string(n->node, quant[i], "NONE");
+
+		if (strcmp(q, "NONE"))
+			return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+					      "%s %.40s: a quantised cache is "
+					      "not carried",
+					      quant[i], q);
+	}
+	if (gqa_in(n, K_SCALE) || gqa_in(n, V_SCALE))
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "k_scale, v_scale: a quantised cache is "
+				      "not carried");
+	if (cref_attr_int(n->node, "qk_output", 0) || (n->n_out > 3 && n->out[3]))
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "qk_output is not carried");
+	return GENAI_OK;
+}
+
+static int32_t gqa_attrs(struct cref_node *n, struct gqa *g,
+			 struct genai_error *err)
+{
+	static const char *const known[] = {
+		"num_heads",	 "kv_num_heads",    "scale",
+		"do_rotary",	 "rotary_interleaved", "local_window_size",
+		"softcap",	 "smooth_softmax",  "causal",
+		"qk_output",	 "qk_norm_epsilon", "k_quant_type",
+		"v_quant_type",	 "kv_cache_bit_width", "sliding_window_cache",
+		NULL};
+	const struct genai_node *node = n->node;
+	int32_t rc;
+
+	if ((rc = cref_attr_check(n, known, err)) || (rc = gqa_refuse(n, err)))
+		return rc;
+	if (n->n_in < 7 || n->n_in > N_INPUTS || n->n_out < 3 || n->n_out > 4 ||
+	    !n->in[QUERY] || !n->in[SEQLENS] || !n->in[TOTAL] || !n->out[0] ||
+	    !n->out[1] || !n->out[2])
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "needs query, seqlens_k, "
+				      "total_sequence_length and three outputs");
+	g->N = cref_attr_int(node, "num_heads", 0);
+	g->Nkv = cref_attr_int(node, "kv_num_heads", 0);
+	if (g->N < 1 || g->Nkv < 1 || g->N > 65536 || g->N % g->Nkv)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "num_heads %lld, kv_num_heads %lld: must "
+				      "be positive and divide",
+				      (long long)g->N, (long long)g->Nkv);
+	g->rotary = cref_attr_int(node, "do_rotary", 0);
+	g->interleaved = cref_attr_int(node, "rotary_interleaved", 0) != 0;
+	g->window = cref_attr_int(node, "local_window_size", -1);
+	g->causal = cref_attr_int(node, "causal", 1) != 0;
+	g->smooth = cref_attr_int(node, "smooth_softmax", 0) == 1;
+	g->sliding = cref_attr_int(node, "sliding_window_cache", 0) != 0;
+	g->scale = (float)cref_attr_float(node, "scale", 0);
+	g->softcap = (float)cref_attr_float(node, "softcap", 0);
+	g->epsilon = (float)cref_attr_float(node, "qk_norm_epsilon", 1e-6);
+	if (g->window < -1 || g->window == 0 || (g->window > 0 && !g->causal) ||
+	    (g->sliding && g->window < 0))
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "local_window_size %lld does not fit "
+				      "causal %d, sliding_window_cache %d",
+				      (long long)g->window, g->causal,
+				      g->sliding);
+	g->window = g->window < 0 ? 0 : g->window;
+	return GENAI_OK;
+}
+
+static int32_t gqa_bad_shape(struct cref_node *n, uint32_t i, const char *want,
+			     struct genai_error *err)
+{
+	return cref_node_fail(n, err, GENAI_E_INVAL,
+			      "input %u '%.60s' of shape %s, must be %s", i,
+			      n->in[i]->name ? n->in[i]->name : "",
+			      OPS_SHAPE(n->in[i]), want);
+}
+
+static int32_t gqa_qkv(struct cref_node *n, struct gqa *g,
+		       struct genai_error *err)
+{
+	const struct cref_tensor *q = n->in[QUERY];
+	const struct cref_tensor *kv[2] = {gqa_in(n, KEY), gqa_in(n, VALUE)};
+	int64_t heads = g->N;
+
+	if (q->rank != 3)
+		return gqa_bad_shape(n, QUERY, "[batch, length, width]", err);
+	if (q->dims[0] > INT32_MAX || q->dims[1] > INT32_MAX)
+		return cref_node_fail(n, err, GENAI_E_LIMIT,
+				      "query of shape %s is too large",
+				      OPS_SHAPE(q));
+	g->packed = !kv[0];
+	if (!kv[0] != !kv[1])
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "key and value must come together");
+	heads += g->packed ? 2 * g->Nkv : 0;
+	g->B = q->dims[0];
+	g->S = q->dims[1];
+	g->H = q->dims[2] / heads;
+	if (g->H < 1 || g->H > 65536 || q->dims[2] % heads)
+		return gqa_bad_shape(n, QUERY,
+				     "a multiple of the heads in its last dim",
+				     err);
+	for (uint32_t i = 0; i < 2 && !g->packed; i++)
+		if (kv[i]->rank != 3 || kv[i]->dims[0] != g->B ||
+		    kv[i]->dims[1] != g->S || kv[i]->dims[2] != g->Nkv * g->H)
+			return gqa_bad_shape(n, KEY + i,
+					     "[batch, length, kv_num_heads * "
+					     "head size] as query",
+					     err);
+	return GENAI_OK;
+}
+
+/* The past's rows. */
+static int32_t gqa_past(struct cref_node *n, const struct gqa *g,
+			int64_t *out_rows, struct genai_error *err)
+{
+	const struct cref_tensor *k = gqa_in(n, PAST_K), *v = gqa_in(n, PAST_V);
+
+	*out_rows = 0;
+	if (!k && !v)
+		return GENAI_OK;
+	if (!k || !v)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "past_key and past_value must come "
+				      "together");
+	for (uint32_t i = PAST_K; i <= PAST_V; i++) {
+		const struct cref_tensor *t = n->in[i];
+
+		if (t->rank != 4 || t->dims[0] != g->B ||
+		    t->dims[1] != g->Nkv || t->dims[2] != k->dims[2] ||
+		    t->dims[3] != g->H)
+			return gqa_bad_shape(n, i,
+					     "[batch, kv_num_heads, rows, head "
+					     "size]",
+					     err);
+		if (!ops_is(t, OPS_F32S))
+			return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+					      "cache of type %s is not carried",
+					      ops_dtype_name(t->dtype));
+	}
+	if (k->dtype != v->dtype)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "past_key and past_value differ in type");
+	*out_rows = k->dims[2];
+	return GENAI_OK;
+}
+
+static int32_t gqa_rotary(struct cref_node *n, struct gqa *g,
+			  struct genai_error *err)
+{
+	const struct cref_tensor *c = gqa_in(n, COS), *s = gqa_in(n, SIN);
+	const struct cref_tensor *p = gqa_in(n, POSITIONS);
+
+	if (!g->rotary)
+		return GENAI_OK;
+	if (!c || !s)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "do_rotary needs cos_cache and sin_cache");
+	if (c->rank != 2 || s->rank != 2 || c->dims[0] != s->dims[0] ||
+	    c->dims[1] != s->dims[1] || c->dims[1] < 1 ||
+	    c->dims[1] > g->H / 2)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "cos_cache %s and sin_cache %s do not fit "
+				      "head size %lld",
+				      OPS_SHAPE(c), OPS_SHAPE(s),
+				      (long long)g->H);
+	g->rotary = 2 * c->dims[1];
+	if (p && cref_elements(p) != (uint64_t)(g->B * g->S))
+		return gqa_bad_shape(n, POSITIONS, "[batch, length]", err);
+	return GENAI_OK;
+}
+
+static int32_t gqa_rest(struct cref_node *n, const struct gqa *g,
+			struct genai_error *err)
+{
+	const struct cref_tensor *l = n->in[SEQLENS], *b = gqa_in(n, BIAS);
+	const struct cref_tensor *x;
+
+	if (l->rank < 1 || l->rank > 2 || cref_elements(l) != (uint64_t)g->B ||
+	    (l->rank == 2 && l->dims[0] != 1 && l->dims[1] != 1))
+		return gqa_bad_shape(n, SEQLENS, "[batch] or [batch, 1]", err);
+	if (cref_elements(n->in[TOTAL]) != 1)
+		return gqa_bad_shape(n, TOTAL, "one number", err);
+	if (b && (b->rank != 4 || (b->dims[0] != 1 && b->dims[0] != g->B) ||
+		  (b->dims[1] != 1 && b->dims[1] != g->N) ||
+		  b->dims[2] != g->S))
+		return gqa_bad_shape(n, BIAS,
+				     "[batch or 1, heads or 1, length, total]",
+				     err);
+	x = gqa_in(n, SINK);
+	if (x && cref_elements(x) != (uint64_t)g->N)
+		return gqa_bad_shape(n, SINK, "[num_heads]", err);
+	for (uint32_t i = Q_NORM; i <= K_NORM; i++) {
+		x = gqa_in(n, i);
+		if (x && cref_elements(x) != (uint64_t)g->H)
+			return gqa_bad_shape(n, i, "[head size]", err);
+	}
+	return GENAI_OK;
+}
+
+static int32_t gqa_dtypes(struct cref_node *n, struct genai_error *err)
+{
+	static const uint8_t floats[] = {QUERY, KEY,  VALUE,  COS,   SIN,
+					 BIAS,	SINK, Q_NORM, K_NORM};
+	int32_t rc = GENAI_OK;
+
+	for (size_t i = 0; i < sizeof(floats) && !rc; i++)
+		rc = ops_need_dtype(n, floats[i], OPS_F32S, err);
+	if (!rc)
+		rc = ops_need_dtype(n, SEQLENS, OPS_BIT(GENAI_DT_I32), err);
+	if (!rc)
+		rc = ops_need_dtype(n, TOTAL, OPS_INDEX, err);
+	if (!rc)
+		rc = ops_need_dtype(n, POSITIONS, OPS_INDEX, err);
+	rc = rc ? rc : ops_need_same_dtype(n, KEY, VALUE, err);
+	return rc ? rc : ops_need_same_dtype(n, COS, SIN, err);
+}
+
+/* Rows of the present, as far as they are known now. */
+static int64_t gqa_rows(const struct cref_node *n, const struct gqa *g,
+			int64_t past, int64_t *total)
+{
+	const struct cref_tensor *t = n->in[TOTAL];
+
+	*total = t->value ? ops_get_int(t, t->value, 0) : -1;
+	if (g->sliding && past >= g->window)
+		return past;
+	if (*total >= 0)
+		return past > *total ? past : *total;
+	return past + g->S;
+}
+
+int32_t cref_gqa_prepare(struct cref_node *n, struct genai_error *err)
+{
+	struct gqa g = {0};
+	int64_t past, total, rows, dims[4];
+	uint64_t ws, add;
+	uint32_t dtype;
+	int32_t rc;
+
+	if ((rc = gqa_attrs(n, &g, err)) || (rc = gqa_dtypes(n, err)) ||
+	    (rc = gqa_qkv(n, &g, err)) || (rc = gqa_past(n, &g, &past, err)) ||
+	    (rc = gqa_rotary(n, &g, err)) || (rc = gqa_rest(n, &g, err)))
+		return rc;
+	if (!(g.scale > 0 || g.scale < 0))
+		g.scale = 1.0f / sqrtf((float)g.H);
+	rows = gqa_rows(n, &g, past, &total);
+	dtype = gqa_in(n, PAST_K) ? n->in[PAST_K]->dtype : n->in[QUERY]->dtype;
+	if (__builtin_mul_overflow((uint64_t)(g.B * g.S), g.N * g.H * 4, &ws) ||
+	    ws > (uint64_t)1 << 46)
+		goto large;
+	g.lens_at = (ws + 63) / 64 * 64;
+	g.attn_at = (g.lens_at + (uint64_t)g.B * 24 + 63) / 64 * 64;
+	add = cref_attn_ws((uint64_t)g.B, (uint64_t)g.S, (uint64_t)g.N,
+			   (uint64_t)g.Nkv, (uint64_t)g.H, (uint64_t)g.H);
+	if (!add || __builtin_add_overflow(g.attn_at, add, &ws))
+		goto large;
+	g.copy_at = (ws + 63) / 64 * 64;
+	if (g.sliding && (total < 0 || total > rows)) {
+		g.copy_rows = rows + g.S + CREF_AT_TILE;
+		if (__builtin_mul_overflow((uint64_t)(g.B * g.Nkv * g.H) * 8,
+					   (uint64_t)g.copy_rows, &add) ||
+		    add > (uint64_t)1 << 46 ||
+		    __builtin_add_overflow(g.copy_at, add, &ws))
+			goto large;
+	}
+	n->workspace_bytes = ws;
+	memcpy(&n->state, &g, sizeof(g));
+	rc = ops_out(n, 0, n->in[QUERY]->dtype, 3,
+		     (int64_t[]){g.B, g.S, g.N * g.H}, err);
+	dims[0] = g.B;
+	dims[1] = g.Nkv;
+	dims[2] = rows;
+	dims[3] = g.H;
+	rc = rc ? rc : ops_out(n, 1, dtype, 4, dims, err);
+	return rc ? rc : ops_out(n, 2, dtype, 4, dims, err);
+large:
+	return cref_node_fail(n, err, GENAI_E_LIMIT, "query of shape %s is too "
+						     "large",
+			      OPS_SHAPE(n->in[QUERY]));
+}

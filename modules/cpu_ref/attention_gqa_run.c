@@ -1,0 +1,444 @@
+/* attention_gqa_run.c - GroupQueryAttention at run time: bounds, q/k norm and
+ * rotary embedding, append to the cache, attention.
+ *
+ * The cache is shared when past and present have the same address: rows P..T-1
+ * are written in place.  Otherwise past rows are copied first.  Keys and values
+ * are read back from the cache, so that a prompt in pieces gives the same bits
+ * as the whole.  With sliding_window_cache and fewer than T rows, attention
+ * runs over a copy of the rows kept and the new ones, and the present gets the
+ * last L(T) of them. */
+#include "modules/cpu_ref/attention_gqa.h"
+
+struct gqa_call {
+	struct gqa g;
+	struct cref_node *n;
+	struct genai_error *err;
+	float *q;
+	int64_t *past, *total, *base; /* per batch entry */
+	int64_t rows;		      /* of the present */
+	struct cref_kv to[2];	      /* where keys and values go */
+	bool sliding;		      /* through the copy */
+};
+
+static int64_t size_of(uint32_t dtype)
+{
+	return dtype == GENAI_DT_F32 ? 4 : 2;
+}
+
+/* ---- bounds ---- */
+
+static int32_t gqa_view(struct gqa_call *c, const struct cref_tensor *t,
+			const char *what)
+{
+	const struct gqa *g = &c->g;
+
+	if (t->rank != 4 || t->dims[0] != g->B || t->dims[1] != g->Nkv ||
+	    t->dims[3] != g->H)
+		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
+				      "%s of shape %s does not fit [%lld, "
+				      "%lld, rows, %lld]",
+				      what, OPS_SHAPE(t), (long long)g->B,
+				      (long long)g->Nkv, (long long)g->H);
+	if (g->H > 1 && t->strides[3] != 1)
+		return cref_node_fail(c->n, c->err, GENAI_E_UNSUPPORTED,
+				      "%s: the elements of a row must be next "
+				      "to each other",
+				      what);
+	for (uint32_t i = 0; i < 3; i++)
+		if (t->strides[i] < 0)
+			return cref_node_fail(c->n, c->err, GENAI_E_UNSUPPORTED,
+					      "%s: negative stride", what);
+	return GENAI_OK;
+}
+
+/* Position of the last row whose cos is read, -1 if none. */
+static int64_t gqa_last_position(const struct gqa_call *c, int64_t b,
+				 int64_t *out_first)
+{
+	const struct cref_tensor *p = gqa_in(c->n, POSITIONS);
+	int64_t top = c->total[b] - 1;
+
+	*out_first = 0;
+	for (int64_t i = 0; p && i < c->g.S; i++) {
+		const int64_t x = ops_get_int(p, p->data,
+					      (uint64_t)(b * c->g.S + i));
+
+		top = i && top > x ? top : x;
+		*out_first = i && *out_first < x ? *out_first : x;
+	}
+	return top;
+}
+
+static int32_t gqa_length(struct gqa_call *c, int64_t b, int64_t sum)
+{
+	const struct cref_tensor *past = gqa_in(c->n, PAST_K);
+	const struct gqa *g = &c->g;
+	const int64_t rows = past ? past->dims[2] : 0;
+	const int64_t last = ops_get_int(c->n->in[SEQLENS],
+					 c->n->in[SEQLENS]->data, (uint64_t)b);
+	const int64_t T = last + 1;
+	int64_t first, top;
+
+	if (last < 0)
+		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
+				      "seqlens_k[%lld] is %lld, negative",
+				      (long long)b, (long long)last);
+	/* a prompt padded on the right has nothing before it */
+	if (T < g->S && sum != g->S)
+		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
+				      "seqlens_k[%lld] + 1 is %lld, less than "
+				      "the %lld new rows",
+				      (long long)b, (long long)T,
+				      (long long)g->S);
+	if (T > sum)
+		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
+				      "seqlens_k[%lld] + 1 is %lld, more than "
+				      "total_sequence_length %lld",
+				      (long long)b, (long long)T,
+				      (long long)sum);
+	c->total[b] = T;
+	c->past[b] = T > g->S ? T - g->S : 0;
+	c->base[b] = 0;
+	if (T > c->rows && g->sliding && c->rows >= g->window &&
+	    (rows == c->rows || !c->past[b]))
+		c->sliding = true;
+	else if (T > c->rows)
+		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
+				      "seqlens_k[%lld] + 1 is %lld, the cache "
+				      "has %lld rows",
+				      (long long)b, (long long)T,
+				      (long long)c->rows);
+	if (c->past[b] > rows && !c->sliding)
+		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
+				      "seqlens_k[%lld] means %lld past rows, "
+				      "the past has %lld",
+				      (long long)b, (long long)c->past[b],
+				      (long long)rows);
+	if (!g->rotary)
+		return GENAI_OK;
+	top = gqa_last_position(c, b, &first);
+	if (first < 0 || top >= c->n->in[COS]->dims[0])
+		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
+				      "position %lld is outside the %lld rows "
+				      "of cos_cache",
+				      (long long)(first < 0 ? first : top),
+				      (long long)c->n->in[COS]->dims[0]);
+	return GENAI_OK;
+}
+
+static int32_t gqa_bounds(struct gqa_call *c)
+{
+	const struct cref_tensor *bias = gqa_in(c->n, BIAS);
+	const struct cref_tensor *t = c->n->in[TOTAL];
+	const int64_t sum = ops_get_int(t, t->data, 0);
+	int32_t rc;
+
+	if ((rc = gqa_view(c, c->n->out[1], "present_key")) ||
+	    (rc = gqa_view(c, c->n->out[2], "present_value")))
+		return rc;
+	if (gqa_in(c->n, PAST_K) &&
+	    ((rc = gqa_view(c, c->n->in[PAST_K], "past_key")) ||
+	     (rc = gqa_view(c, c->n->in[PAST_V], "past_value"))))
+		return rc;
+	c->rows = c->n->out[1]->dims[2];
+	c->rows = c->rows < c->n->out[2]->dims[2] ? c->rows
+						  : c->n->out[2]->dims[2];
+	for (int64_t b = 0; b < c->g.B; b++) {
+		rc = gqa_length(c, b, sum);
+		if (rc)
+			return rc;
+		if (bias && bias->dims[3] < c->total[b])
+			return cref_node_fail(
+				c->n, c->err, GENAI_E_INVAL,
+				"attention_bias of shape %s ends before the "
+				"total length %lld",
+				OPS_SHAPE(bias), (long long)c->total[b]);
+	}
+	if (c->sliding && c->g.copy_rows < c->rows + c->g.S + CREF_AT_TILE)
+		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
+				      "planned for the whole length, the cache "
+				      "has %lld rows",
+				      (long long)c->rows);
+	return GENAI_OK;
+}
+
+/* ---- the cache ---- */
+
+static struct cref_kv kv_of(const struct cref_tensor *t)
+{
+	struct cref_kv kv = {t->data, t->dtype, t->strides[0], t->strides[1],
+			     t->strides[2]};
+
+	return kv;
+}
+
+static char *kv_at(const struct cref_kv *kv, int64_t b, int64_t h, int64_t row)
+{
+	return (char *)(uintptr_t)kv->data +
+	       (b * kv->batch + h * kv->head + row * kv->row) *
+		       size_of(kv->dtype);
+}
+
+/* Rows that a window's cache of C rows holds at length T. */
+static int64_t kept(const struct gqa *g, int64_t rows, int64_t T)
+{
+	const int64_t step = rows - g->window + 1;
+
+	return T <= rows ? T : T - (T - rows + step - 1) / step * step;
+}
+
+/* n rows of every head from src to dst. */
+static void copy_rows(const struct gqa *g, const struct cref_kv *dst,
+		      int64_t to, const struct cref_kv *src, int64_t from,
+		      int64_t b, int64_t n)
+{
+	const size_t bytes = (size_t)(g->H * size_of(dst->dtype));
+
+	for (int64_t h = 0; h < g->Nkv; h++)
+		for (int64_t i = 0; i < n; i++)
+			memmove(kv_at(dst, b, h, to + i),
+				kv_at(src, b, h, from + i), bytes);
+}
+
+static void zero_rows(const struct gqa *g, const struct cref_kv *dst, int64_t b,
+		      int64_t from, int64_t to)
+{
+	const size_t bytes = (size_t)(g->H * size_of(dst->dtype));
+
+	for (int64_t h = 0; h < g->Nkv; h++)
+		for (int64_t i = from; i < to; i++)
+			memset(kv_at(dst, b, h, i), 0, bytes);
+}
+
+/* Past rows to where the new ones will go. */
+static void gqa_take_past(struct gqa_call *c, const struct cref_run *r)
+{
+	const struct gqa *g = &c->g;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct cref_tensor *in = gqa_in(c->n, PAST_K + i);
+		const struct cref_tensor *out = c->n->out[1 + i];
+		struct cref_kv *to = &c->to[i], from = {0};
+		const bool shared = in && in->data && in->data == out->data;
+
+		*to = kv_of(out);
+		if (in)
+			from = kv_of(in);
+		if (c->sliding) {
+			to->row = g->H;
+			to->head = c->g.copy_rows * g->H;
+			to->batch = g->Nkv * to->head;
+			to->data = (char *)r->workspace + g->copy_at +
+				   (uint64_t)(i * g->B * to->batch) * 4;
+		}
+		for (int64_t b = 0; b < g->B; b++) {
+			const int64_t P = c->past[b];
+			const int64_t L = c->sliding ? kept(g, c->rows, P) : P;
+			const int64_t pad = (P - L) % CREF_AT_TILE;
+
+			if (c->sliding) {
+				c->base[b] = P - L - pad;
+				zero_rows(g, to, b, 0, pad);
+			}
+			if (c->sliding || !shared)
+				copy_rows(g, to, c->sliding ? pad : 0, &from, 0,
+					  b, L);
+			if (!c->sliding && !shared)
+				zero_rows(g, to, b, c->total[b], c->rows);
+		}
+	}
+}
+
+/* After the attention: what a window's cache keeps. */
+static void gqa_give_present(struct gqa_call *c)
+{
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct cref_kv to = kv_of(c->n->out[1 + i]);
+
+		for (int64_t b = 0; b < c->g.B; b++) {
+			const int64_t L = kept(&c->g, c->rows, c->total[b]);
+
+			copy_rows(&c->g, &to, 0, &c->to[i],
+				  c->total[b] - L - c->base[b], b, L);
+		}
+	}
+}
+
+/* ---- q, k, v of the new rows ---- */
+
+#define ROT_MAX 512 /* pairs at a time */
+
+/* Rotate channels of one head by position p. */
+static void rotate(const struct gqa_call *c, float *x, int64_t p)
+{
+	const struct cref_tensor *ct = c->n->in[COS], *st = c->n->in[SIN];
+	const int64_t half = c->g.rotary / 2, size = size_of(ct->dtype);
+	float cs[ROT_MAX], sn[ROT_MAX];
+
+	for (int64_t i = 0; i < half; i += ROT_MAX) {
+		const int64_t n = half - i < ROT_MAX ? half - i : ROT_MAX;
+		float *u = c->g.interleaved ? x + 2 * i : x + i;
+		float *v = c->g.interleaved ? u + 1 : x + half + i;
+		const int64_t step = c->g.interleaved ? 2 : 1;
+
+		cref_widen(cs, (char *)ct->data + (p * half + i) * size,
+			   ct->dtype, (uint64_t)n);
+		cref_widen(sn, (char *)st->data + (p * half + i) * size,
+			   st->dtype, (uint64_t)n);
+		for (int64_t j = 0; j < n; j++) {
+			const float a = u[j * step], b = v[j * step];
+
+			u[j * step] = a * cs[j] - b * sn[j];
+			v[j * step] = b * cs[j] + a * sn[j];
+		}
+	}
+}
+
+static void head_norm(const struct gqa *g, float *x,
+		      const struct cref_tensor *w)
+{
+	const uint64_t H = (uint64_t)g->H;
+	const float mean = cref_vec_dot(x, x, H) / (float)H;
+	const float f = 1.0f / sqrtf(mean + g->epsilon);
+
+	for (uint64_t i = 0; i < H; i++)
+		x[i] = x[i] * f * cref_load(w->data, w->dtype, i);
+}
+
+/* Head h of the new row (b, i) of part 0 q, 1 k, 2 v. */
+static const char *new_row(const struct gqa_call *c, uint32_t part, int64_t b,
+			   int64_t i, int64_t h)
+{
+	const struct gqa *g = &c->g;
+	const struct cref_tensor *t = c->n->in[g->packed ? QUERY : part];
+	const int64_t first[3] = {0, g->N, g->N + g->Nkv};
+	const int64_t row = b * g->S + i;
+	int64_t heads = part ? g->Nkv : g->N;
+
+	if (g->packed) {
+		heads = g->N + 2 * g->Nkv;
+		h += first[part];
+	}
+	return (const char *)t->data +
+	       (row * heads + h) * g->H * size_of(t->dtype);
+}
+
+static void gqa_row(const struct gqa_call *c, int64_t b, int64_t i, float *tmp)
+{
+	const struct gqa *g = &c->g;
+	const uint32_t dtype[3] = {
+		c->n->in[QUERY]->dtype,
+		c->n->in[g->packed ? QUERY : KEY]->dtype,
+		c->n->in[g->packed ? QUERY : VALUE]->dtype};
+	const struct cref_tensor *pt = gqa_in(c->n, POSITIONS);
+	const struct cref_tensor *norm[2] = {gqa_in(c->n, Q_NORM),
+					     gqa_in(c->n, K_NORM)};
+	const int64_t row = b * g->S + i, pos = c->past[b] + i;
+	const int64_t at = pos - c->base[b];
+	const uint64_t H = (uint64_t)g->H;
+	int64_t p = pos;
+
+	if (pt && g->rotary)
+		p = ops_get_int(pt, pt->data, (uint64_t)row);
+	/* tmp lies in the row's q */
+	for (int64_t h = 0; h < g->Nkv; h++) {
+		cref_widen(tmp, new_row(c, 1, b, i, h), dtype[1], H);
+		if (norm[1])
+			head_norm(g, tmp, norm[1]);
+		if (g->rotary)
+			rotate(c, tmp, p);
+		cref_narrow(kv_at(&c->to[0], b, h, at), c->to[0].dtype, tmp, H);
+		cref_widen(tmp, new_row(c, 2, b, i, h), dtype[2], H);
+		cref_narrow(kv_at(&c->to[1], b, h, at), c->to[1].dtype, tmp, H);
+	}
+	for (int64_t h = 0; h < g->N; h++) {
+		float *q = c->q + (row * g->N + h) * g->H;
+
+		cref_widen(q, new_row(c, 0, b, i, h), dtype[0], H);
+		if (norm[0])
+			head_norm(g, q, norm[0]);
+		if (g->rotary)
+			rotate(c, q, p);
+	}
+}
+
+static void gqa_rows_part(void *ctx, uint64_t begin, uint64_t end)
+{
+	const struct gqa_call *c = ctx;
+
+	for (uint64_t r = begin; r < end; r++) {
+		const int64_t b = (int64_t)r / c->g.S, i = (int64_t)r % c->g.S;
+		float *q = c->q + (int64_t)r * c->g.N * c->g.H;
+
+		if (c->past[b] + i < c->total[b])
+			gqa_row(c, b, i, q);
+	}
+}
+
+/* ---- all of it ---- */
+
+static void gqa_attend(struct gqa_call *c, const struct cref_run *r)
+{
+	const struct cref_tensor *bias = gqa_in(c->n, BIAS);
+	const struct cref_tensor *sink = gqa_in(c->n, SINK);
+	const struct gqa *g = &c->g;
+	struct cref_attn a = {0};
+
+	a.B = (uint64_t)g->B;
+	a.S = (uint64_t)g->S;
+	a.N = (uint64_t)g->N;
+	a.Nkv = (uint64_t)g->Nkv;
+	a.H = a.Hv = (uint64_t)g->H;
+	a.q = c->q;
+	a.k = c->to[0];
+	a.v = c->to[1];
+	a.base = c->base;
+	a.past = c->past;
+	a.total = c->total;
+	a.causal = g->causal;
+	a.window = g->window;
+	a.scale = g->scale;
+	a.softcap = g->softcap;
+	a.smooth = g->smooth;
+	if (bias) {
+		a.bias = bias->data;
+		a.bias_dtype = bias->dtype;
+		a.bias_row = bias->dims[3];
+		a.bias_head = bias->dims[1] > 1 ? g->S * bias->dims[3] : 0;
+		a.bias_batch = bias->dims[0] > 1
+				       ? bias->dims[1] * g->S * bias->dims[3]
+				       : 0;
+	}
+	if (sink) {
+		a.sink = sink->data;
+		a.sink_dtype = sink->dtype;
+	}
+	a.out = c->n->out[0]->data;
+	a.out_dtype = c->n->out[0]->dtype;
+	a.ws = (char *)r->workspace + g->attn_at;
+	cref_attn_run(&a, r->pool);
+}
+
+int32_t cref_gqa_run(struct cref_node *n, const struct cref_run *r)
+{
+	struct gqa_call c = {.n = n, .err = r->err};
+	int64_t work;
+	int32_t rc;
+
+	memcpy(&c.g, &n->state, sizeof(c.g));
+	c.q = r->workspace;
+	c.past = (int64_t *)(void *)((char *)r->workspace + c.g.lens_at);
+	c.total = c.past + c.g.B;
+	c.base = c.total + c.g.B;
+	rc = gqa_bounds(&c);
+	if (rc)
+		return rc;
+	gqa_take_past(&c, r);
+	work = (c.g.N + 2 * c.g.Nkv) * c.g.H;
+	cref_pool_run(r->pool, gqa_rows_part, &c, (uint64_t)(c.g.B * c.g.S),
+		      (uint64_t)(8192 / work + 1));
+	gqa_attend(&c, r);
+	if (c.sliding)
+		gqa_give_present(&c);
+	return GENAI_OK;
+}

@@ -1,0 +1,159 @@
+/* cpu_ref.h - the module's parts: a simulated device and two executors.
+ * device.c   address space, allocations, registered memory
+ * queue.c    streams, points, recordings, the scheduler
+ * barrier.c  the two calls that wait
+ * plan.c     a graph into nodes with shapes, an arena, visits
+ * exec.c     submit, eager and captured
+ * op.h       operators */
+#ifndef CREF_CPU_REF_H
+#define CREF_CPU_REF_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <genai/executor.h>
+
+#include "modules/cpu_ref/op.h"
+
+#define CREF_MAX_STREAMS 16
+#define CREF_MAX_ACCESS 40
+
+/* A mapped range of the device's address space.  Device addresses are host
+ * addresses with one bit flipped: never valid on the host, cheap to translate.
+ */
+#define CREF_ADDR_BIT (UINT64_C(1) << 62)
+
+enum cref_region_kind { CREF_ALLOC, CREF_PINNED, CREF_REGISTERED, CREF_MAPPED };
+
+struct cref_region {
+	genai_addr addr;
+	uint64_t bytes;
+	enum cref_region_kind kind;
+	uint32_t recordings; /* live recordings that name it */
+};
+
+enum cref_op_kind { CREF_WAIT, CREF_COPY, CREF_UNIT, CREF_GRAPH };
+
+/* A queued operation, addresses resolved. */
+struct cref_queued {
+	enum cref_op_kind kind;
+	uint32_t node;
+	uint32_t n_mem;
+	uint32_t copy_kind;
+	uint64_t seq; /* order of enqueuing over all streams */
+	const char *name;
+	int32_t (*fn)(void *ctx, void *const *mem, struct genai_error *err);
+	void *ctx;
+	struct genai_stream *on; /* recording: the stream it was recorded on */
+	struct genai_point point; /* WAIT */
+	struct genai_recording *graph;
+	uint64_t bytes;
+	void *mem[CREF_MAX_ACCESS]; /* COPY: dst, src */
+};
+
+struct genai_stream {
+	struct cref_device *dev;
+	uint32_t id;
+	char name[32];
+	struct cref_queued *ops; /* ring, capacity a power of two */
+	uint64_t cap;
+	uint64_t tail;	      /* operations ever enqueued */
+	_Atomic uint64_t done; /* operations ever finished */
+	uint64_t known[CREF_MAX_STREAMS]; /* ordered after these points */
+	bool poisoned;
+	uint64_t poison_at; /* the operation that failed */
+	struct genai_error error;
+	struct genai_recording *rec; /* open recording it is part of */
+};
+
+struct genai_recording {
+	struct cref_device *dev;
+	struct genai_stream *origin;
+	struct cref_queued *ops;
+	uint64_t n_ops, cap;
+	bool joined[CREF_MAX_STREAMS];
+	uint64_t count[CREF_MAX_STREAMS]; /* operations recorded per stream */
+	uint64_t known[CREF_MAX_STREAMS][CREF_MAX_STREAMS];
+	int32_t spoilt; /* first error, 0 if none */
+	uint64_t copy_bytes[4];
+	genai_addr *regions; /* of every access, sorted, unique */
+	uint32_t n_regions, cap_regions;
+	uint64_t queued; /* launches not finished */
+};
+
+enum cref_schedule { CREF_INORDER, CREF_LATE, CREF_EARLY, CREF_RANDOM };
+
+struct cref_device {
+	const struct genai_host *host;
+	pthread_mutex_t lock; /* everything below */
+	struct cref_region *regions; /* sorted by addr */
+	uint32_t n_regions, cap_regions;
+	struct genai_range reserved[16];
+	uint32_t n_reserved;
+	struct genai_stream *streams[CREF_MAX_STREAMS];
+	uint64_t seq;
+	enum cref_schedule schedule;
+	uint64_t random;
+	uint32_t n_recording; /* open recordings */
+	uint64_t used_bytes, limit_bytes;
+	struct genai_stream_stats stats;
+	struct cref_pool *pool;
+};
+
+extern const struct genai_stream_ops cref_stream_ops;
+extern const struct genai_barrier_ops cref_barrier_ops;
+extern const struct genai_executor_ops cref_eager_ops;
+extern const struct genai_executor_ops cref_captured_ops;
+
+/* The tables get the module's self, which is the device. */
+#define CREF_FAIL(dev, err, code, ...)                                         \
+	((dev)->host->error_set((dev)->host->ctx, (err), (code), __VA_ARGS__))
+
+/* device.c; the lock is held. */
+struct cref_region *cref_region_find(struct cref_device *dev, genai_addr addr,
+				     uint64_t bytes);
+/* True if host memory [p, p + bytes) is pinned or registered. */
+bool cref_host_known(struct cref_device *dev, uint64_t p, uint64_t bytes);
+static inline void *cref_host(genai_addr addr)
+{
+	return (void *)(uintptr_t)(addr ^ CREF_ADDR_BIT);
+}
+void cref_device_free_all(struct cref_device *dev);
+int32_t cref_mem_alloc(void *self, uint32_t kind, uint64_t bytes,
+		       const char *tag, struct genai_mem *out_mem,
+		       struct genai_error *err);
+int32_t cref_mem_free(void *self, genai_addr addr,
+		      const struct genai_ticket *ticket,
+		      struct genai_error *err);
+int32_t cref_mem_reserve(void *self, uint64_t bytes,
+			 struct genai_range *out_range,
+			 struct genai_error *err);
+int32_t cref_mem_unreserve(void *self, struct genai_range range,
+			   const struct genai_ticket *ticket,
+			   struct genai_error *err);
+int32_t cref_mem_map(void *self, struct genai_range range, const char *tag,
+		     struct genai_error *err);
+int32_t cref_mem_unmap(void *self, struct genai_range range,
+		       const struct genai_ticket *ticket,
+		       struct genai_error *err);
+int32_t cref_mem_register(void *self, const void *ptr, uint64_t bytes,
+			  struct genai_mem *out_mem, struct genai_error *err);
+int32_t cref_mem_unregister(void *self, genai_addr addr,
+			    const struct genai_ticket *ticket,
+			    struct genai_error *err);
+
+/* queue.c; the lock is held.  Run one ready operation; false if none is. */
+bool cref_run_one(struct cref_device *dev);
+/* 0 reached, GENAI_PENDING, or the error. */
+int32_t cref_point_state(const struct genai_point *point,
+			 struct genai_error *err);
+
+/* pool.c (kernel engineer's): see op.h for cref_pool_run. */
+struct cref_pool *cref_pool_create(
+	uint32_t threads,
+	int32_t (*create)(void *host, const char *name, void (*fn)(void *),
+			  void *arg, void **out_thread),
+	void (*join)(void *host, void *thread), void *host);
+void cref_pool_destroy(struct cref_pool *pool);
+
+#endif

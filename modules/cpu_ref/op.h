@@ -1,0 +1,120 @@
+/* op.h - how cpu_ref's executors see an operator.
+ * Owns: the shape of an operator's two functions.  Does not know: streams,
+ * pagers, schedules.
+ *
+ * Adding an operator is one row of the table in ops.c and its functions:
+ *   prepare  once per set of input shapes: check attributes, inputs and dtypes,
+ *            set the outputs' dtype and dims, ask for workspace;
+ *   run      compute; called with every data pointer set.  No allocation, no
+ *            lock; threads only through cref_pool_run().
+ * Results must not depend on the number of threads, the vector width, how the
+ * rows are cut into units of work, or whether M rows come at once or one by
+ * one. */
+#ifndef CREF_OP_H
+#define CREF_OP_H
+
+#include <stdbool.h>
+#include <genai/graph.h>
+
+#define CREF_MAX_IN 20
+#define CREF_MAX_OUT 8
+
+struct cref_pool;
+
+/* Run fn(ctx, begin, end) over disjoint parts of [0, count), each part a
+ * multiple of grain long (the last may be shorter); returns when all are done.
+ * The calling thread takes part.  A NULL pool, or one thread, runs inline.
+ * Threads wait by spinning briefly, then sleep. */
+typedef void (*cref_part_fn)(void *ctx, uint64_t begin, uint64_t end);
+void cref_pool_run(struct cref_pool *pool, cref_part_fn fn, void *ctx,
+		   uint64_t count, uint64_t grain);
+uint32_t cref_pool_threads(const struct cref_pool *pool); /* >= 1 */
+
+/* A tensor as an operator sees it. */
+struct cref_tensor {
+	uint32_t dtype;
+	uint32_t rank;
+	int64_t dims[GENAI_MAX_RANK];
+	int64_t strides[GENAI_MAX_RANK]; /* elements; dense unless bound so */
+	void *data; /* run: host pointer; prepare: NULL */
+	/* The value, when it is known while planning (stored tensors and what
+	 * is folded from them): same layout, dense; else NULL. */
+	const void *value;
+	const char *name;
+};
+
+/* A node being planned or run. */
+struct cref_node {
+	const struct genai_node *node;
+	const struct cref_op *op;
+	uint32_t n_in, n_out;
+	struct cref_tensor *in[CREF_MAX_IN]; /* NULL: omitted */
+	struct cref_tensor *out[CREF_MAX_OUT];
+	uint64_t workspace_bytes; /* prepare sets; 64-byte aligned at run */
+	union { /* prepare fills, run reads */
+		int64_t i[48];
+		double f[48];
+		void *p[48];
+	} state;
+};
+
+/* One unit of work. */
+struct cref_run {
+	struct cref_pool *pool;
+	void *workspace;
+	/* For operators with CREF_OP_TILED: the output rows (N) of this unit,
+	 * in [0, N); the data pointers of the tiled inputs point at row
+	 * row_begin.  Whole: 0 and N. */
+	uint64_t row_begin, row_end;
+	struct genai_error *err; /* filled on failure (host side values) */
+};
+
+/* Outputs share the first input's bytes (Reshape, Identity, ...): run is not
+ * called unless the output is a graph output or bound elsewhere, when run
+ * copies. */
+#define CREF_OP_ALIAS 1u
+/* Weight rows are outermost in inputs 1.. (B, scales, zero points of
+ * MatMulNBits; 'bias' input 5 is not tiled): may be run by row ranges. */
+#define CREF_OP_TILED 2u
+/* Output 0 may be written over input 0 (same dtype, dims; elementwise). */
+#define CREF_OP_INPLACE 4u
+
+struct cref_op {
+	const char *domain;
+	const char *op;
+	int64_t since; /* lowest opset of the domain this row serves */
+	uint32_t flags;
+	int32_t (*prepare)(struct cref_node *n, struct genai_error *err);
+	int32_t (*run)(struct cref_node *n, const struct cref_run *r);
+};
+
+/* The row that serves a node, or NULL. */
+const struct cref_op *cref_op_find(const struct genai_node *node);
+/* All rows, for capability lists. */
+const struct cref_op *cref_op_table(uint32_t *out_count);
+
+/* Fill err like the core does: "node NAME (OP): text". */
+int32_t cref_node_fail(const struct cref_node *n, struct genai_error *err,
+		       int32_t code, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* Attribute access with defaults; wrong kind counts as absent only in
+ * cref_attr_check, which every prepare calls with the names it knows: an
+ * attribute that is not in the NULL-terminated list is GENAI_E_UNSUPPORTED with
+ * op, node and attribute. */
+int64_t cref_attr_int(const struct genai_node *n, const char *name, int64_t d);
+double cref_attr_float(const struct genai_node *n, const char *name, double d);
+const char *cref_attr_string(const struct genai_node *n, const char *name,
+			     const char *d);
+const struct genai_attr *cref_attr_find(const struct genai_node *n,
+					const char *name);
+int32_t cref_attr_check(const struct cref_node *n, const char *const *known,
+			struct genai_error *err);
+
+/* Helpers. */
+uint64_t cref_elements(const struct cref_tensor *t); /* checked at prepare */
+uint32_t cref_dtype_bits(uint32_t dtype);
+void cref_set_dense(struct cref_tensor *t, uint32_t dtype, uint32_t rank,
+		    const int64_t *dims); /* dims + dense strides */
+
+#endif

@@ -1,0 +1,227 @@
+// ops_fill.c - operators that write values beside copied ones: Pad, Trilu.
+#include "ops.h"
+
+static void copy_one(struct cref_tensor *y, uint64_t to,
+		     const struct cref_tensor *x, uint64_t from)
+{
+	uint64_t size = cref_dtype_bits(y->dtype) / 8;
+
+	memcpy((char *)y->data + to * size, (const char *)x->data + from * size,
+	       size);
+}
+
+// ---- Trilu ----
+
+int32_t ops_trilu_prepare(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"upper", NULL};
+	int32_t rc = ops_check(n, attrs, 1, 2, 1, err);
+
+	if (!rc)
+		rc = ops_need_dtype(n, 0, OPS_BYTES, err);
+	if (!rc)
+		rc = ops_need_rank(n, 0, 2, GENAI_MAX_RANK, err);
+	if (!rc)
+		rc = ops_need_dtype(n, 1, OPS_BIT(GENAI_DT_I64), err);
+	if (!rc && n->n_in > 1 && n->in[1] && cref_elements(n->in[1]) != 1)
+		rc = cref_node_fail(n, err, GENAI_E_INVAL,
+				    "k of shape %s must be one number",
+				    OPS_SHAPE(n->in[1]));
+	return rc ? rc
+		  : ops_out(n, 0, n->in[0]->dtype, n->in[0]->rank,
+			    n->in[0]->dims, err);
+}
+
+int32_t ops_trilu_run(struct cref_node *n, const struct cref_run *r)
+{
+	const struct cref_tensor *x = n->in[0];
+	uint64_t size = cref_dtype_bits(x->dtype) / 8;
+	int64_t rows = x->dims[x->rank - 2], cols = x->dims[x->rank - 1];
+	bool upper = cref_attr_int(n->node, "upper", 1) != 0;
+	uint64_t total = rows && cols ? cref_elements(x) / (uint64_t)cols : 0;
+	int64_t k = 0;
+
+	(void)r;
+	if (n->n_in > 1 && n->in[1])
+		k = ops_get_int(n->in[1], n->in[1]->data, 0);
+	k = k > cols ? cols : k < -rows ? -rows : k;
+	for (uint64_t i = 0; i < total; i++) {
+		// upper keeps columns [cut, cols), lower [0, cut)
+		int64_t cut = (int64_t)(i % (uint64_t)rows) + k + !upper;
+		char *y = (char *)n->out[0]->data + i * (uint64_t)cols * size;
+		const char *s =
+			(const char *)x->data + i * (uint64_t)cols * size;
+		uint64_t c = (uint64_t)(cut < 0 ? 0 : cut > cols ? cols : cut);
+		uint64_t lo = c * size, all = (uint64_t)cols * size;
+
+		if (upper) {
+			memset(y, 0, lo);
+			memmove(y + lo, s + lo, all - lo);
+		} else {
+			memmove(y, s, lo);
+			memset(y + lo, 0, all - lo);
+		}
+	}
+	return GENAI_OK;
+}
+
+// ---- Pad: begins in state.i[0..], mode in state.i[16] ----
+
+enum { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP };
+
+static int32_t pad_mode(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const names[] = {"constant", "reflect", "edge",
+					    "wrap"};
+	const char *s = cref_attr_string(n->node, "mode", "constant");
+
+	for (int i = 0; i < 4; i++)
+		if (!strcmp(s, names[i])) {
+			n->state.i[16] = i;
+			return GENAI_OK;
+		}
+	return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+			      "mode is '%.40s', carried: constant, reflect, "
+			      "edge, wrap",
+			      s);
+}
+
+// The pads (begins, then ends) and the axes they are for, from inputs or,
+// before opset 11, attributes.
+static int32_t pad_list(struct cref_node *n, int64_t *pads, uint32_t *axes,
+			uint32_t *out_count, struct genai_error *err)
+{
+	const struct genai_attr *a = cref_attr_find(n->node, "pads");
+	uint32_t rank = n->in[0]->rank, count = 0, given = rank, seen = 0;
+	int64_t list[GENAI_MAX_RANK];
+	int32_t rc = GENAI_OK;
+
+	if (n->n_in > 1 && n->in[1]) {
+		rc = ops_ints(n, 1, pads, 2 * GENAI_MAX_RANK, &count, err);
+	} else if (a && a->kind == GENAI_ATTR_INTS && a->count &&
+		   a->count <= 2 * GENAI_MAX_RANK) {
+		count = (uint32_t)a->count;
+		memcpy(pads, a->ints, count * sizeof(pads[0]));
+	}
+	for (uint32_t i = 0; i < rank; i++)
+		axes[i] = i;
+	if (!rc && n->n_in > 3 && n->in[3])
+		rc = ops_ints(n, 3, list, GENAI_MAX_RANK, &given, err);
+	else
+		list[0] = 0;
+	for (uint32_t i = 0; !rc && n->n_in > 3 && n->in[3] && i < given; i++) {
+		rc = ops_axis(n, list[i], rank, &axes[i], err);
+		if (!rc && (seen >> axes[i]) & 1)
+			rc = cref_node_fail(n, err, GENAI_E_INVAL,
+					    "axis %u is given twice", axes[i]);
+		if (!rc)
+			seen |= 1u << axes[i];
+	}
+	if (!rc && count != 2 * given)
+		rc = cref_node_fail(n, err, GENAI_E_INVAL,
+				    "%u pads for %u axes of shape %s", count,
+				    given, OPS_SHAPE(n->in[0]));
+	*out_count = given;
+	return rc;
+}
+
+int32_t ops_pad_prepare(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"mode", "pads", "value", NULL};
+	int64_t pads[2 * GENAI_MAX_RANK], dims[GENAI_MAX_RANK];
+	uint32_t axes[GENAI_MAX_RANK], count;
+	bool old = n->node->opset < 11;
+	int32_t rc = ops_check(n, attrs, old ? 1 : 2, old ? 1 : 4, 1, err);
+
+	if (!rc)
+		rc = ops_need_dtype(n, 0, OPS_BYTES, err);
+	if (!rc)
+		rc = ops_need_same_dtype(n, 0, 2, err);
+	if (!rc && n->n_in > 2 && n->in[2] && cref_elements(n->in[2]) != 1)
+		rc = cref_node_fail(n, err, GENAI_E_INVAL,
+				    "value of shape %s must be one element",
+				    OPS_SHAPE(n->in[2]));
+	if (!rc)
+		rc = pad_mode(n, err);
+	if (!rc)
+		rc = pad_list(n, pads, axes, &count, err);
+	if (rc)
+		return rc;
+	memset(n->state.i, 0, GENAI_MAX_RANK * sizeof(n->state.i[0]));
+	memcpy(dims, n->in[0]->dims, sizeof(dims));
+	for (uint32_t i = 0; i < count; i++) {
+		int64_t b = pads[i], e = pads[count + i], *d = &dims[axes[i]];
+		int64_t old_dim = *d;
+
+		n->state.i[axes[i]] = b;
+		if (__builtin_add_overflow(*d, b, d) ||
+		    __builtin_add_overflow(*d, e, d) || *d < 0 ||
+		    b < -old_dim || e < -old_dim ||
+		    (!old_dim && *d && n->state.i[16] != PAD_CONSTANT))
+			return cref_node_fail(n, err, GENAI_E_INVAL,
+					      "pads %lld and %lld of axis %u "
+					      "of shape %s",
+					      (long long)b, (long long)e,
+					      axes[i], OPS_SHAPE(n->in[0]));
+	}
+	return ops_out(n, 0, n->in[0]->dtype, n->in[0]->rank, dims, err);
+}
+
+// The input's position that shows at position i (already without the begin) of
+// a padded axis, or -1 for the constant.
+static int64_t pad_source(int64_t mode, int64_t i, int64_t dim)
+{
+	int64_t period = 2 * (dim - 1);
+
+	if (i >= 0 && i < dim)
+		return i;
+	switch (mode) {
+	case PAD_EDGE:
+		return i < 0 ? 0 : dim - 1;
+	case PAD_WRAP:
+		i %= dim;
+		return i < 0 ? i + dim : i;
+	case PAD_REFLECT:
+		if (dim == 1)
+			return 0;
+		i %= period;
+		i = i < 0 ? i + period : i;
+		return i < dim ? i : period - i;
+	default:
+		return -1;
+	}
+}
+
+int32_t ops_pad_run(struct cref_node *n, const struct cref_run *r)
+{
+	const struct cref_tensor *x = n->in[0];
+	const struct cref_tensor *v = n->n_in > 2 ? n->in[2] : NULL;
+	struct cref_tensor *y = n->out[0], fill = *x;
+	enum ops_class c = ops_class_of(x->dtype);
+	float attr = (float)cref_attr_float(n->node, "value", 0);
+	uint64_t total = cref_elements(y), value = 0;
+
+	(void)r;
+	fill.data = &value;
+	if (v)
+		fill.data = v->data;
+	else if (c == OPS_F32)
+		ops_store(c, &attr, x->dtype, &value, 0, 1, 1);
+	for (uint64_t i = 0; i < total; i++) {
+		uint64_t rest = i, from = 0, step = 1;
+		bool inside = true;
+
+		for (uint32_t d = y->rank; d-- > 0;) {
+			int64_t at = (int64_t)(rest % (uint64_t)y->dims[d]);
+			int64_t s = pad_source(n->state.i[16],
+					       at - n->state.i[d], x->dims[d]);
+
+			rest /= (uint64_t)y->dims[d];
+			inside = inside && s >= 0;
+			from += (uint64_t)s * step;
+			step *= (uint64_t)x->dims[d];
+		}
+		copy_one(y, i, inside ? x : &fill, inside ? from : 0);
+	}
+	return GENAI_OK;
+}

@@ -1,0 +1,340 @@
+// ops_quant.c - Cast, CastLike, DequantizeLinear, QuantizeLinear.
+#include "ops.h"
+
+#include <math.h>
+
+// ---- Cast: floats to integers cut towards zero and saturate (NaN is 0),
+// integers to integers keep the low bits, to bool is "not zero" ----
+
+static void copy_32(struct ops_ew *e, const void *const *in, void *out,
+		    uint32_t n)
+{
+	(void)e;
+	memmove(out, in[0], n * 4ul);
+}
+
+static void copy_64(struct ops_ew *e, const void *const *in, void *out,
+		    uint32_t n)
+{
+	(void)e;
+	memmove(out, in[0], n * 8ul);
+}
+
+static int32_t cast_out(struct cref_node *n, int64_t to,
+			struct genai_error *err)
+{
+	if (to < 0 || to > 31 || !(OPS_ANY & OPS_BIT(to)))
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "cast to type %lld (%s)", (long long)to,
+				      to < 0 ? "?"
+					     : ops_dtype_name((uint32_t)to));
+	return ops_out(n, 0, (uint32_t)to, n->in[0]->rank, n->in[0]->dims, err);
+}
+
+int32_t ops_cast_prepare(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"to", "saturate", "round_mode",
+					    NULL};
+	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
+
+	return rc ? rc : cast_out(n, cref_attr_int(n->node, "to", 0), err);
+}
+
+int32_t ops_cast_like_prepare(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"saturate", "round_mode", NULL};
+	int32_t rc = ops_check(n, attrs, 2, 2, 1, err);
+
+	return rc ? rc : cast_out(n, n->in[1]->dtype, err);
+}
+
+int32_t ops_cast_run(struct cref_node *n, const struct cref_run *r)
+{
+	struct ops_ew e;
+
+	if (n->in[0]->dtype == n->out[0]->dtype)
+		return ops_alias_run(n, r);
+	ops_ew_init(&e, n, 1, copy_64);
+	if (e.in_class[0] == OPS_F32)
+		e.fn = copy_32;
+	e.out_class = e.in_class[0];
+	ops_ew_run(&e, r->pool);
+	return GENAI_OK;
+}
+
+// ---- quantisation: which scale belongs to an element ----
+
+// Element (outer, a, i) of x [outer, dim, inner] has scale
+// (outer, a / block, i) of [outer, blocks, inner]; or a, or 0.
+struct quant {
+	const struct cref_tensor *x, *scale, *zero;
+	struct cref_tensor *y;
+	int64_t dim, inner, block, blocks;
+	enum { PER_TENSOR, PER_AXIS, BLOCKED } kind;
+};
+
+// A run of at most n elements from element at, over which the scale moves by
+// *out_step elements each.
+static uint32_t quant_run(const struct quant *q, int64_t at, uint32_t n,
+			  int64_t *out_first, int64_t *out_step)
+{
+	int64_t i = at % q->inner, a = at / q->inner % q->dim;
+	int64_t outer = at / q->inner / q->dim, left;
+
+	*out_step = 0;
+	if (q->kind == PER_TENSOR) {
+		*out_first = 0;
+		return n;
+	}
+	if (q->inner == 1) { // along the axis itself
+		left = q->dim - a;
+		*out_first = a;
+		*out_step = 1;
+		if (q->kind == BLOCKED) {
+			left = q->block - a % q->block < left
+				       ? q->block - a % q->block
+				       : left;
+			*out_first = outer * q->blocks + a / q->block;
+			*out_step = 0;
+		}
+	} else {
+		left = q->inner - i;
+		*out_first = a;
+		if (q->kind == BLOCKED) {
+			*out_first =
+				(outer * q->blocks + a / q->block) * q->inner +
+				i;
+			*out_step = 1;
+		}
+	}
+	return left < n ? (uint32_t)left : n;
+}
+
+static int32_t check_scale(struct cref_node *n, struct genai_error *err)
+{
+	const struct cref_tensor *x = n->in[0], *s = n->in[1];
+	int64_t block = cref_attr_int(n->node, "block_size", 0), blocks;
+	int64_t axis = cref_attr_int(n->node, "axis", 1);
+	uint32_t a = 0;
+	bool fits;
+	int32_t rc;
+
+	n->state.i[0] = PER_TENSOR;
+	if (!block && cref_elements(s) == 1 && s->rank <= 1)
+		return GENAI_OK;
+	rc = ops_axis(n, axis, x->rank, &a, err);
+	if (rc)
+		return rc;
+	n->state.i[1] = a;
+	if (block) {
+		n->state.i[0] = BLOCKED;
+		fits = block > 0 && s->rank == x->rank;
+		blocks = block > 0 ? x->dims[a] / block +
+					     (x->dims[a] % block != 0)
+				   : 0;
+		for (uint32_t d = 0; fits && d < x->rank; d++)
+			fits = s->dims[d] == (d == a ? blocks : x->dims[d]);
+	} else {
+		n->state.i[0] = PER_AXIS;
+		fits = s->rank == 1 && s->dims[0] == x->dims[a];
+	}
+	if (!fits)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "scale of shape %s does not fit data of "
+				      "shape %s, axis %u, block_size %lld",
+				      OPS_SHAPE(s), OPS_SHAPE(x), a,
+				      (long long)block);
+	return GENAI_OK;
+}
+
+static int32_t check_zero(struct cref_node *n, struct genai_error *err)
+{
+	const struct cref_tensor *s = n->in[1];
+	const struct cref_tensor *z = n->n_in > 2 ? n->in[2] : NULL;
+
+	if (z && n->state.i[0] == PER_TENSOR && cref_elements(z) == 1)
+		return GENAI_OK;
+	if (z && (z->rank != s->rank ||
+		  memcmp(z->dims, s->dims, s->rank * sizeof(s->dims[0]))))
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "zero points of shape %s and scales of "
+				      "shape %s differ",
+				      OPS_SHAPE(z), OPS_SHAPE(s));
+	return GENAI_OK;
+}
+
+static void quant_init(struct quant *q, const struct cref_node *n)
+{
+	const struct cref_tensor *x = n->in[0];
+	uint32_t axis = (uint32_t)n->state.i[1];
+
+	q->x = x;
+	q->scale = n->in[1];
+	q->zero = n->n_in > 2 ? n->in[2] : NULL;
+	q->y = n->out[0];
+	q->kind = n->state.i[0] == BLOCKED    ? BLOCKED
+		  : n->state.i[0] == PER_AXIS ? PER_AXIS
+					      : PER_TENSOR;
+	q->dim = q->inner = q->block = q->blocks = 1;
+	if (q->kind == PER_TENSOR)
+		return;
+	q->dim = x->dims[axis];
+	q->inner = (int64_t)ops_span(x, axis + 1, x->rank);
+	if (q->kind == BLOCKED) {
+		q->block = cref_attr_int(n->node, "block_size", 0);
+		q->blocks = q->scale->dims[axis];
+	}
+}
+
+static const char *const quant_attrs[] = {
+	"axis", "block_size", "saturate", "output_dtype", "precision", NULL};
+#define QUANTISED                                                              \
+	(OPS_BIT(GENAI_DT_U8) | OPS_BIT(GENAI_DT_I8) | OPS_BIT(GENAI_DT_U16) | \
+	 OPS_BIT(GENAI_DT_I16) | OPS_BIT(GENAI_DT_U4) | OPS_BIT(GENAI_DT_I4))
+
+int32_t ops_dequant_prepare(struct cref_node *n, struct genai_error *err)
+{
+	int32_t rc = ops_check(n, quant_attrs, 2, 3, 1, err);
+	int64_t to;
+
+	if (!rc)
+		rc = ops_need_dtype(n, 0, QUANTISED | OPS_BIT(GENAI_DT_I32),
+				    err);
+	if (!rc)
+		rc = ops_need_dtype(n, 1, OPS_F32S, err);
+	if (!rc)
+		rc = ops_need_same_dtype(n, 0, 2, err);
+	if (!rc)
+		rc = check_scale(n, err);
+	if (!rc)
+		rc = check_zero(n, err);
+	if (rc)
+		return rc;
+	to = cref_attr_int(n->node, "output_dtype", 0);
+	to = to ? to : n->in[1]->dtype;
+	if (to < 0 || to > 31 || !(OPS_F32S & OPS_BIT(to)))
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "output_dtype %lld", (long long)to);
+	return ops_out(n, 0, (uint32_t)to, n->in[0]->rank, n->in[0]->dims, err);
+}
+
+// y = (x - zero) * scale; the difference is exact as an integer.
+static void dequant_part(void *ctx, uint64_t begin, uint64_t end)
+{
+	const struct quant *q = ctx;
+	int64_t v[OPS_CHUNK], z[OPS_CHUNK];
+	float s[OPS_CHUNK];
+
+	for (int64_t at = (int64_t)begin; at < (int64_t)end;) {
+		int64_t left = (int64_t)end - at, first, step;
+		uint32_t n = quant_run(
+			q, at, left < OPS_CHUNK ? (uint32_t)left : OPS_CHUNK,
+			&first, &step);
+
+		ops_load(OPS_I64, v, q->x->dtype, q->x->data, at, 1, n);
+		ops_load(OPS_F32, s, q->scale->dtype, q->scale->data, first,
+			 step, n);
+		if (q->zero)
+			ops_load(OPS_I64, z, q->zero->dtype, q->zero->data,
+				 first, step, n);
+		for (uint32_t i = 0; i < n; i++)
+			s[i] *= (float)(q->zero ? v[i] - z[i] : v[i]);
+		ops_store(OPS_F32, s, q->y->dtype, q->y->data, at, 1, n);
+		at += n;
+	}
+}
+
+int32_t ops_dequant_run(struct cref_node *n, const struct cref_run *r)
+{
+	uint64_t total = cref_elements(n->in[0]);
+	struct quant q;
+
+	quant_init(&q, n);
+	if (total)
+		cref_pool_run(r->pool, dequant_part, &q, total, OPS_GRAIN);
+	return GENAI_OK;
+}
+
+int32_t ops_quant_prepare(struct cref_node *n, struct genai_error *err)
+{
+	int32_t rc = ops_check(n, quant_attrs, 2, 3, 1, err);
+	int64_t to = cref_attr_int(n->node, "output_dtype", 0);
+
+	if (!rc)
+		rc = ops_need_dtype(n, 0, OPS_F32S | OPS_BIT(GENAI_DT_I32),
+				    err);
+	if (!rc)
+		rc = ops_need_dtype(n, 1, OPS_F32S, err);
+	if (!rc)
+		rc = ops_need_dtype(n, 2, QUANTISED, err);
+	if (!rc)
+		rc = check_scale(n, err);
+	if (!rc)
+		rc = check_zero(n, err);
+	if (rc)
+		return rc;
+	if (n->n_in > 2 && n->in[2]) {
+		if (to && to != n->in[2]->dtype)
+			return cref_node_fail(n, err, GENAI_E_INVAL,
+					      "output_dtype %lld, zero points "
+					      "are of type %s",
+					      (long long)to,
+					      ops_dtype_name(n->in[2]->dtype));
+		to = n->in[2]->dtype;
+	}
+	to = to ? to : GENAI_DT_U8;
+	if (to < 0 || to > 31 || !(QUANTISED & OPS_BIT(to)))
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "output_dtype %lld", (long long)to);
+	return ops_out(n, 0, (uint32_t)to, n->in[0]->rank, n->in[0]->dims, err);
+}
+
+static void limits(uint32_t dtype, double *lo, double *hi)
+{
+	uint32_t bits = cref_dtype_bits(dtype);
+
+	*lo = ops_class_of(dtype) == OPS_I64 ? -(double)(1 << (bits - 1)) : 0;
+	*hi = *lo + (double)((1 << bits) - 1);
+}
+
+// y = saturate(round(x / scale) + zero), ties to even.  The sum is made in
+// double, where it is exact up to 2^53.
+static void quant_part(void *ctx, uint64_t begin, uint64_t end)
+{
+	const struct quant *q = ctx;
+	float x[OPS_CHUNK], s[OPS_CHUNK];
+	double v[OPS_CHUNK], z[OPS_CHUNK], lo, hi;
+
+	limits(q->y->dtype, &lo, &hi);
+	for (int64_t at = (int64_t)begin; at < (int64_t)end;) {
+		int64_t left = (int64_t)end - at, first, step;
+		uint32_t n = quant_run(
+			q, at, left < OPS_CHUNK ? (uint32_t)left : OPS_CHUNK,
+			&first, &step);
+
+		ops_load(OPS_F32, x, q->x->dtype, q->x->data, at, 1, n);
+		ops_load(OPS_F32, s, q->scale->dtype, q->scale->data, first,
+			 step, n);
+		if (q->zero)
+			ops_load(OPS_F64, z, q->zero->dtype, q->zero->data,
+				 first, step, n);
+		for (uint32_t i = 0; i < n; i++) {
+			v[i] = (double)rintf(x[i] / s[i]) +
+			       (q->zero ? z[i] : 0);
+			v[i] = v[i] < lo ? lo : v[i] > hi ? hi : v[i];
+		}
+		ops_store(OPS_F64, v, q->y->dtype, q->y->data, at, 1, n);
+		at += n;
+	}
+}
+
+int32_t ops_quant_run(struct cref_node *n, const struct cref_run *r)
+{
+	uint64_t total = cref_elements(n->in[0]);
+	struct quant q;
+
+	quant_init(&q, n);
+	if (total)
+		cref_pool_run(r->pool, quant_part, &q, total, OPS_GRAIN);
+	return GENAI_OK;
+}

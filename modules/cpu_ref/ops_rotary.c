@@ -1,0 +1,231 @@
+// ops_rotary.c - rotary position embedding, com.microsoft and ai.onnx 23.
+// Pairs are (i, i + R/2), or (2i, 2i + 1) when interleaved; R channels of each
+// head turn, the rest pass through.
+#include "ops.h"
+
+struct rotary {
+	const struct cref_tensor *x, *pos, *cos, *sin;
+	struct cref_tensor *y;
+	int64_t batch, seq, heads, size, rot;
+	int64_t b_stride, s_stride, h_stride; /* elements of x and y */
+	bool interleaved;
+};
+
+// Batch, sequence, heads, head size of x, [B,N,S,H] or [B,S,N*H].
+static int32_t head_layout(struct cref_node *n, int64_t size,
+			   struct genai_error *err)
+{
+	const struct cref_tensor *x = n->in[0];
+	int64_t heads = cref_attr_int(n->node, "num_heads", 0);
+	int64_t *s = n->state.i; // batch, seq, heads, size, 3 strides
+
+	if (x->rank == 4) {
+		s[0] = x->dims[0];
+		s[2] = x->dims[1];
+		s[1] = x->dims[2];
+		s[3] = x->dims[3];
+		s[4] = s[2] * s[1] * s[3];
+		s[5] = s[3];
+		s[6] = s[1] * s[3];
+		return GENAI_OK;
+	}
+	if (heads > 0)
+		size = x->dims[2] % heads ? 0 : x->dims[2] / heads;
+	if (size <= 0 || x->dims[2] % size)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "shape %s does not part into %lld heads "
+				      "of %lld",
+				      OPS_SHAPE(x), (long long)heads,
+				      (long long)size);
+	s[0] = x->dims[0];
+	s[1] = x->dims[1];
+	s[2] = x->dims[2] / size;
+	s[3] = size;
+	s[4] = s[1] * x->dims[2];
+	s[5] = x->dims[2];
+	s[6] = size;
+	return GENAI_OK;
+}
+
+// i_pos, i_cos: the inputs' places; the sines follow the cosines.
+static int32_t rotary_prepare(struct cref_node *n, uint32_t i_pos,
+			      uint32_t i_cos, struct genai_error *err)
+{
+	const struct cref_tensor *x = n->in[0], *c = n->in[i_cos];
+	const struct cref_tensor *sin = n->in[i_cos + 1];
+	const struct cref_tensor *pos = i_pos < n->n_in ? n->in[i_pos] : NULL;
+	int64_t rot = cref_attr_int(n->node, "rotary_embedding_dim", 0);
+	int64_t *s = n->state.i;
+	bool fits;
+	int32_t rc = ops_need_dtype(n, 0, OPS_F32S, err);
+
+	if (!rc)
+		rc = ops_need_rank(n, 0, 3, 4, err);
+	if (!rc)
+		rc = ops_need_dtype(n, i_cos, OPS_F32S, err);
+	if (!rc)
+		rc = ops_need_same_dtype(n, i_cos, i_cos + 1, err);
+	if (!rc)
+		rc = ops_need_dtype(n, i_pos, OPS_INDEX, err);
+	if (!rc)
+		rc = ops_need_rank(n, i_cos, pos ? 2 : 3, pos ? 2 : 3, err);
+	if (!rc)
+		rc = head_layout(n, rot ? 0 : 2 * c->dims[c->rank - 1], err);
+	if (rc)
+		return rc;
+	rot = rot ? rot : s[3];
+	s[7] = rot;
+	fits = c->rank == sin->rank &&
+	       !memcmp(c->dims, sin->dims, c->rank * sizeof(c->dims[0])) &&
+	       rot > 0 && rot % 2 == 0 && rot <= s[3] &&
+	       c->dims[c->rank - 1] == rot / 2;
+	if (!pos)
+		fits = fits && c->dims[0] == s[0] && c->dims[1] == s[1];
+	if (!fits)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "caches of shapes %s and %s do not fit "
+				      "input of shape %s, %lld channels",
+				      OPS_SHAPE(c), OPS_SHAPE(sin),
+				      OPS_SHAPE(x), (long long)rot);
+	if (pos &&
+	    !(pos->rank == 2 && pos->dims[0] == s[0] && pos->dims[1] == s[1]) &&
+	    !(i_pos == 1 && pos->rank <= 1 && cref_elements(pos) == 1))
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "positions of shape %s do not fit input "
+				      "of shape %s",
+				      OPS_SHAPE(pos), OPS_SHAPE(x));
+	return ops_out(n, 0, x->dtype, x->rank, x->dims, err);
+}
+
+// Row of the caches for token (b, t).
+static int64_t cache_row(const struct rotary *q, int64_t b, int64_t t)
+{
+	if (!q->pos)
+		return b * q->seq + t;
+	if (q->pos->rank == 2)
+		return ops_get_int(q->pos, q->pos->data,
+				   (uint64_t)(b * q->seq + t));
+	return ops_get_int(q->pos, q->pos->data, 0) + t;
+}
+
+#define PAIRS (OPS_CHUNK / 2)
+
+static void rotate_head(const struct rotary *q, int64_t at, int64_t row)
+{
+	float a[OPS_CHUNK], b[OPS_CHUNK], c[PAIRS], s[PAIRS];
+	int64_t half = q->rot / 2, step = q->interleaved ? 2 : 1;
+	int64_t far = q->interleaved ? 1 : half;
+
+	for (int64_t i = 0; i < half; i += PAIRS) {
+		uint32_t n = half - i < PAIRS ? (uint32_t)(half - i) : PAIRS;
+		int64_t p = at + i * step;
+
+		ops_load(OPS_F32, a, q->x->dtype, q->x->data, p, step, n);
+		ops_load(OPS_F32, b, q->x->dtype, q->x->data, p + far, step, n);
+		ops_load(OPS_F32, c, q->cos->dtype, q->cos->data,
+			 row * half + i, 1, n);
+		ops_load(OPS_F32, s, q->sin->dtype, q->sin->data,
+			 row * half + i, 1, n);
+		for (uint32_t j = 0; j < n; j++) {
+			float u = a[j] * c[j] - b[j] * s[j];
+
+			b[j] = b[j] * c[j] + a[j] * s[j];
+			a[j] = u;
+		}
+		ops_store(OPS_F32, a, q->y->dtype, q->y->data, p, step, n);
+		ops_store(OPS_F32, b, q->y->dtype, q->y->data, p + far, step,
+			  n);
+	}
+	for (int64_t i = q->rot; i < q->size; i += OPS_CHUNK) {
+		uint32_t n = q->size - i < OPS_CHUNK ? (uint32_t)(q->size - i)
+						     : OPS_CHUNK;
+
+		ops_load(OPS_F32, a, q->x->dtype, q->x->data, at + i, 1, n);
+		ops_store(OPS_F32, a, q->y->dtype, q->y->data, at + i, 1, n);
+	}
+}
+
+static void rotary_part(void *ctx, uint64_t begin, uint64_t end)
+{
+	const struct rotary *q = ctx;
+
+	for (uint64_t k = begin; k < end; k++) {
+		int64_t h = (int64_t)k % q->heads, r = (int64_t)k / q->heads;
+		int64_t t = r % q->seq, b = r / q->seq;
+
+		rotate_head(q,
+			    b * q->b_stride + t * q->s_stride + h * q->h_stride,
+			    cache_row(q, b, t));
+	}
+}
+
+static int32_t rotary_run(struct cref_node *n, const struct cref_run *r,
+			  uint32_t i_pos, uint32_t i_cos)
+{
+	const int64_t *s = n->state.i;
+	struct rotary q = {
+		.x = n->in[0],
+		.pos = i_pos < n->n_in ? n->in[i_pos] : NULL,
+		.cos = n->in[i_cos],
+		.sin = n->in[i_cos + 1],
+		.y = n->out[0],
+		.batch = s[0],
+		.seq = s[1],
+		.heads = s[2],
+		.size = s[3],
+		.b_stride = s[4],
+		.s_stride = s[5],
+		.h_stride = s[6],
+		.rot = s[7],
+		.interleaved = cref_attr_int(n->node, "interleaved", 0) != 0,
+	};
+
+	if (!cref_elements(q.x))
+		return GENAI_OK;
+	for (int64_t i = 0; q.pos && i < q.batch * q.seq; i++) {
+		int64_t row = cache_row(&q, i / q.seq, i % q.seq);
+
+		if (row < 0 || row >= q.cos->dims[0])
+			return cref_node_fail(n, r->err, GENAI_E_INVAL,
+					      "position %lld is out of range "
+					      "for caches of %lld rows",
+					      (long long)row,
+					      (long long)q.cos->dims[0]);
+	}
+	ops_rows(r->pool, rotary_part, &q,
+		 (uint64_t)(q.batch * q.seq * q.heads), (uint64_t)q.size);
+	return GENAI_OK;
+}
+
+int32_t ops_rotary_ms_prepare(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"interleaved",	    "num_heads",
+					    "rotary_embedding_dim", "scale",
+					    "is_packed_batching",   NULL};
+	int32_t rc = ops_check(n, attrs, 4, 4, 1, err);
+
+	if (!rc && (cref_attr_float(n->node, "scale", 1.0) != 1.0 ||
+		    cref_attr_int(n->node, "is_packed_batching", 0)))
+		rc = cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				    "scale other than 1 or packed batching");
+	return rc ? rc : rotary_prepare(n, 1, 2, err);
+}
+
+int32_t ops_rotary_ms_run(struct cref_node *n, const struct cref_run *r)
+{
+	return rotary_run(n, r, 1, 2);
+}
+
+int32_t ops_rotary_prepare(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"interleaved", "num_heads",
+					    "rotary_embedding_dim", NULL};
+	int32_t rc = ops_check(n, attrs, 3, 4, 1, err);
+
+	return rc ? rc : rotary_prepare(n, 3, 1, err);
+}
+
+int32_t ops_rotary_run(struct cref_node *n, const struct cref_run *r)
+{
+	return rotary_run(n, r, 3, 1);
+}

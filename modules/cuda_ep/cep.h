@@ -1,0 +1,245 @@
+/* cep.h - the state of a loaded cuda_ep: driver table, device, books.
+ * Owns: what the module's files share.  Does not know: graphs.
+ *
+ * cep.lock guards blocks, the streams' timelines and the list of plans.  Order:
+ * lock, then call_lock.  Neither is held while waiting for a point. */
+#ifndef CEP_H
+#define CEP_H
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+#include <genai/executor.h>
+#include "modules/cuda_ep/kernels/params.h"
+
+#define CEP_STREAMS 16u /* at most, at a time */
+#define CEP_EVENTS 64u	/* ring of a timeline */
+#define CEP_PLANS 64u	/* live plans whose nodes can be named */
+#define CEP_TAG "workspace"
+
+struct cep_driver {
+	void *handle;
+#define CEP_SYM(name) __typeof__(&name) name;
+#include "modules/cuda_ep/cuda_syms.h"
+#undef CEP_SYM
+};
+
+/* Kernels, by number; CEP_K_x is the function x. */
+enum cep_kernel {
+#define CEP_KERNEL_NAME(name) CEP_K_##name,
+#include "modules/cuda_ep/kernel_names.h"
+#undef CEP_KERNEL_NAME
+	CEP_N_KERNELS
+};
+
+enum cep_block_kind {
+	CEP_BLOCK_DEVICE,
+	CEP_BLOCK_PINNED,
+	CEP_BLOCK_REGISTERED,
+	CEP_BLOCK_RESERVED,
+};
+
+/* A piece of address space that the module gave out. */
+struct cep_block {
+	uint64_t addr, bytes; /* as the device sees it */
+	char *host;	      /* as the host sees it, or NULL */
+	enum cep_block_kind kind;
+	bool touched;	     /* a unit that names it was enqueued */
+	uint32_t recordings; /* live ones that name it */
+	uint64_t mark;	     /* the last recording that counted it */
+	char *pages;	     /* registered: what the driver was given */
+	uint64_t n_granules; /* reserved */
+	CUmemGenericAllocationHandle *granules; /* 0: nothing there */
+};
+
+/* A recorded event: reached means that everything up to value is done. */
+struct cep_event {
+	CUevent h;
+	uint64_t value;
+	uint64_t clock[CEP_STREAMS]; /* what the stream was ordered after */
+};
+
+/* A timeline of a stream: the lasting one, or that of an open recording. */
+struct cep_line {
+	uint64_t enqueued;	     /* units so far */
+	uint64_t reached;	     /* known to be done */
+	uint64_t clock[CEP_STREAMS]; /* ordered after these values */
+	uint32_t n_events, next;
+	bool owes_event; /* the last unit wants its event at once */
+	struct cep_event events[CEP_EVENTS];
+};
+
+struct genai_stream {
+	struct cep *self;
+	uint32_t id;
+	bool recording; /* joined the open one */
+	CUstream h;
+	char name[32];
+	struct cep_line line;
+	struct cep_line inner;
+};
+
+/* A host function in a stream; freed when it ran, or with its recording. */
+struct cep_call {
+	struct cep_call *next;
+	struct cep *self;
+	struct genai_recording *recording;
+	struct genai_work work;
+	uint32_t n_mem;
+	void *mem[];
+};
+
+struct genai_recording {
+	struct cep *self;
+	CUgraphExec exec;
+	uint64_t serial;
+	struct cep_block **blocks; /* named by its units */
+	uint32_t n_blocks, cap_blocks;
+	struct cep_call *calls;
+	struct genai_stream_stats per_replay;
+};
+
+struct genai_plan;
+
+struct cep {
+	const struct genai_host *host;
+	struct cep_driver drv;
+	CUdevice dev;
+	CUcontext ctx;
+	uint32_t device;
+	int32_t driver_version, major, minor, n_sms, max_smem;
+	bool retained, register_ro, pdl;
+	char device_name[64];
+	uint64_t total_bytes, free_at_start, granule, limit;
+	CUmodule *modules;
+	CUfunction kernels[CEP_N_KERNELS];
+
+	pthread_mutex_t lock;
+	struct cep_block **blocks; /* sorted by addr */
+	uint32_t n_blocks, cap_blocks, n_untouched;
+	uint64_t device_bytes; /* all device memory given out */
+	struct genai_stream *streams[CEP_STREAMS];
+	struct genai_stream *origin;	   /* of the open recording */
+	struct genai_recording *recording; /* the open one */
+	uint64_t serial;		   /* recordings so far */
+	struct genai_stream_stats stats;
+	struct genai_plan *plans[CEP_PLANS];
+
+	/* failure: the first one stays until reset.  call_lock guards poison,
+	 * its text and done_calls; host functions of streams take it, so it is
+	 * held over no driver call at all. */
+	pthread_mutex_t call_lock;
+	struct cep_call *done_calls; /* to be freed */
+	struct cep_fault *fault; /* pinned; kernels write it */
+	uint64_t fault_addr, fault_lock;
+	CUstream service; /* for the module's own small copies */
+	int32_t poison;	  /* 0, or the code of the first failure */
+	struct genai_error poison_err;
+};
+
+/* Fill err and return code. */
+#define cep_fail(self, err, code, ...)                                         \
+	((self)->host->error_set((self)->host->ctx, (err), (code), __VA_ARGS__))
+
+/* ---- driver.c ---- */
+
+/* Load the driver library; path "" means libcuda.so.1. */
+int32_t cep_driver_open(struct cep *self, const char *path,
+			struct genai_error *err);
+void cep_driver_close(struct cep *self);
+/* Bring up device and context. */
+int32_t cep_device_open(struct cep *self, struct genai_error *err);
+void cep_device_close(struct cep *self);
+/* "what: CUDA_ERROR_X (text)"; remembers errors that kill the context. */
+int32_t cep_cuda_fail(struct cep *self, struct genai_error *err, CUresult r,
+		      const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* Make the context current on this thread. */
+static inline void cep_enter(struct cep *self)
+{
+	(void)self->drv.cuCtxSetCurrent(self->ctx);
+}
+
+/* ---- kernels.c ---- */
+
+int32_t cep_kernels_open(struct cep *self, struct genai_error *err);
+void cep_kernels_close(struct cep *self);
+
+/* ---- memory.c ---- */
+
+/* Bytes that stats and limits count; block containing [addr, addr + bytes). */
+struct cep_block *cep_block_find(struct cep *self, uint64_t addr,
+				 uint64_t bytes);
+/* By host address. */
+struct cep_block *cep_block_find_host(struct cep *self, const void *p,
+				      uint64_t bytes);
+/* A unit names the range: lock held. */
+int32_t cep_block_touch(struct cep *self, uint64_t addr, uint64_t bytes,
+			struct genai_error *err);
+void cep_memory_close(struct cep *self);
+
+int32_t cep_alloc(void *self, uint32_t kind, uint64_t bytes, const char *tag,
+		  struct genai_mem *out_mem, struct genai_error *err);
+int32_t cep_free(void *self, genai_addr addr, const struct genai_ticket *ticket,
+		 struct genai_error *err);
+int32_t cep_reserve(void *self, uint64_t bytes, struct genai_range *out_range,
+		    struct genai_error *err);
+int32_t cep_unreserve(void *self, struct genai_range range,
+		      const struct genai_ticket *ticket,
+		      struct genai_error *err);
+int32_t cep_map(void *self, struct genai_range range, const char *tag,
+		struct genai_error *err);
+int32_t cep_unmap(void *self, struct genai_range range,
+		  const struct genai_ticket *ticket, struct genai_error *err);
+int32_t cep_host_register(void *self, const void *ptr, uint64_t bytes,
+			  struct genai_mem *out_mem, struct genai_error *err);
+int32_t cep_host_unregister(void *self, genai_addr addr,
+			    const struct genai_ticket *ticket,
+			    struct genai_error *err);
+
+/* ---- stream.c, record.c, barrier.c ---- */
+
+/* 0 reached, GENAI_PENDING, or the failure; lock held. */
+int32_t cep_point_poll(struct cep *self, struct genai_point point,
+		       struct genai_error *err);
+/* An event now for everything enqueued; lock held. */
+int32_t cep_line_record(struct genai_stream *s, struct cep_line *l,
+			struct genai_error *err);
+/* The failure that poisons the device, what kernels recorded included. */
+int32_t cep_poison_check(struct cep *self, struct genai_error *err);
+/* A driver call of a stream's work failed, or a host function did. */
+void cep_poison_set(struct cep *self, int32_t code,
+		    const struct genai_error *cause);
+void cep_calls_free(struct cep *self); /* those that ran */
+void cep_recording_free(struct genai_recording *r);
+static inline struct cep_line *cep_line_of(struct genai_stream *s)
+{
+	return s->recording ? &s->inner : &s->line;
+}
+
+int32_t cep_capture_begin(void *self, struct genai_stream *stream,
+			  struct genai_error *err);
+int32_t cep_capture_end(void *self, struct genai_stream *stream,
+			struct genai_recording **out_recording,
+			struct genai_error *err);
+int32_t cep_capture_abort(void *self, struct genai_stream *stream,
+			  struct genai_error *err);
+int32_t cep_launch_graph(void *self, struct genai_recording *recording,
+			 struct genai_stream *stream, struct genai_error *err);
+int32_t cep_graph_destroy(void *self, struct genai_recording *recording,
+			  const struct genai_ticket *ticket,
+			  struct genai_error *err);
+
+extern const struct genai_stream_ops cep_stream_ops;
+extern const struct genai_barrier_ops cep_barrier_ops;
+extern const struct genai_executor_ops cep_eager_ops, cep_captured_ops;
+
+/* ---- plan.c, for messages ---- */
+
+/* "node NAME (OP)" into buf. */
+void cep_plan_node_text(const struct genai_plan *plan, uint32_t node, char *buf,
+			size_t cap);
+
+#endif

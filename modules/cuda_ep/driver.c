@@ -1,0 +1,246 @@
+/* driver.c - the driver library, the device and its context.
+ * Owns: dlopen of libcuda, the text of driver errors.
+ * Nothing here runs before init: a machine without a driver loads the module
+ * and is told in one sentence what is missing. */
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include "modules/cuda_ep/cep.h"
+
+#define STR_(x) #x
+#define STR(x) STR_(x)
+
+int32_t cep_driver_open(struct cep *self, const char *path,
+			struct genai_error *err)
+{
+	static const struct {
+		const char *name;
+		size_t offset;
+	} syms[] = {
+#define CEP_SYM(name) {STR(name), offsetof(struct cep_driver, name)},
+#include "modules/cuda_ep/cuda_syms.h"
+#undef CEP_SYM
+	};
+	const char *file = *path ? path : "libcuda.so.1";
+	const char *why;
+
+	self->drv.handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+	if (!self->drv.handle) {
+		why = dlerror();
+		return cep_fail(self, err, GENAI_E_NODEVICE,
+				"%s: the NVIDIA driver is not installed: %s",
+				file, why ? why : "no reason given");
+	}
+	for (size_t i = 0; i < sizeof(syms) / sizeof(syms[0]); i++) {
+		void *p = dlsym(self->drv.handle, syms[i].name);
+
+		if (!p) {
+			cep_fail(self, err, GENAI_E_NODEVICE,
+				 "%s: the driver is too old: it has no %s",
+				 file, syms[i].name);
+			cep_driver_close(self);
+			return GENAI_E_NODEVICE;
+		}
+		memcpy((char *)&self->drv + syms[i].offset, &p, sizeof(p));
+	}
+	return 0;
+}
+
+void cep_driver_close(struct cep *self)
+{
+	if (self->drv.handle)
+		dlclose(self->drv.handle);
+	memset(&self->drv, 0, sizeof(self->drv));
+}
+
+/* Errors after which nothing works in this context any more. */
+static bool is_fatal(CUresult r)
+{
+	return r == CUDA_ERROR_ILLEGAL_ADDRESS || r == CUDA_ERROR_ECC_UNCORRECTABLE ||
+	       r == CUDA_ERROR_HARDWARE_STACK_ERROR ||
+	       r == CUDA_ERROR_ILLEGAL_INSTRUCTION ||
+	       r == CUDA_ERROR_MISALIGNED_ADDRESS ||
+	       r == CUDA_ERROR_INVALID_ADDRESS_SPACE ||
+	       r == CUDA_ERROR_INVALID_PC || r == CUDA_ERROR_LAUNCH_FAILED ||
+	       r == CUDA_ERROR_LAUNCH_TIMEOUT || r == CUDA_ERROR_ASSERT ||
+	       r == CUDA_ERROR_UNKNOWN;
+}
+
+static int32_t code_of(CUresult r)
+{
+	switch (r) {
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return GENAI_E_LIMIT;
+	case CUDA_ERROR_NO_DEVICE:
+	case CUDA_ERROR_INVALID_DEVICE:
+	case CUDA_ERROR_NO_BINARY_FOR_GPU:
+	case CUDA_ERROR_INVALID_PTX:
+	case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+	case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+	case CUDA_ERROR_STUB_LIBRARY:
+		return GENAI_E_NODEVICE;
+	default:
+		return GENAI_E_DEVICE;
+	}
+}
+
+int32_t cep_cuda_fail(struct cep *self, struct genai_error *err, CUresult r,
+		      const char *fmt, ...)
+{
+	const char *name = NULL, *text = NULL;
+	char what[256];
+	int32_t code = code_of(r);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof(what), fmt, ap);
+	va_end(ap);
+	self->drv.cuGetErrorName(r, &name);
+	self->drv.cuGetErrorString(r, &text);
+	cep_fail(self, err, code, "%s: %s (%s)", what, name ? name : "error",
+		 text ? text : "no text");
+	if (is_fatal(r)) {
+		struct genai_error cause = GENAI_ERROR_INIT;
+
+		cep_fail(self, &cause, code,
+			 "the device failed for good, the process must be "
+			 "restarted: %s: %s",
+			 what, name ? name : "error");
+		cep_poison_set(self, code, &cause);
+	}
+	return code;
+}
+
+static int32_t attribute(struct cep *self, CUdevice_attribute a)
+{
+	int v = 0;
+
+	(void)self->drv.cuDeviceGetAttribute(&v, a, self->dev);
+	return v;
+}
+
+static int32_t pick_device(struct cep *self, struct genai_error *err)
+{
+	int count = 0;
+	CUresult r = self->drv.cuInit(0);
+
+	if (r)
+		return cep_cuda_fail(self, err,
+				     r == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_NO_DEVICE
+							     : r,
+				     "cannot start the CUDA driver");
+	(void)self->drv.cuDriverGetVersion(&self->driver_version);
+	r = self->drv.cuDeviceGetCount(&count);
+	if (r || count < 1)
+		return cep_fail(self, err, GENAI_E_NODEVICE,
+				"the CUDA driver sees no GPU");
+	if (self->device >= (uint32_t)count)
+		return cep_fail(self, err, GENAI_E_NODEVICE,
+				"device %u does not exist: the machine has %d",
+				self->device, count);
+	r = self->drv.cuDeviceGet(&self->dev, (int)self->device);
+	if (r)
+		return cep_cuda_fail(self, err, r, "cannot open device %u",
+				     self->device);
+	(void)self->drv.cuDeviceGetName(self->device_name,
+					sizeof(self->device_name), self->dev);
+	self->major = attribute(self,
+				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+	self->minor = attribute(self,
+				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+	self->n_sms = attribute(self, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+	self->max_smem = attribute(
+		self, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+	self->register_ro = attribute(
+		self, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED);
+	if (self->major < 9)
+		self->pdl = false;
+	if (self->n_sms < 1)
+		self->n_sms = 1;
+	if (self->major * 10 + self->minor < 75)
+		return cep_fail(self, err, GENAI_E_NODEVICE,
+				"%s has compute capability %d.%d: at least 7.5 "
+				"is needed",
+				self->device_name, self->major, self->minor);
+	return 0;
+}
+
+static int32_t open_faults(struct cep *self, struct genai_error *err)
+{
+	CUdeviceptr p = 0;
+	void *h = NULL;
+	CUresult r;
+
+	r = self->drv.cuMemHostAlloc(&h, 4096, CU_MEMHOSTALLOC_DEVICEMAP |
+						       CU_MEMHOSTALLOC_PORTABLE);
+	if (r)
+		return cep_cuda_fail(self, err, r,
+				     "cannot take 4096 bytes of pinned memory");
+	memset(h, 0, 4096);
+	self->fault = h;
+	r = self->drv.cuMemHostGetDevicePointer(&p, h, 0);
+	if (r)
+		return cep_cuda_fail(self, err, r, "cannot map pinned memory");
+	self->fault_addr = p;
+	r = self->drv.cuMemAlloc(&p, 256);
+	if (r)
+		return cep_cuda_fail(self, err, r,
+				     "cannot take 256 bytes of device memory");
+	self->fault_lock = p;
+	r = self->drv.cuMemsetD8Async(p, 0, 256, self->service);
+	if (!r)
+		r = self->drv.cuStreamSynchronize(self->service);
+	if (r)
+		return cep_cuda_fail(self, err, r, "cannot write device memory");
+	return 0;
+}
+
+int32_t cep_device_open(struct cep *self, struct genai_error *err)
+{
+	CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+	};
+	size_t free_bytes = 0, total = 0, granule = 0;
+	int32_t rc = pick_device(self, err);
+	CUresult r;
+
+	if (rc)
+		return rc;
+	r = self->drv.cuDevicePrimaryCtxRetain(&self->ctx, self->dev);
+	if (r)
+		return cep_cuda_fail(self, err, r,
+				     "cannot make a context on %s",
+				     self->device_name);
+	self->retained = true;
+	cep_enter(self);
+	r = self->drv.cuMemGetInfo(&free_bytes, &total);
+	if (r)
+		return cep_cuda_fail(self, err, r, "cannot ask for free memory");
+	self->free_at_start = free_bytes;
+	self->total_bytes = total;
+	prop.location.id = (int)self->device;
+	r = self->drv.cuMemGetAllocationGranularity(
+		&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	self->granule = r || !granule ? UINT64_C(2) << 20 : granule;
+	r = self->drv.cuStreamCreate(&self->service, CU_STREAM_NON_BLOCKING);
+	if (r)
+		return cep_cuda_fail(self, err, r, "cannot make a stream");
+	return open_faults(self, err);
+}
+
+void cep_device_close(struct cep *self)
+{
+	if (!self->retained)
+		return;
+	cep_enter(self);
+	if (self->fault_lock)
+		(void)self->drv.cuMemFree(self->fault_lock);
+	if (self->fault)
+		(void)self->drv.cuMemFreeHost(self->fault);
+	if (self->service)
+		(void)self->drv.cuStreamDestroy(self->service);
+	(void)self->drv.cuCtxSetCurrent(NULL);
+	(void)self->drv.cuDevicePrimaryCtxRelease(self->dev);
+	self->retained = false;
+}

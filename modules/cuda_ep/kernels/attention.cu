@@ -1,0 +1,514 @@
+// attention.cu - GroupQueryAttention in three kernels: prepare (q/k norm, rope,
+// append), attend, and for windowed caches move.  Lengths are read on the
+// device; every row's result depends on its own total length and, through the
+// number of splits, on whether the step has more than 16 rows, on nothing else.
+#include "modules/cuda_ep/kernels/common.cuh"
+
+// Total length of batch entry b; 0 after a refusal.
+__device__ __forceinline__ u32 total_len(const cep_gqa &p, u32 b, bool report)
+{
+	long long t = (long long)((const int *)p.seqlens)[b] + 1;
+	long long limit = p.windowed ? 0x7fffffff : p.rows;
+
+	if (p.rot && !p.pos && p.cos_rows < limit)
+		limit = p.cos_rows;
+	if (t < p.seq || t > limit) {
+		if (report)
+			cep_refuse(p.blame, CEP_FAULT_LENGTH, t, limit);
+		return 0;
+	}
+	return (u32)t;
+}
+
+// Rows that a windowed cache of p.rows holds at total length t.
+__device__ __forceinline__ u32 window_rows(const cep_gqa &p, u32 t)
+{
+	u32 c = p.rows, g = c - (u32)p.window + 1;
+
+	return t <= c ? t : t - g * ((t - c + g - 1) / g);
+}
+
+// A warp a head of a token: q to float scratch, k and v into the cache.
+template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
+{
+	CEP_SMEM(raw);
+	u32 lane = threadIdx.x & 31, w = threadIdx.x >> 5;
+	u32 all = p.heads + 2 * p.kv_heads, half = p.rot / 2;
+	u64 unit = blockIdx.x * (u64)(blockDim.x / 32) + w;
+	u64 tok = unit / all;
+	u32 h = (u32)(unit % all), b = (u32)(tok / p.seq);
+	u32 s = (u32)(tok % p.seq), t = 0;
+	bool live = tok < (u64)p.batch * p.seq;
+	bool is_q = h < p.heads, is_k = !is_q && h < p.heads + p.kv_heads;
+	u32 kh = is_q ? 0 : is_k ? h - p.heads : h - p.heads - p.kv_heads;
+	float *x = (float *)raw + w * p.size;
+	const T *src = is_q ? (const T *)p.q + tok * p.q_tok + h * p.size
+		       : is_k ? (const T *)p.k + tok * p.k_tok + kh * p.size
+			      : (const T *)p.v + tok * p.v_tok + kh * p.size;
+	u64 nw = is_q ? p.q_norm : is_k ? p.k_norm : 0;
+	float ss = 0, sc = 1;
+
+	cep_begin();
+	if (live)
+		t = total_len(p, b, h == 0 && s == 0 && lane == 0);
+	if (!t)
+		return;
+	for (u32 d = lane; d < p.size; d += 32) {
+		float v = to_f(src[d]);
+
+		x[d] = v;
+		ss += v * v;
+	}
+	if (nw) {
+		sc = 1.f / sqrtf(warp_sum(ss) / (float)p.size + p.eps);
+		for (u32 d = lane; d < p.size; d += 32)
+			x[d] *= sc * to_f(((const T *)nw)[d]);
+	}
+	__syncwarp();
+	u32 pos = t - p.seq + s;
+	long long rp = p.pos ? ((const long long *)p.pos)[tok] : (long long)pos;
+	if (p.pos && p.rot && (rp < 0 || rp >= (long long)p.cos_rows)) {
+		if (h == 0 && lane == 0)
+			cep_refuse(p.blame, CEP_FAULT_ROTARY, rp, p.cos_rows);
+		rp = 0;
+	}
+	T *dst = (T *)0;
+	if (!is_q) {
+		if (p.windowed)
+			dst = (T *)(is_k ? p.newk : p.newv) +
+			      (tok * p.kv_heads + kh) * p.size;
+		else if (is_k)
+			dst = (T *)p.pres_k + b * p.pres_ks[0] +
+			      kh * p.pres_ks[1] + pos * p.pres_ks[2];
+		else
+			dst = (T *)p.pres_v + b * p.pres_vs[0] +
+			      kh * p.pres_vs[1] + pos * p.pres_vs[2];
+	}
+	for (u32 d = lane; d < p.size; d += 32) {
+		float v = x[d];
+
+		if ((is_q || is_k) && d < p.rot) {
+			u32 k = p.interleaved ? d / 2 : d % half;
+			bool low = p.interleaved ? !(d & 1) : d < half;
+			u32 mate = p.interleaved ? d ^ 1
+				   : low	 ? d + half
+						 : d - half;
+			float c = to_f(((const T *)p.cosc)[rp * half + k]);
+			float n = to_f(((const T *)p.sinc)[rp * half + k]);
+
+			v = low ? v * c - x[mate] * n : v * c + x[mate] * n;
+		}
+		if (is_q)
+			((float *)p.qbuf)[(tok * p.heads + h) * p.size + d] =
+				v * p.scale;
+		else
+			dst[d] = from_f<T>(v);
+	}
+}
+
+CEP_KERNEL(cep_gqa_prep_f32, cep_gqa, 128)
+{
+	prepare<float>(p);
+}
+CEP_KERNEL(cep_gqa_prep_f16, cep_gqa, 128)
+{
+	prepare<__half>(p);
+}
+CEP_KERNEL(cep_gqa_prep_bf16, cep_gqa, 128)
+{
+	prepare<bf16>(p);
+}
+
+// past -> present where they are different buffers: rows [0, P).
+template <class T> __device__ __forceinline__ void past_copy(const cep_gqa &p)
+{
+	u64 total = (u64)p.batch * p.kv_heads * p.past_rows * p.size;
+
+	cep_begin();
+	for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < total;
+	     i += (u64)gridDim.x * blockDim.x) {
+		u32 d = (u32)(i % p.size);
+		u64 r = i / p.size;
+		u32 h = (u32)(r % p.kv_heads);
+		r /= p.kv_heads;
+		u32 row = (u32)(r % p.past_rows), b = (u32)(r / p.past_rows);
+		u32 t = total_len(p, b, false);
+		u32 n = t ? t - p.seq : 0;
+
+		if (p.windowed && t)
+			n = window_rows(p, n);
+		if (row >= n)
+			continue;
+		((T *)p.pres_k)[b * p.pres_ks[0] + h * p.pres_ks[1] +
+				row * p.pres_ks[2] + d] =
+			((const T *)p.past_k)[b * p.past_ks[0] +
+					      h * p.past_ks[1] +
+					      row * p.past_ks[2] + d];
+		((T *)p.pres_v)[b * p.pres_vs[0] + h * p.pres_vs[1] +
+				row * p.pres_vs[2] + d] =
+			((const T *)p.past_v)[b * p.past_vs[0] +
+					      h * p.past_vs[1] +
+					      row * p.past_vs[2] + d];
+	}
+}
+
+CEP_KERNEL(cep_gqa_past_f32, cep_gqa, 256)
+{
+	past_copy<float>(p);
+}
+CEP_KERNEL(cep_gqa_past_f16, cep_gqa, 256)
+{
+	past_copy<__half>(p);
+}
+CEP_KERNEL(cep_gqa_past_bf16, cep_gqa, 256)
+{
+	past_copy<bf16>(p);
+}
+
+// Windowed caches, after attending: rows slide down, new ones follow.  A thread
+// owns a channel and moves its rows in ascending order, so that moving within
+// the buffer is safe.
+template <class T> __device__ __forceinline__ void slide(const cep_gqa &p)
+{
+	u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
+	u32 d = (u32)(i % p.size);
+	u64 r = i / p.size;
+	u32 h = (u32)(r % p.kv_heads), b = (u32)(r / p.kv_heads);
+
+	cep_begin();
+	if (b >= p.batch)
+		return;
+	u32 t = total_len(p, b, false);
+	if (!t)
+		return;
+	u32 past = t - p.seq, had = window_rows(p, past);
+	u32 has = window_rows(p, t), first = t - has, old = past - had;
+	T *k = (T *)p.pres_k + b * p.pres_ks[0] + h * p.pres_ks[1] + d;
+	T *v = (T *)p.pres_v + b * p.pres_vs[0] + h * p.pres_vs[1] + d;
+
+	for (u32 row = 0; row < has; row++) {
+		u32 pos = first + row;
+
+		if (pos < past) {
+			if (pos - old == row)
+				continue;
+			k[row * p.pres_ks[2]] = k[(pos - old) * p.pres_ks[2]];
+			v[row * p.pres_vs[2]] = v[(pos - old) * p.pres_vs[2]];
+		} else {
+			u64 at = (((u64)b * p.seq + pos - past) * p.kv_heads +
+				  h) * p.size + d;
+
+			k[row * p.pres_ks[2]] = ((const T *)p.newk)[at];
+			v[row * p.pres_vs[2]] = ((const T *)p.newv)[at];
+		}
+	}
+}
+
+CEP_KERNEL(cep_gqa_slide_f32, cep_gqa, 128)
+{
+	slide<float>(p);
+}
+CEP_KERNEL(cep_gqa_slide_f16, cep_gqa, 128)
+{
+	slide<__half>(p);
+}
+CEP_KERNEL(cep_gqa_slide_bf16, cep_gqa, 128)
+{
+	slide<bf16>(p);
+}
+
+#define UN 4 // keys that a thread group has in flight
+
+// One block: a row, up to HG heads of one KV head, every splits-th chunk of
+// keys.  A group of c lanes holds one key, eight channels a lane.
+template <class T, int HG> struct attend {
+	const cep_gqa &p;
+	u32 row, b, s, kh, h0, nh, c, lane, group, n_groups, t, len, first;
+	u32 past, old;
+	float m[HG], l[HG], acc[HG][8], q[HG][8];
+
+	__device__ __forceinline__ attend(const cep_gqa &params) : p(params)
+	{
+	}
+
+	__device__ __forceinline__ const T *key(u32 j, bool value) const
+	{
+		if (p.windowed) {
+			if (j >= past) {
+				u64 at = (((u64)b * p.seq + j - past) *
+						  p.kv_heads + kh) * p.size;
+
+				return (const T *)(value ? p.newv : p.newk) + at;
+			}
+			j -= old;
+		}
+		return value ? (const T *)p.pres_v + b * p.pres_vs[0] +
+				       kh * p.pres_vs[1] + j * p.pres_vs[2]
+			     : (const T *)p.pres_k + b * p.pres_ks[0] +
+				       kh * p.pres_ks[1] + j * p.pres_ks[2];
+	}
+
+	__device__ __forceinline__ float score(float d, u32 j, int h) const
+	{
+		if (p.softcap > 0.f)
+			d = p.softcap * tanhf(d / p.softcap);
+		if (p.bias)
+			d += to_f(((const T *)p.bias)[b * p.bias_s[0] +
+						      (h0 + h) * p.bias_s[1] +
+						      s * p.bias_s[2] +
+						      j * p.bias_s[3]]);
+		return d;
+	}
+
+	// Keys base + group, base + group + n_groups, ... (UN of them).
+	__device__ __forceinline__ void chunk(u32 base)
+	{
+		float kv[UN][8], vv[UN][8];
+
+#pragma unroll
+		for (int u = 0; u < UN; u++) {
+			u32 j = base + u * n_groups + group;
+
+#pragma unroll
+			for (int e = 0; e < 8; e++)
+				kv[u][e] = vv[u][e] = 0.f;
+			if (j < len && lane * 8 < p.size) {
+				load8(key(j, false) + lane * 8, kv[u]);
+				load8(key(j, true) + lane * 8, vv[u]);
+			}
+		}
+#pragma unroll
+		for (int h = 0; h < HG; h++) {
+			float sc[UN], mx = m[h], r;
+
+			for (int u = 0; u < UN; u++) {
+				u32 j = base + u * n_groups + group;
+				float d = 0;
+
+#pragma unroll
+				for (int e = 0; e < 8; e++)
+					d += q[h][e] * kv[u][e];
+				for (u32 z = c / 2; z; z >>= 1)
+					d += __shfl_xor_sync(0xffffffffu, d,
+							     (int)z);
+				sc[u] = -INFINITY;
+				if (j < len && h < (int)nh)
+					sc[u] = score(d, j, h);
+				mx = fmaxf(mx, sc[u]);
+			}
+			if (mx == -INFINITY)
+				continue;
+			r = expf(m[h] - mx);
+			m[h] = mx;
+			l[h] *= r;
+#pragma unroll
+			for (int e = 0; e < 8; e++)
+				acc[h][e] *= r;
+			for (int u = 0; u < UN; u++) {
+				float w = expf(sc[u] - mx);
+
+				l[h] += w;
+#pragma unroll
+				for (int e = 0; e < 8; e++)
+					acc[h][e] += w * vv[u][e];
+			}
+		}
+	}
+};
+
+__device__ __forceinline__ void merge(float *m, float *l, float *acc, float m2,
+				      float l2, const float *acc2, int n)
+{
+	float mx = fmaxf(*m, m2), a, b;
+
+	if (mx == -INFINITY)
+		return;
+	a = expf(*m - mx);
+	b = expf(m2 - mx);
+	*m = mx;
+	*l = *l * a + l2 * b;
+	for (int e = 0; e < n; e++)
+		acc[e] = acc[e] * a + acc2[e] * b;
+}
+
+// Denominator with the sink and the extra zero logit.
+__device__ __forceinline__ float finish(float v, float m, float l, bool smooth,
+					bool has_sink, float sink)
+{
+	float mx = m, s;
+
+	if (smooth)
+		mx = fmaxf(mx, 0.f);
+	if (has_sink)
+		mx = fmaxf(mx, sink);
+	s = l * expf(m - mx);
+	if (smooth)
+		s += expf(-mx);
+	if (has_sink)
+		s += expf(sink - mx);
+	return v * expf(m - mx) / s;
+}
+
+template <class T, int HG> __device__ void attention(const cep_gqa &p)
+{
+	CEP_SMEM(raw);
+	__shared__ u32 last;
+	attend<T, HG> a(p);
+	u32 split = blockIdx.x, warp = threadIdx.x >> 5;
+	u32 n_warps = blockDim.x / 32, per = p.heads / p.kv_heads;
+	u32 parts = (per + HG - 1) / HG, size = p.size, chunks, active;
+	float *sm = (float *)raw, *sml = sm + n_warps * HG * size;
+
+	a.row = blockIdx.z;
+	a.b = a.row / p.seq;
+	a.s = a.row % p.seq;
+	a.kh = blockIdx.y / parts;
+	a.h0 = a.kh * per + blockIdx.y % parts * HG;
+	a.nh = per - blockIdx.y % parts * HG;
+	a.nh = a.nh < HG ? a.nh : HG;
+	for (a.c = 1; a.c * 8 < size; a.c *= 2)
+		;
+	a.lane = threadIdx.x % a.c;
+	a.group = threadIdx.x / a.c;
+	a.n_groups = blockDim.x / a.c;
+	cep_begin();
+	a.t = total_len(p, a.b, false);
+	if (!a.t)
+		return;
+	a.past = a.t - p.seq;
+	a.old = p.windowed ? a.past - window_rows(p, a.past) : 0;
+	a.len = a.past + a.s + 1;
+	a.first = 0;
+	if (p.window > 0 && a.len > (u32)p.window)
+		a.first = a.len - (u32)p.window;
+	chunks = (a.len - a.first + a.n_groups * UN - 1) / (a.n_groups * UN);
+	active = chunks < p.splits ? chunks : p.splits;
+	if (split >= active)
+		return;
+	for (int h = 0; h < HG; h++) {
+		const float *q = (const float *)p.qbuf +
+				 ((u64)a.row * p.heads + a.h0 + h) * size +
+				 a.lane * 8;
+
+		a.m[h] = -INFINITY;
+		a.l[h] = 0.f;
+		for (int e = 0; e < 8; e++) {
+			a.acc[h][e] = 0.f;
+			a.q[h][e] = h < (int)a.nh && a.lane * 8 < size ? q[e]
+								       : 0.f;
+		}
+	}
+	for (u32 i = split; i < chunks; i += p.splits)
+		a.chunk(a.first + i * a.n_groups * UN);
+	// groups of a warp, then warps
+	for (int h = 0; h < HG; h++) {
+		for (u32 z = a.c; z < 32; z <<= 1) {
+			float m2 = __shfl_xor_sync(0xffffffffu, a.m[h], (int)z);
+			float l2 = __shfl_xor_sync(0xffffffffu, a.l[h], (int)z);
+			float o[8];
+
+			for (int e = 0; e < 8; e++)
+				o[e] = __shfl_xor_sync(0xffffffffu,
+						       a.acc[h][e], (int)z);
+			// the lower group first, so that both agree
+			if (threadIdx.x & z) {
+				float m1 = a.m[h], l1 = a.l[h], x[8];
+
+				for (int e = 0; e < 8; e++) {
+					x[e] = a.acc[h][e];
+					a.acc[h][e] = o[e];
+				}
+				a.m[h] = m2;
+				a.l[h] = l2;
+				merge(&a.m[h], &a.l[h], a.acc[h], m1, l1, x, 8);
+			} else {
+				merge(&a.m[h], &a.l[h], a.acc[h], m2, l2, o, 8);
+			}
+		}
+		if ((threadIdx.x & 31) < a.c && a.lane * 8 < size) {
+			for (int e = 0; e < 8; e++)
+				sm[(warp * HG + h) * size + a.lane * 8 + e] =
+					a.acc[h][e];
+			if (a.lane == 0) {
+				sml[(warp * HG + h) * 2] = a.m[h];
+				sml[(warp * HG + h) * 2 + 1] = a.l[h];
+			}
+		}
+	}
+	__syncthreads();
+	float *part = (float *)p.part;
+	for (u32 i = threadIdx.x; i < a.nh * size; i += blockDim.x) {
+		u32 h = i / size, d = i % size, head = a.h0 + h;
+		float m = sml[h * 2], l = sml[h * 2 + 1], v = sm[h * size + d];
+
+		for (u32 w = 1; w < n_warps; w++)
+			merge(&m, &l, &v, sml[(w * HG + h) * 2],
+			      sml[(w * HG + h) * 2 + 1],
+			      &sm[(w * HG + h) * size + d], 1);
+		if (active == 1) {
+			float sink = p.sink ? to_f(((const T *)p.sink)[head])
+					    : 0.f;
+
+			((T *)p.out)[((u64)a.row * p.heads + head) * size + d] =
+				from_f<T>(finish(v, m, l, p.smooth, p.sink != 0,
+						 sink));
+		} else {
+			u64 at = (((u64)a.row * p.heads + head) * p.splits +
+				  split) * (size + 2);
+
+			part[at + d] = v;
+			if (d == 0) {
+				part[at + size] = m;
+				part[at + size + 1] = l;
+			}
+		}
+	}
+	if (active == 1)
+		return;
+	// the block that comes last puts the parts together, in split order
+	__threadfence();
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		u32 *n = (u32 *)p.counters + (u64)a.row * gridDim.y +
+			 blockIdx.y;
+
+		last = atomicInc(n, active - 1) == active - 1;
+	}
+	__syncthreads();
+	if (!last)
+		return;
+	__threadfence();
+	for (u32 i = threadIdx.x; i < a.nh * size; i += blockDim.x) {
+		u32 h = i / size, d = i % size, head = a.h0 + h;
+		u64 at = ((u64)a.row * p.heads + head) * p.splits * (size + 2);
+		volatile const float *q = part + at;
+		float m = q[size], l = q[size + 1], v = q[d];
+		float sink = p.sink ? to_f(((const T *)p.sink)[head]) : 0.f;
+
+		for (u32 k = 1; k < active; k++) {
+			float x = q[k * (size + 2) + d];
+
+			merge(&m, &l, &v, q[k * (size + 2) + size],
+			      q[k * (size + 2) + size + 1], &x, 1);
+		}
+		((T *)p.out)[((u64)a.row * p.heads + head) * size + d] =
+			from_f<T>(finish(v, m, l, p.smooth, p.sink != 0, sink));
+	}
+}
+
+#define CEP_ATTENTION(type, suffix)                                            \
+	CEP_KERNEL(cep_gqa_1_##suffix, cep_gqa, 128)                           \
+	{                                                                      \
+		attention<type, 1>(p);                                         \
+	}                                                                      \
+	CEP_KERNEL(cep_gqa_2_##suffix, cep_gqa, 128)                           \
+	{                                                                      \
+		attention<type, 2>(p);                                         \
+	}                                                                      \
+	CEP_KERNEL(cep_gqa_4_##suffix, cep_gqa, 128)                           \
+	{                                                                      \
+		attention<type, 4>(p);                                         \
+	}
+CEP_ATTENTION(float, f32)
+CEP_ATTENTION(__half, f16)
+CEP_ATTENTION(bf16, bf16)

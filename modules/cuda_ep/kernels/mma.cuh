@@ -1,0 +1,103 @@
+// mma.cuh - tensor core products and 4-bit unpacking for half and bfloat16.
+#ifndef CEP_MMA_CUH
+#define CEP_MMA_CUH
+
+#include "modules/cuda_ep/kernels/common.cuh"
+
+// d += a b for a 16 x 16 and b 16 x 8, the PTX m16n8k16 fragments.
+__device__ __forceinline__ void mma16(float *d, u32 a0, u32 a1, u32 a2, u32 a3,
+				      u32 b0, u32 b1, __half)
+{
+#ifdef CEP_EMU
+	emu_mma<__half>(d, a0, a1, a2, a3, b0, b1);
+#else
+	asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+	    "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+	    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+	    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+#endif
+}
+__device__ __forceinline__ void mma16(float *d, u32 a0, u32 a1, u32 a2, u32 a3,
+				      u32 b0, u32 b1, bf16)
+{
+#ifdef CEP_EMU
+	emu_mma<bf16>(d, a0, a1, a2, a3, b0, b1);
+#elif __CUDA_ARCH__ >= 800
+	asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+	    "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+	    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+	    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+#endif
+}
+
+// Weights are read once: keep them out of L1.
+__device__ __forceinline__ uint4 load_weights(const void *p)
+{
+#ifdef CEP_EMU
+	return *(const uint4 *)p;
+#else
+	uint4 r;
+
+	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 "
+		     "{%0,%1,%2,%3},[%4];"
+		     : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
+		     : "l"(p));
+	return r;
+#endif
+}
+
+template <int L> __device__ __forceinline__ u32 and_or(u32 a, u32 b, u32 c)
+{
+	return (a & b) | c; // one lop3
+}
+
+__device__ __forceinline__ u32 pack2(__half2 v)
+{
+	return *(u32 *)&v;
+}
+__device__ __forceinline__ __half2 as_half2(u32 v)
+{
+	return *(__half2 *)&v;
+}
+__device__ __forceinline__ __nv_bfloat162 as_bf162(u32 v)
+{
+	return *(__nv_bfloat162 *)&v;
+}
+
+// Eight nibbles to the exact values q - 8, in pairs (0,4) (1,5) (2,6) (3,7):
+// nibbles are put into the mantissa of 1024 (of 128 for bfloat16).
+__device__ __forceinline__ void unpack8(u32 v, u32 *o, __half)
+{
+	const __half2 lo = as_half2(0x64086408u), k = as_half2(0x2c002c00u);
+	const __half2 hi = as_half2(0xd480d480u);
+	u32 w = v >> 8, t;
+
+	t = and_or<0>(v, 0x000f000fu, 0x64006400u);
+	o[0] = pack2(__hsub2(as_half2(t), lo));
+	t = and_or<0>(v, 0x00f000f0u, 0x64006400u);
+	o[1] = pack2(__hfma2(as_half2(t), k, hi));
+	t = and_or<0>(w, 0x000f000fu, 0x64006400u);
+	o[2] = pack2(__hsub2(as_half2(t), lo));
+	t = and_or<0>(w, 0x00f000f0u, 0x64006400u);
+	o[3] = pack2(__hfma2(as_half2(t), k, hi));
+}
+__device__ __forceinline__ void unpack8(u32 v, u32 *o, bf16)
+{
+	const __nv_bfloat162 eight = as_bf162(0x43084308u);
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		u32 t = and_or<0>(v >> (4 * i), 0x000f000fu, 0x43004300u);
+		__nv_bfloat162 d = __hsub2(as_bf162(t), eight);
+
+		o[i] = *(u32 *)&d;
+	}
+}
+
+__device__ __forceinline__ u32 pick16(u32 a, u32 b, bool high)
+{
+	return high ? (a >> 16) | (b & 0xffff0000u)
+		    : (a & 0xffffu) | (b << 16);
+}
+
+#endif

@@ -1,0 +1,188 @@
+/* params.h - what the host passes to the kernels, one struct per kernel.
+ * Owns: the layout of launch parameters.  Addresses are uint64_t, so host C,
+ * device C++ and the host twins of the tests read the same bytes. */
+#ifndef CEP_PARAMS_H
+#define CEP_PARAMS_H
+
+#include <stdint.h>
+
+#define CEP_DIMS 6
+#define CEP_POKE_BYTES 3072
+
+/* Where a kernel reports the first value that it refuses. */
+struct cep_blame {
+	uint64_t record; /* struct cep_fault, pinned host memory */
+	uint64_t lock;	 /* uint32_t in device memory: 1 taken */
+	uint32_t plan;
+	uint32_t node;
+};
+
+/* Written once by a kernel, read by barriers. */
+struct cep_fault {
+	uint32_t set;
+	uint32_t kind; /* CEP_FAULT_* */
+	uint32_t plan;
+	uint32_t node;
+	int64_t value;
+	int64_t limit;
+};
+#define CEP_FAULT_INDEX 1u  /* index value outside [-limit, limit) */
+#define CEP_FAULT_LENGTH 2u /* total length value outside [S, limit] */
+#define CEP_FAULT_ROTARY 3u /* position value outside [0, limit) */
+#define CEP_FAULT_NAN 4u    /* element value of a row is NaN */
+#define CEP_FAULT_DIV0 5u   /* integer division by zero */
+
+/* Element types inside kernels: the ONNX numbers. */
+#define CEP_F32 1u
+#define CEP_U8 2u
+#define CEP_I8 3u
+#define CEP_I32 6u
+#define CEP_I64 7u
+#define CEP_BOOL 9u
+#define CEP_F16 10u
+#define CEP_U32 12u
+#define CEP_BF16 16u
+
+enum cep_ew_op {
+	CEP_EW_COPY,
+	/* one operand */
+	CEP_EW_NEG,
+	CEP_EW_ABS,
+	CEP_EW_SQRT,
+	CEP_EW_RECIPROCAL,
+	CEP_EW_EXP,
+	CEP_EW_LOG,
+	CEP_EW_SIN,
+	CEP_EW_COS,
+	CEP_EW_TANH,
+	CEP_EW_SIGMOID,
+	CEP_EW_RELU,
+	CEP_EW_ERF,
+	CEP_EW_SOFTPLUS,
+	CEP_EW_GELU,	  /* erf */
+	CEP_EW_GELU_TANH, /* tanh form */
+	CEP_EW_QUICK_GELU, /* x sigmoid(f[0] x) */
+	CEP_EW_NOT,
+	CEP_EW_CLIP, /* f[0] to f[1] */
+	CEP_EW_SIGN,
+	CEP_EW_FLOOR,
+	/* two */
+	CEP_EW_ADD,
+	CEP_EW_SUB,
+	CEP_EW_MUL,
+	CEP_EW_DIV,
+	CEP_EW_POW,
+	CEP_EW_MIN,
+	CEP_EW_MAX,
+	CEP_EW_EQUAL,
+	CEP_EW_LESS,
+	CEP_EW_LESS_EQ,
+	CEP_EW_GREATER,
+	CEP_EW_GREATER_EQ,
+	CEP_EW_AND,
+	CEP_EW_OR,
+	CEP_EW_FAST_GELU, /* tanh gelu of a + b */
+	CEP_EW_SILU_MUL,  /* silu(a) b */
+	/* three */
+	CEP_EW_WHERE,
+};
+
+struct cep_ew {
+	uint64_t count, out, in[3];
+	uint32_t op, n_in, rank, dense;
+	uint32_t out_dt, in_dt[3];
+	float f[2];
+	int64_t dims[CEP_DIMS], os[CEP_DIMS], is[3][CEP_DIMS];
+	struct cep_blame blame;
+};
+
+struct cep_poke {
+	uint64_t dst;
+	uint32_t bytes, reserved;
+	uint8_t data[CEP_POKE_BYTES];
+};
+
+/* out = norm(x + skip + bias) gamma + beta; sum = x + skip + bias */
+struct cep_norm {
+	uint64_t x, skip, bias, gamma, beta, out, sum;
+	uint64_t rows, skip_rows; /* skip repeats every skip_rows */
+	uint32_t dim, layer;	  /* layer: subtract the mean */
+	float eps;
+	uint32_t reserved;
+};
+
+struct cep_gather {
+	uint64_t data, idx, out;
+	uint64_t outer, axis, n_idx;
+	uint64_t inner; /* bytes */
+	int64_t s_outer, s_axis; /* bytes */
+	uint32_t idx64, unit; /* unit: bytes a thread moves */
+	struct cep_blame blame;
+};
+
+struct cep_gbq {
+	uint64_t data, scales, zp, idx, out;
+	uint64_t rows, n_idx, row_bytes, zp_row_bytes;
+	uint32_t dim, block, n_blocks, bits, is_signed, zp_default, idx64;
+	uint32_t reserved;
+	struct cep_blame blame;
+};
+
+struct cep_rope {
+	uint64_t x, out, pos, cosc, sinc;
+	int64_t xs[3], os[3]; /* strides of batch, head, position */
+	uint32_t batch, heads, seq, size, rot, rows, interleaved;
+	uint32_t pos_n;	      /* 1: offset, else batch * seq */
+	float scale;
+	uint32_t reserved;
+	struct cep_blame blame;
+};
+
+struct cep_gqa {
+	uint64_t q, k, v;
+	int64_t q_tok, k_tok, v_tok; /* elements per token row */
+	uint64_t past_k, past_v, pres_k, pres_v;
+	int64_t past_ks[3], past_vs[3]; /* batch, head, position */
+	int64_t pres_ks[3], pres_vs[3];
+	uint64_t seqlens, cosc, sinc, pos, q_norm, k_norm, bias, sink;
+	int64_t bias_s[4];
+	uint64_t qbuf; /* float [B S][N][H] */
+	uint64_t newk, newv; /* windowed: T [B S][NKV][H] */
+	uint64_t part, counters, out;
+	float scale, softcap, eps;
+	int32_t window;
+	uint32_t batch, seq, heads, kv_heads, size;
+	uint32_t past_rows, rows, rot, cos_rows, interleaved;
+	uint32_t windowed, smooth, splits, group; /* heads a block takes */
+	struct cep_blame blame;
+};
+
+struct cep_mm {
+	uint64_t a, b, scales, zp, bias, out;
+	uint64_t part, counters;
+	int64_t lda, ldb, ldc; /* elements; ldb: of the outer dimension of B */
+	int64_t a_batch, b_batch, c_batch;
+	uint32_t m, n, k, n0; /* rows of this tile are n0.. of the whole */
+	uint32_t bits, block, n_blocks, zp_kind, zp_row;
+	uint32_t groups; /* 16-row groups a block of gemv4 takes */
+	uint32_t vec_a, vec_b; /* 16-byte loads are possible */
+};
+#define CEP_ZP_NONE 0u
+#define CEP_ZP_PACKED 1u
+#define CEP_ZP_FLOAT 2u
+
+struct cep_row {
+	uint64_t x, out, out2;
+	uint64_t rows, dim;
+	int64_t inner; /* stride of the reduced axis, elements */
+	uint32_t in_dt, out_dt, op, reserved;
+	struct cep_blame blame;
+};
+#define CEP_ROW_SUM 0u
+#define CEP_ROW_MEAN 1u
+#define CEP_ROW_MAX 2u
+#define CEP_ROW_MIN 3u
+#define CEP_ROW_SOFTMAX 4u
+#define CEP_ROW_LOG_SOFTMAX 5u
+
+#endif

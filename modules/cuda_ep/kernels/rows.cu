@@ -1,0 +1,225 @@
+// rows.cu - operators that reduce rows: norms, softmax, sums, arg-max.
+// The order of every sum depends on the row's length only.
+#include "modules/cuda_ep/kernels/common.cuh"
+
+// A block a row; 256 threads take elements tid, tid + 256, ...
+template <class T> __device__ __forceinline__ void norm_row(const cep_norm &p)
+{
+	__shared__ float red[32];
+	u64 row = blockIdx.x;
+	const T *x = (const T *)p.x + row * p.dim;
+	const T *s = p.skip ? (const T *)p.skip + row % p.skip_rows * p.dim
+			    : (const T *)0;
+	const T *bias = (const T *)p.bias, *g = (const T *)p.gamma;
+	const T *beta = (const T *)p.beta;
+	T *sum = (T *)p.sum;
+	CEP_SMEM(raw);
+	float *buf = (float *)raw, acc = 0, mean = 0;
+
+	cep_begin();
+	for (u32 i = threadIdx.x; i < p.dim; i += blockDim.x) {
+		float v = to_f(x[i]);
+
+		if (s)
+			v += to_f(s[i]);
+		if (bias)
+			v += to_f(bias[i]);
+		if (s || bias) {
+			T t = from_f<T>(v);
+
+			if (sum)
+				sum[row * p.dim + i] = t;
+			v = to_f(t);
+		} else if (sum) {
+			sum[row * p.dim + i] = x[i];
+		}
+		buf[i] = v;
+		acc += p.layer ? v : v * v;
+	}
+	acc = block_sum(acc, red);
+	if (p.layer) {
+		mean = acc / (float)p.dim;
+		acc = 0;
+		for (u32 i = threadIdx.x; i < p.dim; i += blockDim.x) {
+			float d = buf[i] - mean;
+
+			acc += d * d;
+		}
+		acc = block_sum(acc, red);
+	}
+	acc = 1.f / sqrtf(acc / (float)p.dim + p.eps);
+	for (u32 i = threadIdx.x; i < p.dim; i += blockDim.x) {
+		float v = (buf[i] - mean) * acc;
+
+		if (g)
+			v *= to_f(g[i]);
+		if (beta)
+			v += to_f(beta[i]);
+		((T *)p.out)[row * p.dim + i] = from_f<T>(v);
+	}
+}
+
+CEP_KERNEL(cep_norm_f32, cep_norm, 256)
+{
+	norm_row<float>(p);
+}
+CEP_KERNEL(cep_norm_f16, cep_norm, 256)
+{
+	norm_row<__half>(p);
+}
+CEP_KERNEL(cep_norm_bf16, cep_norm, 256)
+{
+	norm_row<bf16>(p);
+}
+
+__device__ __forceinline__ float row_load(u64 x, u32 dt, u64 i)
+{
+	return dt == CEP_F32   ? ((const float *)x)[i]
+	       : dt == CEP_F16 ? __half2float(((const __half *)x)[i])
+			       : __bfloat162float(((const bf16 *)x)[i]);
+}
+__device__ __forceinline__ void row_store(u64 x, u32 dt, u64 i, float v)
+{
+	if (dt == CEP_F32)
+		((float *)x)[i] = v;
+	else if (dt == CEP_F16)
+		((__half *)x)[i] = __float2half_rn(v);
+	else
+		((bf16 *)x)[i] = __float2bfloat16_rn(v);
+}
+
+// Row r of a reduction over an axis with stride inner: r = o * inner + i.
+__device__ __forceinline__ u64 row_base(const cep_row &p, u64 r)
+{
+	u64 in = (u64)p.inner;
+
+	return r / in * in * p.dim + r % in;
+}
+
+CEP_KERNEL(cep_reduce, cep_row, 256)
+{
+	__shared__ float red[32];
+	u64 row = blockIdx.x, base = row_base(p, row);
+	bool is_max = p.op == CEP_ROW_MAX, is_min = p.op == CEP_ROW_MIN;
+	float acc = is_max ? -INFINITY : is_min ? INFINITY : 0.f;
+
+	cep_begin();
+	for (u64 i = threadIdx.x; i < p.dim; i += blockDim.x) {
+		float v = row_load(p.x, p.in_dt, base + i * (u64)p.inner);
+
+		if (is_max)
+			acc = fmaxf(acc, v);
+		else if (is_min)
+			acc = fminf(acc, v);
+		else
+			acc += v;
+	}
+	if (is_max)
+		acc = block_max(acc, red);
+	else if (is_min)
+		acc = -block_max(-acc, red);
+	else
+		acc = block_sum(acc, red);
+	if (threadIdx.x == 0)
+		row_store(p.out, p.out_dt, row,
+			  p.op == CEP_ROW_MEAN ? acc / (float)p.dim : acc);
+}
+
+// Integer sums, one thread a row: only masks and lengths come here.
+CEP_KERNEL(cep_reduce_i, cep_row, 256)
+{
+	u64 row = blockIdx.x * (u64)blockDim.x + threadIdx.x;
+	u64 base = row < p.rows ? row_base(p, row) : 0;
+	long long acc = 0;
+
+	cep_begin();
+	if (row >= p.rows)
+		return;
+	for (u64 i = 0; i < p.dim; i++) {
+		u64 at = base + i * (u64)p.inner;
+		long long v = p.in_dt == CEP_I64
+				      ? ((const long long *)p.x)[at]
+				      : ((const int *)p.x)[at];
+
+		acc = !i || p.op <= CEP_ROW_MEAN ? acc + v
+		      : p.op == CEP_ROW_MAX	 ? (v > acc ? v : acc)
+						 : (v < acc ? v : acc);
+	}
+	if (p.out_dt == CEP_I64)
+		((long long *)p.out)[row] = acc;
+	else
+		((int *)p.out)[row] = (int)acc;
+}
+
+CEP_KERNEL(cep_softmax, cep_row, 256)
+{
+	__shared__ float red[32];
+	u64 base = row_base(p, blockIdx.x);
+	float mx = -INFINITY, sum = 0;
+
+	cep_begin();
+	for (u64 i = threadIdx.x; i < p.dim; i += blockDim.x)
+		mx = fmaxf(mx, row_load(p.x, p.in_dt, base + i * (u64)p.inner));
+	mx = block_max(mx, red);
+	for (u64 i = threadIdx.x; i < p.dim; i += blockDim.x)
+		sum += expf(row_load(p.x, p.in_dt, base + i * (u64)p.inner) -
+			    mx);
+	sum = block_sum(sum, red);
+	for (u64 i = threadIdx.x; i < p.dim; i += blockDim.x) {
+		u64 at = base + i * (u64)p.inner;
+		float v = row_load(p.x, p.in_dt, at) - mx;
+
+		row_store(p.out, p.out_dt, at,
+			  p.op == CEP_ROW_SOFTMAX ? expf(v) / sum
+						  : v - logf(sum));
+	}
+}
+
+// Largest element of a row, ties to the lowest index; NaN is refused.
+CEP_KERNEL(cep_argmax, cep_row, 1024)
+{
+	__shared__ float bv[32];
+	__shared__ long long bi[32];
+	u64 row = blockIdx.x, base = row_base(p, row);
+	float v = -INFINITY;
+	long long at = -1;
+
+	cep_begin();
+	for (u64 i = threadIdx.x; i < p.dim; i += blockDim.x) {
+		float w = row_load(p.x, p.in_dt, base + i * (u64)p.inner);
+
+		if (w != w)
+			cep_refuse(p.blame, CEP_FAULT_NAN, (long long)i,
+				   (long long)p.dim);
+		else if (w > v || at < 0) {
+			v = w;
+			at = (long long)i;
+		}
+	}
+	for (int o = 16; o; o >>= 1) {
+		float w = __shfl_xor_sync(0xffffffffu, v, o);
+		long long k = __shfl_xor_sync(0xffffffffu, at, o);
+
+		if (k >= 0 && (at < 0 || w > v || (w == v && k < at))) {
+			v = w;
+			at = k;
+		}
+	}
+	if ((threadIdx.x & 31) == 0) {
+		bv[threadIdx.x >> 5] = v;
+		bi[threadIdx.x >> 5] = at;
+	}
+	__syncthreads();
+	if (threadIdx.x)
+		return;
+	for (u32 i = 1; i < blockDim.x / 32; i++)
+		if (bi[i] >= 0 &&
+		    (at < 0 || bv[i] > v || (bv[i] == v && bi[i] < at))) {
+			v = bv[i];
+			at = bi[i];
+		}
+	if (p.out_dt == CEP_I64)
+		((long long *)p.out)[row] = at < 0 ? 0 : at;
+	else
+		((int *)p.out)[row] = at < 0 ? 0 : (int)at;
+}

@@ -1,0 +1,153 @@
+/* op.h - an operator as the plan sees it.
+ * Owns: the two functions of an operator, tensors while planning and running.
+ * Does not know: pagers, recordings, how memory was found.
+ *
+ * Adding an operator is one row in ops.c and two functions:
+ *   prepare  once per set of shapes: check attributes, inputs and dtypes, set
+ *            the outputs, ask for scratch;
+ *   run      enqueue kernels with cep_run_kernel(); addresses are set.  No
+ *            allocation, no host wait, nothing read back. */
+#ifndef CEP_OP_H
+#define CEP_OP_H
+
+#include "modules/cuda_ep/cep.h"
+
+#define CEP_MAX_IN 20
+#define CEP_MAX_OUT 8
+#define CEP_OWN UINT32_MAX
+
+struct cep_tensor {
+	uint32_t dtype, rank;
+	int64_t dims[GENAI_MAX_RANK];
+	int64_t strides[GENAI_MAX_RANK]; /* elements */
+	uint64_t addr;			 /* run: where it lies */
+	/* the value, where it is known on the host: dense, maybe unaligned */
+	const void *value;
+	const char *name;
+	uint32_t root;	 /* value whose bytes these are, or CEP_OWN */
+	uint64_t offset; /* bytes into them */
+};
+
+struct cep_op;
+
+struct cep_node {
+	const struct genai_node *node;
+	const struct cep_op *op;
+	struct cep *self;
+	uint32_t index, n_in, n_out;
+	struct cep_tensor *in[CEP_MAX_IN]; /* NULL: omitted */
+	struct cep_tensor *out[CEP_MAX_OUT];
+	uint32_t in_value[CEP_MAX_IN], out_value[CEP_MAX_OUT];
+	/* prepare asks, for the largest use the operator can make of memory
+	 * with these dims or smaller ones */
+	uint64_t workspace_bytes; /* shared by all nodes, contents undefined */
+	uint64_t sync_bytes;	  /* the node's own, zero, left zero */
+	bool folded;		  /* value known: nothing to run */
+	int64_t i[40];		  /* prepare fills, run reads */
+	float f[8];
+};
+
+/* One run of a node, or of a part of its rows. */
+struct cep_run {
+	struct cep *self;
+	CUstream stream;
+	uint64_t workspace, sync;
+	uint64_t row_begin, row_end; /* tiled operators; else 0 and 0 */
+	bool overlap; /* the unit before is a kernel of ours */
+	uint32_t plan;
+	struct genai_error *err;
+};
+
+#define CEP_OP_TILED 1u /* inputs of rows_mask may come in row ranges */
+
+struct cep_op {
+	const char *domain;
+	const char *op;
+	int64_t since;
+	uint32_t flags;
+	uint32_t host_mask;   /* inputs read on the host, while planning */
+	uint32_t gather_mask; /* inputs read by index */
+	uint32_t rows_mask;   /* inputs whose rows are cut together */
+	int32_t (*prepare)(struct cep_node *n, struct genai_error *err);
+	int32_t (*run)(struct cep_node *n, struct cep_run *r);
+};
+
+const struct cep_op *cep_op_find(const struct genai_node *node);
+const struct genai_exec_op *cep_op_list(uint32_t *out_count);
+
+/* Compute a small integer node on the host; true if done, with the value in
+ * out (cap bytes). */
+bool cep_fold(struct cep_node *n, void *out, uint64_t cap);
+
+/* ---- op_util.c ---- */
+
+int32_t cep_node_fail(const struct cep_node *n, struct genai_error *err,
+		      int32_t code, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+const struct genai_attr *cep_attr(const struct cep_node *n, const char *name);
+int64_t cep_attr_int(const struct cep_node *n, const char *name, int64_t d);
+float cep_attr_float(const struct cep_node *n, const char *name, float d);
+const char *cep_attr_string(const struct cep_node *n, const char *name,
+			    const char *d);
+
+/* Attributes are all in the NULL-terminated list, inputs min_in.. are there,
+ * the counts fit. */
+int32_t cep_check(const struct cep_node *n, const char *const *attrs,
+		  uint32_t min_in, uint32_t max_in, uint32_t max_out,
+		  struct genai_error *err);
+/* Set output i, dense. */
+int32_t cep_out(struct cep_node *n, uint32_t i, uint32_t dtype, uint32_t rank,
+		const int64_t *dims, struct genai_error *err);
+/* Output i is input k's bytes, at a distance. */
+void cep_alias(struct cep_node *n, uint32_t i, uint32_t k, uint64_t offset);
+int32_t cep_need_dense(const struct cep_node *n, uint32_t i,
+		       struct genai_error *err);
+int32_t cep_need_float(const struct cep_node *n, uint32_t i,
+		       struct genai_error *err);
+int32_t cep_need_index(const struct cep_node *n, uint32_t i,
+		       struct genai_error *err);
+int32_t cep_need_same(const struct cep_node *n, uint32_t i, uint32_t k,
+		      struct genai_error *err);
+/* Input i, known on the host, as integers. */
+int32_t cep_ints(const struct cep_node *n, uint32_t i, int64_t *out,
+		 uint32_t cap, uint32_t *out_n, struct genai_error *err);
+int32_t cep_axis(const struct cep_node *n, int64_t axis, uint32_t rank,
+		 uint32_t *out_axis, struct genai_error *err);
+
+uint32_t cep_dtype_bytes(uint32_t dtype); /* 0: less than a byte, unknown */
+uint64_t cep_count(const struct cep_tensor *t);
+uint64_t cep_bytes(const struct cep_tensor *t); /* dense */
+uint64_t cep_span(const struct cep_tensor *t);	/* first to last byte */
+bool cep_is_dense(const struct cep_tensor *t);
+bool cep_is_float(uint32_t dtype);
+bool cep_is_int(uint32_t dtype);
+
+/* ---- op_run.c ---- */
+
+struct cep_dim3 {
+	uint32_t x, y, z;
+};
+int32_t cep_run_kernel(struct cep_run *r, enum cep_kernel k,
+		       struct cep_dim3 grid, uint32_t threads, uint32_t smem,
+		       const void *params);
+struct cep_blame cep_blame_of(const struct cep_node *n,
+			      const struct cep_run *r);
+/* Blocks of 256 for count threads, bounded. */
+uint32_t cep_blocks(const struct cep *self, uint64_t count);
+/* Pick by float dtype. */
+enum cep_kernel cep_by_dtype(uint32_t dtype, enum cep_kernel f32,
+			     enum cep_kernel f16, enum cep_kernel bf16);
+/* Strided copy of count elements; dims and strides of the views. */
+int32_t cep_run_copy(struct cep_run *r, uint32_t elem_bytes, uint32_t rank,
+		     const int64_t *dims, uint64_t dst, const int64_t *ds,
+		     uint64_t src, const int64_t *ss);
+
+/* rows of ops.c */
+#define CEP_OP_ROW(domain, op, since, flags, host, gather, rows, prepare, run) \
+	int32_t prepare(struct cep_node *n, struct genai_error *err);          \
+	int32_t run(struct cep_node *n, struct cep_run *r);
+#include "modules/cuda_ep/op_rows.h"
+#undef CEP_OP_ROW
+
+#endif

@@ -1,0 +1,375 @@
+/* op_attention.c - GroupQueryAttention.
+ * The true length comes from seqlens_k on the device, always;
+ * total_sequence_length is not read.  past and present may be one buffer, with
+ * any strides whose rows of head_size are contiguous. */
+#include <math.h>
+#include "modules/cuda_ep/op.h"
+
+enum {
+	S_B, S_S, S_N, S_KV, S_H, S_PACKED, S_ROT, S_HG, S_PARTS, S_SPLITS,
+	S_WINDOWED, S_QBUF, S_NEWK, S_PART,
+};
+
+/* One row or a few are split over this many blocks a row in all. */
+#define SPLIT_BLOCKS 256
+#define SPLIT_ROWS 16
+
+static const struct cep_tensor *input(const struct cep_node *n, uint32_t i)
+{
+	return i < n->n_in ? n->in[i] : NULL;
+}
+
+static int32_t check_attrs(const struct cep_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {
+		"num_heads", "kv_num_heads", "scale", "do_rotary",
+		"rotary_interleaved", "local_window_size", "softcap",
+		"smooth_softmax", "causal", "qk_output", "qk_norm_epsilon",
+		"k_quant_type", "v_quant_type", "kv_cache_bit_width",
+		"sliding_window_cache", NULL};
+	int32_t rc = cep_check(n, attrs, 1, 16, 3, err);
+
+	if (rc)
+		return rc;
+	if (strcmp(cep_attr_string(n, "k_quant_type", "NONE"), "NONE") ||
+	    strcmp(cep_attr_string(n, "v_quant_type", "NONE"), "NONE") ||
+	    input(n, 12) || input(n, 13))
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "a quantised cache");
+	if (!cep_attr_int(n, "causal", 1) || cep_attr_int(n, "qk_output", 0))
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "causal = 0 or qk_output");
+	if (n->n_out < 3 || !n->out[1] || !n->out[2] || !input(n, 3) ||
+	    !input(n, 4) || !input(n, 5))
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "no past, present or seqlens_k");
+	return 0;
+}
+
+static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
+{
+	const struct cep_tensor *q = n->in[0], *k = input(n, 1);
+	const struct cep_tensor *past = n->in[3], *cosc = input(n, 7);
+	int64_t heads = cep_attr_int(n, "num_heads", 0);
+	int64_t kv = cep_attr_int(n, "kv_num_heads", 0), size, width;
+
+	if (q->rank != 3 || past->rank != 4 || n->in[4]->rank != 4 ||
+	    heads < 1 || kv < 1 || heads > 4096 || heads % kv)
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "%lld heads over %lld", (long long)heads,
+				     (long long)kv);
+	width = k ? heads : heads + 2 * kv;
+	size = q->dims[2] / width;
+	if (size * width != q->dims[2] || past->dims[1] != kv ||
+	    past->dims[3] != size || past->dims[0] != q->dims[0] ||
+	    memcmp(past->dims, n->in[4]->dims, 4 * sizeof(int64_t)) ||
+	    cep_count(n->in[5]) != (uint64_t)q->dims[0] ||
+	    n->in[5]->dtype != GENAI_DT_I32 || !n->in[5]->rank ||
+	    (k && (!input(n, 2) || k->rank != 3 || k->dims[2] != kv * size ||
+		   k->dims[1] != q->dims[1] || k->dims[0] != q->dims[0] ||
+		   memcmp(k->dims, n->in[2]->dims, 3 * sizeof(int64_t)))))
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "query, key, past and seqlens_k do not fit "
+				     "%lld and %lld heads",
+				     (long long)heads, (long long)kv);
+	if (size % 8 || size > 256 || q->dims[0] * q->dims[1] > 65535)
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "head size %lld: multiples of 8 up to 256 "
+				     "are known",
+				     (long long)size);
+	n->i[S_ROT] = 0;
+	if (cep_attr_int(n, "do_rotary", 0)) {
+		if (!cosc || !input(n, 8) || cosc->rank != 2 ||
+		    cosc->dims[1] * 2 > size || !cosc->dims[1] ||
+		    n->in[8]->rank != 2 ||
+		    memcmp(cosc->dims, n->in[8]->dims, 2 * sizeof(int64_t)))
+			return cep_node_fail(n, err, GENAI_E_FORMAT,
+					     "rotary tables do not fit head "
+					     "size %lld",
+					     (long long)size);
+		n->i[S_ROT] = cosc->dims[1] * 2;
+	}
+	n->i[S_B] = q->dims[0];
+	n->i[S_S] = q->dims[1];
+	n->i[S_N] = heads;
+	n->i[S_KV] = kv;
+	n->i[S_H] = size;
+	n->i[S_PACKED] = !k;
+	return 0;
+}
+
+static int32_t check_extras(struct cep_node *n, struct genai_error *err)
+{
+	const struct cep_tensor *bias = input(n, 10), *pos = input(n, 9);
+	int64_t window = cep_attr_int(n, "local_window_size", -1);
+	static const uint8_t vectors[] = {11, 14, 15};
+
+	n->i[S_WINDOWED] = cep_attr_int(n, "sliding_window_cache", 0);
+	if (n->i[S_WINDOWED] && window < 1)
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "sliding_window_cache without a window");
+	if (bias && (bias->rank != 4 || bias->dtype != n->in[0]->dtype))
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "attention_bias of rank %u", bias->rank);
+	if (pos && (pos->dtype != GENAI_DT_I64 ||
+		    cep_count(pos) != (uint64_t)(n->i[S_B] * n->i[S_S])))
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "position_ids do not fit");
+	for (uint32_t i = 0; i < sizeof(vectors); i++) {
+		const struct cep_tensor *t = input(n, vectors[i]);
+		int64_t want = i ? n->i[S_H] : n->i[S_N];
+
+		if (t && (cep_count(t) != (uint64_t)want ||
+			  t->dtype != n->in[0]->dtype))
+			return cep_node_fail(n, err, GENAI_E_FORMAT,
+					     "input %u does not have %lld "
+					     "elements",
+					     vectors[i], (long long)want);
+	}
+	return 0;
+}
+
+static uint64_t place(uint64_t *at, int64_t bytes)
+{
+	uint64_t here = *at;
+
+	*at += ((uint64_t)bytes + 255) & ~UINT64_C(255);
+	return here;
+}
+
+/* Scratch: queries, new rows of a windowed cache, parts of split rows. */
+static void scratch(struct cep_node *n)
+{
+	int64_t rows = n->i[S_B] * n->i[S_S], per = n->i[S_N] / n->i[S_KV];
+	int64_t few = rows < SPLIT_ROWS ? rows : SPLIT_ROWS, splits;
+	int64_t size = cep_dtype_bytes(n->in[0]->dtype);
+	uint64_t at = 0;
+
+	n->i[S_HG] = per >= 3 ? 4 : per;
+	n->i[S_PARTS] = (per + n->i[S_HG] - 1) / n->i[S_HG];
+	splits = SPLIT_BLOCKS / (n->i[S_KV] * n->i[S_PARTS]);
+	splits = splits < 1 ? 1 : splits > 32 ? 32 : splits;
+	n->i[S_SPLITS] = rows <= SPLIT_ROWS ? splits : 1;
+	n->i[S_QBUF] = (int64_t)place(&at, rows * n->i[S_N] * n->i[S_H] * 4);
+	n->i[S_NEWK] = (int64_t)place(
+		&at, n->i[S_WINDOWED]
+			     ? rows * n->i[S_KV] * n->i[S_H] * size * 2
+			     : 0);
+	n->i[S_PART] = (int64_t)place(
+		&at, few * n->i[S_N] * splits * (n->i[S_H] + 2) * 4);
+	n->workspace_bytes = at;
+	n->sync_bytes = (uint64_t)(few * n->i[S_KV] * n->i[S_PARTS]) * 4;
+}
+
+int32_t cep_prepare_gqa(struct cep_node *n, struct genai_error *err)
+{
+	static const uint8_t same[] = {1, 2, 3, 4, 7, 8};
+	int64_t dims[4];
+	int32_t rc = check_attrs(n, err);
+
+	if (!rc)
+		rc = cep_need_float(n, 0, err);
+	for (uint32_t i = 0; !rc && i < sizeof(same); i++)
+		rc = cep_need_same(n, same[i], 0, err);
+	for (uint32_t i = 0; !rc && i < n->n_in; i++)
+		if (i != 3 && i != 4 && i != 6)
+			rc = cep_need_dense(n, i, err);
+	if (!rc)
+		rc = check_sizes(n, err);
+	if (!rc)
+		rc = check_extras(n, err);
+	if (rc)
+		return rc;
+	scratch(n);
+	dims[0] = n->i[S_B];
+	dims[1] = n->i[S_S];
+	dims[2] = n->i[S_N] * n->i[S_H];
+	rc = cep_out(n, 0, n->in[0]->dtype, 3, dims, err);
+	memcpy(dims, n->in[3]->dims, sizeof(dims));
+	if (!n->i[S_WINDOWED])
+		dims[2] += n->i[S_S];
+	for (uint32_t i = 1; !rc && i < 3; i++)
+		rc = cep_out(n, i, n->in[0]->dtype, 4, dims, err);
+	return rc;
+}
+
+static int32_t cache_view(const struct cep_node *n, const struct cep_tensor *t,
+			  uint64_t *addr, int64_t *s, struct genai_error *err)
+{
+	uint32_t size = cep_dtype_bytes(t->dtype);
+
+	*addr = t->addr;
+	for (int d = 0; d < 3; d++) {
+		s[d] = t->strides[d];
+		if (t->dims[d] > 1 && s[d] * size % 16)
+			goto err_view;
+	}
+	if ((t->dims[3] > 1 && t->strides[3] != 1) || *addr % 16)
+		goto err_view;
+	return 0;
+
+err_view:
+	return cep_node_fail(n, err, GENAI_E_INVAL,
+			     "cache %s: rows of head_size must be contiguous and "
+			     "aligned to 16 bytes",
+			     t->name);
+}
+
+static uint64_t address(const struct cep_node *n, uint32_t i)
+{
+	const struct cep_tensor *t = input(n, i);
+
+	return t ? t->addr : 0;
+}
+
+static void set_sources(const struct cep_node *n, struct cep_gqa *p)
+{
+	uint32_t size = cep_dtype_bytes(n->in[0]->dtype);
+	int64_t q = n->i[S_N] * n->i[S_H], kv = n->i[S_KV] * n->i[S_H];
+	const struct cep_tensor *bias = input(n, 10);
+
+	p->q = n->in[0]->addr;
+	p->q_tok = n->in[0]->dims[2];
+	if (n->i[S_PACKED]) {
+		p->k = p->q + (uint64_t)q * size;
+		p->v = p->k + (uint64_t)kv * size;
+		p->k_tok = p->v_tok = p->q_tok;
+	} else {
+		p->k = n->in[1]->addr;
+		p->v = n->in[2]->addr;
+		p->k_tok = p->v_tok = kv;
+	}
+	p->seqlens = n->in[5]->addr;
+	p->pos = address(n, 9);
+	p->sink = address(n, 11);
+	p->q_norm = address(n, 14);
+	p->k_norm = address(n, 15);
+	p->bias = bias ? bias->addr : 0;
+	for (uint32_t d = 0; bias && d < 4; d++)
+		p->bias_s[d] = bias->dims[d] == 1 && d < 2 ? 0
+							   : bias->strides[d];
+	if (n->i[S_ROT]) {
+		p->cosc = n->in[7]->addr;
+		p->sinc = n->in[8]->addr;
+		p->cos_rows = (uint32_t)n->in[7]->dims[0];
+	}
+}
+
+static int32_t set_caches(const struct cep_node *n, struct cep_gqa *p,
+			  struct genai_error *err)
+{
+	int32_t rc = cache_view(n, n->in[3], &p->past_k, p->past_ks, err);
+
+	if (!rc)
+		rc = cache_view(n, n->in[4], &p->past_v, p->past_vs, err);
+	if (!rc)
+		rc = cache_view(n, n->out[1], &p->pres_k, p->pres_ks, err);
+	if (!rc)
+		rc = cache_view(n, n->out[2], &p->pres_v, p->pres_vs, err);
+	if (rc)
+		return rc;
+	p->past_rows = (uint32_t)n->in[3]->dims[2];
+	p->rows = (uint32_t)n->out[1]->dims[2];
+	if (n->out[1]->dims[2] != n->out[2]->dims[2] ||
+	    n->out[1]->dims[1] != n->i[S_KV] ||
+	    n->out[1]->dims[3] != n->i[S_H])
+		return cep_node_fail(n, err, GENAI_E_INVAL,
+				     "present caches do not fit");
+	if (n->i[S_WINDOWED] && (int64_t)p->rows < p->window)
+		return cep_node_fail(n, err, GENAI_E_INVAL,
+				     "a windowed cache of %u rows for a window "
+				     "of %d",
+				     p->rows, p->window);
+	return 0;
+}
+
+static int32_t run_all(struct cep_node *n, struct cep_run *r,
+		       const struct cep_gqa *p)
+{
+	uint32_t dt = n->in[0]->dtype, hg = (uint32_t)n->i[S_HG];
+	uint64_t units = (uint64_t)p->batch * p->seq *
+			 (p->heads + 2 * p->kv_heads);
+	uint64_t chans = (uint64_t)p->batch * p->kv_heads * p->size;
+	bool moved = p->past_k != p->pres_k || p->past_v != p->pres_v;
+	enum cep_kernel k;
+	int32_t rc;
+
+	rc = cep_run_kernel(r,
+			    cep_by_dtype(dt, CEP_K_cep_gqa_prep_f32,
+					 CEP_K_cep_gqa_prep_f16,
+					 CEP_K_cep_gqa_prep_bf16),
+			    (struct cep_dim3){(uint32_t)((units + 3) / 4), 1, 1},
+			    128, 4 * p->size * 4, p);
+	if (!rc && moved && p->past_rows)
+		rc = cep_run_kernel(
+			r,
+			cep_by_dtype(dt, CEP_K_cep_gqa_past_f32,
+				     CEP_K_cep_gqa_past_f16,
+				     CEP_K_cep_gqa_past_bf16),
+			(struct cep_dim3){cep_blocks(r->self,
+						     chans * p->past_rows),
+					  1, 1},
+			256, 0, p);
+	k = hg == 1   ? cep_by_dtype(dt, CEP_K_cep_gqa_1_f32,
+				     CEP_K_cep_gqa_1_f16, CEP_K_cep_gqa_1_bf16)
+	    : hg == 2 ? cep_by_dtype(dt, CEP_K_cep_gqa_2_f32,
+				     CEP_K_cep_gqa_2_f16, CEP_K_cep_gqa_2_bf16)
+		      : cep_by_dtype(dt, CEP_K_cep_gqa_4_f32,
+				     CEP_K_cep_gqa_4_f16, CEP_K_cep_gqa_4_bf16);
+	if (!rc)
+		rc = cep_run_kernel(
+			r, k,
+			(struct cep_dim3){p->splits,
+					  p->kv_heads * (uint32_t)n->i[S_PARTS],
+					  p->batch * p->seq},
+			128, 4 * hg * (p->size + 2) * 4, p);
+	if (!rc && p->windowed)
+		rc = cep_run_kernel(
+			r,
+			cep_by_dtype(dt, CEP_K_cep_gqa_slide_f32,
+				     CEP_K_cep_gqa_slide_f16,
+				     CEP_K_cep_gqa_slide_bf16),
+			(struct cep_dim3){(uint32_t)((chans + 127) / 128), 1, 1},
+			128, 0, p);
+	return rc;
+}
+
+int32_t cep_run_gqa(struct cep_node *n, struct cep_run *r)
+{
+	uint64_t half;
+	struct cep_gqa p = {
+		.scale = cep_attr_float(n, "scale", 0.f),
+		.softcap = cep_attr_float(n, "softcap", 0.f),
+		.eps = cep_attr_float(n, "qk_norm_epsilon", 1e-6f),
+		.window = (int32_t)cep_attr_int(n, "local_window_size", -1),
+		.batch = (uint32_t)n->i[S_B],
+		.seq = (uint32_t)n->i[S_S],
+		.heads = (uint32_t)n->i[S_N],
+		.kv_heads = (uint32_t)n->i[S_KV],
+		.size = (uint32_t)n->i[S_H],
+		.rot = (uint32_t)n->i[S_ROT],
+		.interleaved =
+			(uint32_t)cep_attr_int(n, "rotary_interleaved", 0),
+		.windowed = (uint32_t)n->i[S_WINDOWED],
+		.smooth = cep_attr_int(n, "smooth_softmax", 0) > 0,
+		.splits = (uint32_t)n->i[S_SPLITS],
+		.out = n->out[0]->addr,
+		.qbuf = r->workspace + (uint64_t)n->i[S_QBUF],
+		.part = r->workspace + (uint64_t)n->i[S_PART],
+		.counters = r->sync,
+		.blame = cep_blame_of(n, r),
+	};
+	int32_t rc;
+
+	if (!p.batch || !p.seq)
+		return 0;
+	if (!(p.scale > 0.f) && !(p.scale < 0.f))
+		p.scale = 1.f / sqrtf((float)p.size);
+	half = (uint64_t)p.batch * p.seq * p.kv_heads * p.size *
+	       cep_dtype_bytes(n->in[0]->dtype);
+	p.newk = r->workspace + (uint64_t)n->i[S_NEWK];
+	p.newv = p.newk + half;
+	set_sources(n, &p);
+	rc = set_caches(n, &p, r->err);
+	return rc ? rc : run_all(n, r, &p);
+}

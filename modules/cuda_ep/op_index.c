@@ -1,0 +1,265 @@
+/* op_index.c - operators that read by index. */
+#include "modules/cuda_ep/op.h"
+
+int32_t cep_prepare_gather(struct cep_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"axis", NULL};
+	const struct cep_tensor *t = n->in[0], *idx;
+	int64_t dims[GENAI_MAX_RANK];
+	uint32_t axis, rank = 0;
+	int32_t rc = cep_check(n, attrs, 2, 2, 1, err);
+
+	if (!rc)
+		rc = cep_need_index(n, 1, err);
+	if (!rc)
+		rc = cep_need_dense(n, 1, err);
+	if (!rc)
+		rc = cep_axis(n, cep_attr_int(n, "axis", 0), t->rank, &axis,
+			      err);
+	if (!rc && !cep_dtype_bytes(t->dtype))
+		rc = cep_node_fail(n, err, GENAI_E_UNSUPPORTED, "dtype %u",
+				   t->dtype);
+	if (!rc)
+		rc = cep_need_dense(n, 0, err);
+	if (rc)
+		return rc;
+	idx = n->in[1];
+	if (t->rank - 1 + idx->rank > GENAI_MAX_RANK)
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED, "rank");
+	for (uint32_t d = 0; d < axis; d++)
+		dims[rank++] = t->dims[d];
+	for (uint32_t d = 0; d < idx->rank; d++)
+		dims[rank++] = idx->dims[d];
+	for (uint32_t d = axis + 1; d < t->rank; d++)
+		dims[rank++] = t->dims[d];
+	n->i[0] = axis;
+	return cep_out(n, 0, t->dtype, rank, dims, err);
+}
+
+int32_t cep_run_gather(struct cep_node *n, struct cep_run *r)
+{
+	const struct cep_tensor *t = n->in[0], *idx = n->in[1];
+	uint32_t axis = (uint32_t)n->i[0];
+	struct cep_gather p = {
+		.data = t->addr,
+		.idx = idx->addr,
+		.out = n->out[0]->addr,
+		.outer = 1,
+		.axis = (uint64_t)t->dims[axis],
+		.n_idx = cep_count(idx),
+		.inner = cep_dtype_bytes(t->dtype),
+		.idx64 = idx->dtype == GENAI_DT_I64,
+		.unit = 16,
+		.blame = cep_blame_of(n, r),
+	};
+	enum cep_kernel k;
+
+	for (uint32_t d = 0; d < axis; d++)
+		p.outer *= (uint64_t)t->dims[d];
+	for (uint32_t d = axis + 1; d < t->rank; d++)
+		p.inner *= (uint64_t)t->dims[d];
+	p.s_axis = (int64_t)p.inner;
+	p.s_outer = (int64_t)(p.inner * p.axis);
+	if (!p.outer || !p.n_idx || !p.inner)
+		return 0;
+	while (p.unit > 1 &&
+	       (p.inner % p.unit || p.data % p.unit || p.out % p.unit))
+		p.unit /= 2;
+	k = p.unit == 16  ? CEP_K_cep_gather_16
+	    : p.unit == 8 ? CEP_K_cep_gather_8
+	    : p.unit == 4 ? CEP_K_cep_gather_4
+	    : p.unit == 2 ? CEP_K_cep_gather_2
+			  : CEP_K_cep_gather_1;
+	return cep_run_kernel(
+		r, k,
+		(struct cep_dim3){cep_blocks(r->self, p.outer * p.n_idx *
+							     (p.inner / p.unit)),
+				  1, 1},
+		256, 0, &p);
+}
+
+/* i: 0 bits, 1 block, 2 blocks a row, 3 signed, 4 columns, 5 default zero */
+int32_t cep_prepare_gbq(struct cep_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"bits", "block_size", "gather_axis",
+					    "quantize_axis", NULL};
+	const struct cep_tensor *t = n->in[0], *s = n->in[2], *idx;
+	int64_t dims[GENAI_MAX_RANK], bits, block, cols;
+	bool packed;
+	int32_t rc = cep_check(n, attrs, 3, 4, 1, err);
+
+	if (!rc)
+		rc = cep_need_index(n, 1, err);
+	if (!rc)
+		rc = cep_need_float(n, 2, err);
+	for (uint32_t i = 0; !rc && i < 4; i++)
+		rc = cep_need_dense(n, i, err);
+	if (rc)
+		return rc;
+	idx = n->in[1];
+	packed = t->dtype == GENAI_DT_U8;
+	bits = packed ? cep_attr_int(n, "bits", 4) : 4;
+	block = cep_attr_int(n, "block_size", 128);
+	if (t->rank != 2 || cep_attr_int(n, "gather_axis", 0) ||
+	    (cep_attr_int(n, "quantize_axis", 1) != 1 &&
+	     cep_attr_int(n, "quantize_axis", 1) != -1) ||
+	    (bits != 4 && bits != 8) || block < 16 || (block & (block - 1)) ||
+	    (!packed && t->dtype != GENAI_DT_U4 && t->dtype != GENAI_DT_I4) ||
+	    idx->rank + 1 > GENAI_MAX_RANK)
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "data of dtype %u, rank %u, %lld bits, "
+				     "block %lld",
+				     t->dtype, t->rank, (long long)bits,
+				     (long long)block);
+	cols = packed ? t->dims[1] * 8 / bits : t->dims[1];
+	n->i[0] = bits;
+	n->i[1] = block;
+	n->i[2] = (cols + block - 1) / block;
+	n->i[3] = t->dtype == GENAI_DT_I4;
+	n->i[4] = cols;
+	n->i[5] = packed ? INT64_C(1) << (bits - 1) : 0;
+	if (cep_count(s) != (uint64_t)(t->dims[0] * n->i[2]) ||
+	    (!packed && cols % 2))
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "scales do not fit %lld rows of %lld "
+				     "blocks",
+				     (long long)t->dims[0],
+				     (long long)n->i[2]);
+	if (n->n_in > 3 && n->in[3] &&
+	    cep_bytes(n->in[3]) <
+		    (uint64_t)(t->dims[0] * ((n->i[2] * bits + 7) / 8)) &&
+	    n->in[3]->dtype == GENAI_DT_U8)
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "zero points are too short");
+	if (n->n_in > 3 && n->in[3] && n->in[3]->dtype != GENAI_DT_U8 &&
+	    n->i[2] % 2)
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "4-bit zero points with an odd number of "
+				     "blocks a row");
+	memcpy(dims, idx->dims, sizeof(dims));
+	dims[idx->rank] = cols;
+	return cep_out(n, 0, s->dtype, idx->rank + 1, dims, err);
+}
+
+int32_t cep_run_gbq(struct cep_node *n, struct cep_run *r)
+{
+	const struct cep_tensor *t = n->in[0];
+	struct cep_gbq p = {
+		.data = t->addr,
+		.scales = n->in[2]->addr,
+		.zp = n->n_in > 3 && n->in[3] ? n->in[3]->addr : 0,
+		.idx = n->in[1]->addr,
+		.out = n->out[0]->addr,
+		.rows = (uint64_t)t->dims[0],
+		.n_idx = cep_count(n->in[1]),
+		.dim = (uint32_t)n->i[4],
+		.block = (uint32_t)n->i[1],
+		.n_blocks = (uint32_t)n->i[2],
+		.bits = (uint32_t)n->i[0],
+		.is_signed = (uint32_t)n->i[3],
+		.zp_default = (uint32_t)n->i[5],
+		.idx64 = n->in[1]->dtype == GENAI_DT_I64,
+		.blame = cep_blame_of(n, r),
+	};
+
+	p.row_bytes = (uint64_t)p.dim * p.bits / 8;
+	p.zp_row_bytes = ((uint64_t)p.n_blocks * p.bits + 7) / 8;
+	if (!p.n_idx || !p.dim)
+		return 0;
+	return cep_run_kernel(
+		r,
+		cep_by_dtype(n->out[0]->dtype, CEP_K_cep_gbq_f32,
+			     CEP_K_cep_gbq_f16, CEP_K_cep_gbq_bf16),
+		(struct cep_dim3){cep_blocks(r->self, p.n_idx * p.dim), 1, 1},
+		256, 0, &p);
+}
+
+/* i: 0 heads, 1 sequence, 2 size, 3 rotary channels, 4 input is BNSH */
+int32_t cep_prepare_rope(struct cep_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {
+		"interleaved", "num_heads", "rotary_embedding_dim", "scale",
+		"is_packed_batching", NULL};
+	const struct cep_tensor *t = n->in[0];
+	int64_t heads, size, rot;
+	int32_t rc = cep_check(n, attrs, 4, 4, 1, err);
+
+	if (!rc)
+		rc = cep_need_float(n, 0, err);
+	for (uint32_t i = 0; !rc && i < 4; i++)
+		rc = cep_need_dense(n, i, err);
+	for (uint32_t i = 2; !rc && i < 4; i++)
+		rc = cep_need_same(n, i, 0, err);
+	if (rc)
+		return rc;
+	rot = cep_attr_int(n, "rotary_embedding_dim", 0);
+	heads = cep_attr_int(n, "num_heads", 0);
+	if ((t->rank != 3 && t->rank != 4) || n->in[2]->rank != 2 ||
+	    n->in[1]->dtype != GENAI_DT_I64 ||
+	    cep_attr_int(n, "is_packed_batching", 0))
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "rank %u, or packed batching", t->rank);
+	if (t->rank == 4) {
+		heads = t->dims[1];
+		size = t->dims[3];
+	} else if (heads > 0) {
+		size = t->dims[2] / heads;
+	} else {
+		size = rot ? rot : n->in[2]->dims[1] * 2;
+		heads = size ? t->dims[2] / size : 0;
+	}
+	if (!rot)
+		rot = n->in[2]->dims[1] * 2;
+	n->i[0] = heads;
+	n->i[1] = t->rank == 4 ? t->dims[2] : t->dims[1];
+	n->i[2] = size;
+	n->i[3] = rot;
+	n->i[4] = t->rank == 4;
+	if (heads < 1 || size < 1 || rot > size || rot % 2 ||
+	    n->in[2]->dims[1] * 2 != rot ||
+	    (t->rank == 3 && heads * size != t->dims[2]) ||
+	    (cep_count(n->in[1]) != 1 &&
+	     cep_count(n->in[1]) != (uint64_t)(t->dims[0] * n->i[1])))
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "%lld heads of %lld with %lld rotary "
+				     "channels do not fit",
+				     (long long)heads, (long long)size,
+				     (long long)rot);
+	return cep_out(n, 0, t->dtype, t->rank, t->dims, err);
+}
+
+int32_t cep_run_rope(struct cep_node *n, struct cep_run *r)
+{
+	const struct cep_tensor *t = n->in[0];
+	int64_t heads = n->i[0], seq = n->i[1], size = n->i[2];
+	struct cep_rope p = {
+		.x = t->addr,
+		.out = n->out[0]->addr,
+		.pos = n->in[1]->addr,
+		.cosc = n->in[2]->addr,
+		.sinc = n->in[3]->addr,
+		.batch = (uint32_t)t->dims[0],
+		.heads = (uint32_t)heads,
+		.seq = (uint32_t)seq,
+		.size = (uint32_t)size,
+		.rot = (uint32_t)n->i[3],
+		.rows = (uint32_t)n->in[2]->dims[0],
+		.interleaved = (uint32_t)cep_attr_int(n, "interleaved", 0),
+		.pos_n = cep_count(n->in[1]) == 1 ? 1 : 2,
+		.scale = cep_attr_float(n, "scale", 1.f),
+		.blame = cep_blame_of(n, r),
+	};
+
+	p.xs[0] = heads * seq * size;
+	p.xs[1] = n->i[4] ? seq * size : size;
+	p.xs[2] = n->i[4] ? size : heads * size;
+	memcpy(p.os, p.xs, sizeof(p.os));
+	if (!cep_count(t))
+		return 0;
+	return cep_run_kernel(
+		r,
+		cep_by_dtype(t->dtype, CEP_K_cep_rope_f32, CEP_K_cep_rope_f16,
+			     CEP_K_cep_rope_bf16),
+		(struct cep_dim3){cep_blocks(r->self, cep_count(t)), 1, 1}, 256,
+		0, &p);
+}

@@ -1,0 +1,346 @@
+/* op_matmul.c - MatMulNBits and MatMul.
+ * Which kernel multiplies depends on dtypes, K, the block size and whether
+ * there is one row or more; never on how rows of the weight are cut. */
+#include "modules/cuda_ep/op.h"
+
+#define XBLOCK 80 /* as in kernels/gemv.cu */
+
+enum { S_M, S_N, S_K, S_BITS, S_BLOCK, S_BLOCKS, S_ZP, S_ZP_ROW, S_FAST, S_SMEM };
+
+static int32_t need_bf16(const struct cep_node *n, struct genai_error *err)
+{
+	if (n->in[0]->dtype != GENAI_DT_BF16 || n->self->major >= 8)
+		return 0;
+	return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+			     "bfloat16 needs compute capability 8.0: %s has "
+			     "%d.%d",
+			     n->self->device_name, n->self->major,
+			     n->self->minor);
+}
+
+static int32_t nbits_shapes(struct cep_node *n, struct genai_error *err)
+{
+	int64_t k = cep_attr_int(n, "K", 0), cols = cep_attr_int(n, "N", 0);
+	int64_t bits = cep_attr_int(n, "bits", 4);
+	int64_t block = cep_attr_int(n, "block_size", 0), blocks;
+	const struct cep_tensor *a = n->in[0], *z;
+
+	if (k < 1 || cols < 1 || k > INT32_MAX || cols > INT32_MAX ||
+	    (bits != 2 && bits != 4 && bits != 8) || block < 16 ||
+	    block > 65536 || (block & (block - 1)))
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "K %lld, N %lld, %lld bits, block %lld",
+				     (long long)k, (long long)cols,
+				     (long long)bits, (long long)block);
+	if (cep_attr_int(n, "weight_prepacked", 0))
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "weight_prepacked: export the model with "
+				     "plain weights");
+	if (!a->rank || a->dims[a->rank - 1] != k)
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "input 0 does not end in K = %lld",
+				     (long long)k);
+	blocks = (k + block - 1) / block;
+	if (n->in[1]->dtype != GENAI_DT_U8 ||
+	    cep_count(n->in[1]) !=
+		    (uint64_t)(cols * blocks * (block * bits / 8)) ||
+	    cep_count(n->in[2]) != (uint64_t)(cols * blocks))
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "weights or scales do not fit N %lld, %lld "
+				     "blocks",
+				     (long long)cols, (long long)blocks);
+	n->i[S_N] = cols;
+	n->i[S_K] = k;
+	n->i[S_BITS] = bits;
+	n->i[S_BLOCK] = block;
+	n->i[S_BLOCKS] = blocks;
+	n->i[S_M] = (int64_t)cep_count(a) / k;
+	n->i[S_ZP] = CEP_ZP_NONE;
+	n->i[S_ZP_ROW] = (blocks * bits + 7) / 8;
+	z = n->n_in > 3 ? n->in[3] : NULL;
+	if (!z)
+		return 0;
+	n->i[S_ZP] = z->dtype == GENAI_DT_U8 ? CEP_ZP_PACKED : CEP_ZP_FLOAT;
+	if (z->dtype != GENAI_DT_U8 && z->dtype != a->dtype)
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "zero points of dtype %u", z->dtype);
+	if (cep_count(z) != (uint64_t)(cols * (z->dtype == GENAI_DT_U8
+						       ? n->i[S_ZP_ROW]
+						       : blocks)))
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "zero points do not fit");
+	return 0;
+}
+
+int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"K", "N", "bits", "block_size",
+					    "accuracy_level",
+					    "weight_prepacked", NULL};
+	const struct cep_tensor *a = n->in[0];
+	int64_t dims[GENAI_MAX_RANK], tiles;
+	int32_t rc = cep_check(n, attrs, 3, 6, 1, err);
+
+	if (!rc)
+		rc = cep_need_float(n, 0, err);
+	if (!rc)
+		rc = need_bf16(n, err);
+	for (uint32_t i = 0; !rc && i < n->n_in; i++)
+		rc = cep_need_dense(n, i, err);
+	if (!rc)
+		rc = cep_need_same(n, 2, 0, err);
+	if (!rc)
+		rc = cep_need_same(n, 5, 0, err);
+	if (!rc && n->n_in > 4 && n->in[4])
+		rc = cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				   "act-order weights (g_idx)");
+	if (!rc)
+		rc = nbits_shapes(n, err);
+	if (rc)
+		return rc;
+	tiles = (n->i[S_K] / 32 + 7) / 8;
+	n->i[S_SMEM] = (tiles * 8 + 1) * XBLOCK +
+		       (n->i[S_ZP] ? tiles * 32 : 0);
+	n->i[S_FAST] = a->dtype != GENAI_DT_F32 && n->i[S_BITS] == 4 &&
+		       n->i[S_BLOCK] >= 32 && n->i[S_K] % 32 == 0 &&
+		       n->i[S_SMEM] < n->self->max_smem - 65536;
+	if (n->n_in > 5 && n->in[5] &&
+	    cep_count(n->in[5]) != (uint64_t)n->i[S_N])
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "the bias does not have N elements");
+	memcpy(dims, a->dims, sizeof(dims));
+	dims[a->rank - 1] = n->i[S_N];
+	return cep_out(n, 0, a->dtype, a->rank, dims, err);
+}
+
+static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
+			 struct cep_mm *p)
+{
+	static const enum cep_kernel k[2][3] = {
+		{CEP_K_cep_gemv4_f16_0, CEP_K_cep_gemv4_f16_1,
+		 CEP_K_cep_gemv4_f16_2},
+		{CEP_K_cep_gemv4_bf16_0, CEP_K_cep_gemv4_bf16_1,
+		 CEP_K_cep_gemv4_bf16_2},
+	};
+	uint32_t tiles = (p->k / 32 + 7) / 8, classes = tiles < 8 ? tiles : 8;
+	uint32_t n_rg = (p->n + 15) / 16, want = (uint32_t)r->self->n_sms * 2;
+	uint32_t most, warps, smem = (uint32_t)n->i[S_SMEM];
+
+	p->groups = (n_rg + want - 1) / want;
+	most = ((uint32_t)r->self->max_smem - 20480 - smem) / (classes * 64);
+	if (p->groups > most)
+		p->groups = most;
+	warps = p->groups * classes;
+	smem += p->groups * classes * 64;
+	return cep_run_kernel(
+		r, k[n->in[0]->dtype == GENAI_DT_BF16][p->zp_kind],
+		(struct cep_dim3){(n_rg + p->groups - 1) / p->groups, 1, 1},
+		32 * (warps < 8 ? warps : 8), smem, p);
+}
+
+static bool is_vec(uint64_t addr, int64_t stride, uint32_t bytes)
+{
+	return addr % 16 == 0 && stride * bytes % 16 == 0;
+}
+
+/* Several rows: a grid of 64-column blocks. */
+static int32_t run_gemm(struct cep_run *r, uint32_t dtype, const struct cep_mm *p,
+			uint32_t batch, enum cep_kernel f32,
+			enum cep_kernel f16_16, enum cep_kernel f16_64,
+			enum cep_kernel bf16_16, enum cep_kernel bf16_64)
+{
+	bool small = p->m <= 16 && dtype != GENAI_DT_F32;
+	uint32_t bm = small ? 16 : 64;
+	enum cep_kernel k = dtype == GENAI_DT_F32   ? f32
+			    : dtype == GENAI_DT_F16 ? (small ? f16_16 : f16_64)
+						    : (small ? bf16_16
+							     : bf16_64);
+
+	return cep_run_kernel(r, k,
+			      (struct cep_dim3){(p->n + 63) / 64,
+						(p->m + bm - 1) / bm, batch},
+			      dtype == GENAI_DT_F32 ? 256 : 128, 0, p);
+}
+
+int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
+{
+	const struct cep_tensor *a = n->in[0];
+	uint32_t size = cep_dtype_bytes(a->dtype);
+	struct cep_mm p = {
+		.a = a->addr,
+		.b = n->in[1]->addr,
+		.scales = n->in[2]->addr,
+		.zp = n->i[S_ZP] ? n->in[3]->addr : 0,
+		.bias = n->n_in > 5 && n->in[5] ? n->in[5]->addr : 0,
+		.out = n->out[0]->addr,
+		.lda = n->i[S_K],
+		.ldb = n->i[S_BLOCKS] * n->i[S_BLOCK] * n->i[S_BITS] / 8,
+		.ldc = n->i[S_N],
+		.m = (uint32_t)n->i[S_M],
+		.n = (uint32_t)n->i[S_N],
+		.k = (uint32_t)n->i[S_K],
+		.bits = (uint32_t)n->i[S_BITS],
+		.block = (uint32_t)n->i[S_BLOCK],
+		.n_blocks = (uint32_t)n->i[S_BLOCKS],
+		.zp_kind = (uint32_t)n->i[S_ZP],
+		.zp_row = (uint32_t)n->i[S_ZP_ROW],
+	};
+
+	if (r->row_end) {
+		p.n = (uint32_t)(r->row_end - r->row_begin);
+		p.n0 = (uint32_t)r->row_begin;
+	}
+	p.vec_a = is_vec(p.a, p.lda, size);
+	if (!p.m || !p.n)
+		return 0;
+	if (p.b % 16)
+		return cep_node_fail(n, r->err, GENAI_E_INVAL,
+				     "weights at 0x%llx are not aligned to 16",
+				     (unsigned long long)p.b);
+	if (p.m == 1 && n->i[S_FAST])
+		return run_gemv4(n, r, &p);
+	if (p.m == 1)
+		return cep_run_kernel(
+			r,
+			cep_by_dtype(a->dtype, CEP_K_cep_gemv_q_f32,
+				     CEP_K_cep_gemv_q_f16,
+				     CEP_K_cep_gemv_q_bf16),
+			(struct cep_dim3){(p.n + 7) / 8, 1, 1}, 256, 0, &p);
+	return run_gemm(r, a->dtype, &p, 1, CEP_K_cep_gemm_q_f32,
+			CEP_K_cep_gemm16_q_f16, CEP_K_cep_gemm64_q_f16,
+			CEP_K_cep_gemm16_q_bf16, CEP_K_cep_gemm64_q_bf16);
+}
+
+/* ---- MatMul: i after S_K: batch, and whether K of B is contiguous ---- */
+
+enum { F_BATCH = 10, F_LDB, F_NK, F_AB, F_BB };
+
+/* Batch dims of A and B: equal, or B has none. */
+static int32_t matmul_batch(struct cep_node *n, int64_t *out_batch,
+			    struct genai_error *err)
+{
+	const struct cep_tensor *a = n->in[0], *b = n->in[1];
+	int64_t batch = 1;
+
+	if (b->rank == 2) {
+		*out_batch = 1;
+		return 0;
+	}
+	if (a->rank != b->rank || !cep_is_dense(b))
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "batches of rank %u and %u", a->rank,
+				     b->rank);
+	for (uint32_t d = 0; d + 2 < a->rank; d++) {
+		if (a->dims[d] != b->dims[d])
+			return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+					     "batches that broadcast");
+		batch *= a->dims[d];
+	}
+	*out_batch = batch;
+	return 0;
+}
+
+int32_t cep_prepare_matmul(struct cep_node *n, struct genai_error *err)
+{
+	const struct cep_tensor *a = n->in[0], *b = n->in[1];
+	int64_t dims[GENAI_MAX_RANK], k, cols, batch = 1, sk, sn, splits;
+	int32_t rc = cep_check(n, NULL, 2, 2, 1, err);
+
+	if (!rc)
+		rc = cep_need_float(n, 0, err);
+	if (!rc)
+		rc = need_bf16(n, err);
+	if (!rc)
+		rc = cep_need_same(n, 1, 0, err);
+	if (!rc)
+		rc = cep_need_dense(n, 0, err);
+	if (!rc && (a->rank < 2 || b->rank < 2))
+		rc = cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				   "ranks %u and %u", a->rank, b->rank);
+	if (!rc)
+		rc = matmul_batch(n, &batch, err);
+	if (rc)
+		return rc;
+	k = a->dims[a->rank - 1];
+	cols = b->dims[b->rank - 1];
+	sk = b->strides[b->rank - 2];
+	sn = b->strides[b->rank - 1];
+	if (b->dims[b->rank - 2] != k || k < 1 || k > INT32_MAX ||
+	    cols > INT32_MAX)
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "K is %lld and %lld", (long long)k,
+				     (long long)b->dims[b->rank - 2]);
+	if (sn != 1 && sk != 1 && cols > 1 && k > 1)
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "neither dimension of B is contiguous");
+	n->i[S_N] = cols;
+	n->i[S_K] = k;
+	n->i[F_BATCH] = batch;
+	n->i[S_M] = batch ? (int64_t)cep_count(a) / k / batch : 0;
+	n->i[F_NK] = sn != 1 && sk == 1;
+	n->i[F_LDB] = n->i[F_NK] ? sn : sk;
+	n->i[F_AB] = n->i[S_M] * k;
+	n->i[F_BB] = k * cols;
+	splits = (k + 255) / 256;
+	if (splits > 1 && !n->i[F_NK]) {
+		n->workspace_bytes = (uint64_t)(batch * splits * cols) * 4;
+		n->sync_bytes = (uint64_t)(batch * ((cols + 63) / 64)) * 4;
+	}
+	memcpy(dims, a->dims, sizeof(dims));
+	dims[a->rank - 1] = cols;
+	return cep_out(n, 0, a->dtype, a->rank, dims, err);
+}
+
+int32_t cep_run_matmul(struct cep_node *n, struct cep_run *r)
+{
+	const struct cep_tensor *a = n->in[0], *b = n->in[1];
+	uint32_t size = cep_dtype_bytes(a->dtype);
+	uint32_t batch = (uint32_t)n->i[F_BATCH];
+	struct cep_mm p = {
+		.a = a->addr,
+		.b = b->addr,
+		.out = n->out[0]->addr,
+		.part = r->workspace,
+		.counters = r->sync,
+		.lda = n->i[S_K],
+		.ldb = n->i[F_LDB],
+		.ldc = n->i[S_N],
+		.a_batch = n->i[F_AB],
+		.b_batch = n->i[F_BB],
+		.c_batch = n->i[S_M] * n->i[S_N],
+		.m = (uint32_t)n->i[S_M],
+		.n = (uint32_t)n->i[S_N],
+		.k = (uint32_t)n->i[S_K],
+	};
+	bool nk = n->i[F_NK];
+
+	p.vec_a = is_vec(p.a, p.lda, size) && p.k % 8 == 0;
+	p.vec_b = is_vec(p.b, p.ldb, size) && (nk ? p.k : p.n) % 8 == 0;
+	if (!p.m || !p.n || !batch)
+		return 0;
+	if (p.m == 1 && nk)
+		return cep_run_kernel(
+			r,
+			cep_by_dtype(a->dtype, CEP_K_cep_gemv_nk_f32,
+				     CEP_K_cep_gemv_nk_f16,
+				     CEP_K_cep_gemv_nk_bf16),
+			(struct cep_dim3){(p.n + 7) / 8, 1, batch}, 256, 0, &p);
+	if (p.m == 1)
+		return cep_run_kernel(
+			r,
+			cep_by_dtype(a->dtype, CEP_K_cep_gemv_kn_f32,
+				     CEP_K_cep_gemv_kn_f16,
+				     CEP_K_cep_gemv_kn_bf16),
+			(struct cep_dim3){(p.n + 63) / 64, (p.k + 255) / 256,
+					  batch},
+			256, 0, &p);
+	if (nk)
+		return run_gemm(r, a->dtype, &p, batch, CEP_K_cep_gemm_nk_f32,
+				CEP_K_cep_gemm16_nk_f16,
+				CEP_K_cep_gemm64_nk_f16,
+				CEP_K_cep_gemm16_nk_bf16,
+				CEP_K_cep_gemm64_nk_bf16);
+	return run_gemm(r, a->dtype, &p, batch, CEP_K_cep_gemm_kn_f32,
+			CEP_K_cep_gemm16_kn_f16, CEP_K_cep_gemm64_kn_f16,
+			CEP_K_cep_gemm16_kn_bf16, CEP_K_cep_gemm64_kn_bf16);
+}

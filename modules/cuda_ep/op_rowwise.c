@@ -1,0 +1,297 @@
+/* op_rowwise.c - norms, reductions, softmax, arg-max. */
+#include "modules/cuda_ep/op.h"
+
+/* i: 0 row length, 1 subtract the mean, 2 the skip form; f[0] epsilon */
+int32_t cep_prepare_norm(struct cep_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"axis", "epsilon", "stash_type",
+					    NULL};
+	const struct cep_tensor *t = n->in[0];
+	uint32_t axis;
+	int64_t dim = 1;
+	int32_t rc = cep_check(n, attrs, 1, 3, 1, err);
+
+	if (!rc)
+		rc = cep_need_float(n, 0, err);
+	for (uint32_t i = 0; !rc && i < n->n_in; i++)
+		rc = cep_need_dense(n, i, err);
+	for (uint32_t i = 1; !rc && i < n->n_in; i++)
+		rc = cep_need_same(n, i, 0, err);
+	if (!rc)
+		rc = cep_axis(n, cep_attr_int(n, "axis", -1), t->rank, &axis,
+			      err);
+	if (rc)
+		return rc;
+	for (uint32_t d = axis; d < t->rank; d++)
+		dim *= t->dims[d];
+	for (uint32_t i = 1; i < n->n_in; i++)
+		if (n->in[i] && cep_count(n->in[i]) != (uint64_t)dim)
+			return cep_node_fail(n, err, GENAI_E_FORMAT,
+					     "input %u has %llu elements for "
+					     "rows of %lld",
+					     i,
+					     (unsigned long long)cep_count(
+						     n->in[i]),
+					     (long long)dim);
+	if (dim < 1 || dim * 4 > n->self->max_smem - 20480)
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "rows of %lld elements", (long long)dim);
+	n->i[0] = dim;
+	n->i[1] = strcmp(n->node->op, "LayerNormalization") == 0;
+	n->i[2] = 0;
+	n->f[0] = cep_attr_float(n, "epsilon", 1e-5f);
+	return cep_out(n, 0, t->dtype, t->rank, t->dims, err);
+}
+
+int32_t cep_prepare_skipnorm(struct cep_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"epsilon", NULL};
+	const struct cep_tensor *t = n->in[0], *skip = n->in[1];
+	bool layer = strcmp(n->node->op, "SkipLayerNormalization") == 0;
+	int64_t dim;
+	int32_t rc = cep_check(n, attrs, 3, layer ? 5 : 4, 4, err);
+
+	if (!rc)
+		rc = cep_need_float(n, 0, err);
+	for (uint32_t i = 0; !rc && i < n->n_in; i++)
+		rc = cep_need_dense(n, i, err);
+	for (uint32_t i = 1; !rc && i < n->n_in; i++)
+		rc = cep_need_same(n, i, 0, err);
+	if (rc)
+		return rc;
+	dim = t->rank ? t->dims[t->rank - 1] : 0;
+	for (uint32_t i = 2; i < n->n_in; i++)
+		if (n->in[i] && cep_count(n->in[i]) != (uint64_t)dim)
+			return cep_node_fail(n, err, GENAI_E_FORMAT,
+					     "input %u does not have %lld "
+					     "elements",
+					     i, (long long)dim);
+	if (dim < 1 || dim * 4 > n->self->max_smem - 20480 ||
+	    (cep_count(t) && (!cep_count(skip) ||
+			      cep_count(t) % cep_count(skip) ||
+			      cep_count(skip) % (uint64_t)dim)))
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "skip of %llu elements, rows of %lld",
+				     (unsigned long long)cep_count(skip),
+				     (long long)dim);
+	n->i[0] = dim;
+	n->i[1] = layer;
+	n->i[2] = 1;
+	n->f[0] = cep_attr_float(n, "epsilon", 1e-12f);
+	for (uint32_t i = 1; i < n->n_out && i < 3; i++)
+		if (n->out[i])
+			return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+					     "output %u is asked for", i);
+	rc = cep_out(n, 0, t->dtype, t->rank, t->dims, err);
+	return rc ? rc : cep_out(n, 3, t->dtype, t->rank, t->dims, err);
+}
+
+static uint64_t addr_of(const struct cep_node *n, uint32_t i)
+{
+	return i < n->n_in && n->in[i] ? n->in[i]->addr : 0;
+}
+
+int32_t cep_run_norm(struct cep_node *n, struct cep_run *r)
+{
+	const struct cep_tensor *t = n->in[0];
+	bool skip = n->i[2], layer = n->i[1];
+	struct cep_norm p = {
+		.x = t->addr,
+		.out = n->out[0]->addr,
+		.dim = (uint32_t)n->i[0],
+		.layer = layer,
+		.eps = n->f[0],
+	};
+
+	p.rows = cep_count(t) / p.dim;
+	if (skip) {
+		p.skip = addr_of(n, 1);
+		p.skip_rows = cep_count(n->in[1]) / p.dim;
+		p.gamma = addr_of(n, 2);
+		p.beta = layer ? addr_of(n, 3) : 0;
+		p.bias = addr_of(n, layer ? 4 : 3);
+		p.sum = n->n_out > 3 && n->out[3] ? n->out[3]->addr : 0;
+	} else {
+		p.gamma = addr_of(n, 1);
+		p.beta = addr_of(n, 2);
+	}
+	return cep_run_kernel(
+		r,
+		cep_by_dtype(t->dtype, CEP_K_cep_norm_f32, CEP_K_cep_norm_f16,
+			     CEP_K_cep_norm_bf16),
+		(struct cep_dim3){(uint32_t)p.rows, 1, 1}, 256, p.dim * 4, &p);
+}
+
+/* i: 0 stride of the axis, 1 its length, 2 rows, 3 CEP_ROW_* */
+static void row_shape(struct cep_node *n, uint32_t from, uint32_t to)
+{
+	const struct cep_tensor *t = n->in[0];
+	int64_t inner = 1, len = 1;
+
+	for (uint32_t d = to; d < t->rank; d++)
+		inner *= t->dims[d];
+	for (uint32_t d = from; d < to; d++)
+		len *= t->dims[d];
+	n->i[0] = inner;
+	n->i[1] = len;
+	n->i[2] = len ? (int64_t)cep_count(t) / len : 0;
+}
+
+static struct cep_row row_params(const struct cep_node *n,
+				 const struct cep_run *r)
+{
+	return (struct cep_row){
+		.x = n->in[0]->addr,
+		.out = n->out[0]->addr,
+		.rows = (uint64_t)n->i[2],
+		.dim = (uint64_t)n->i[1],
+		.inner = n->i[0],
+		.in_dt = n->in[0]->dtype,
+		.out_dt = n->out[0]->dtype,
+		.op = (uint32_t)n->i[3],
+		.blame = cep_blame_of(n, r),
+	};
+}
+
+int32_t cep_prepare_softmax(struct cep_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"axis", NULL};
+	uint32_t axis;
+	int32_t rc = cep_check(n, attrs, 1, 1, 1, err);
+
+	if (!rc)
+		rc = cep_need_float(n, 0, err);
+	if (!rc)
+		rc = cep_need_dense(n, 0, err);
+	if (!rc)
+		rc = cep_axis(n, cep_attr_int(n, "axis", -1), n->in[0]->rank,
+			      &axis, err);
+	if (rc)
+		return rc;
+	row_shape(n, axis, axis + 1);
+	n->i[3] = n->node->op[0] == 'L' ? CEP_ROW_LOG_SOFTMAX : CEP_ROW_SOFTMAX;
+	return cep_out(n, 0, n->in[0]->dtype, n->in[0]->rank, n->in[0]->dims,
+		       err);
+}
+
+int32_t cep_run_softmax(struct cep_node *n, struct cep_run *r)
+{
+	struct cep_row p = row_params(n, r);
+
+	return cep_run_kernel(r, CEP_K_cep_softmax,
+			      (struct cep_dim3){(uint32_t)p.rows, 1, 1}, 256, 0,
+			      &p);
+}
+
+int32_t cep_prepare_argmax(struct cep_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"axis", "keepdims",
+					    "select_last_index", NULL};
+	const struct cep_tensor *t = n->in[0];
+	int64_t dims[GENAI_MAX_RANK];
+	uint32_t axis, rank = 0;
+	int32_t rc = cep_check(n, attrs, 1, 1, 1, err);
+
+	if (!rc)
+		rc = cep_need_float(n, 0, err);
+	if (!rc)
+		rc = cep_need_dense(n, 0, err);
+	if (!rc)
+		rc = cep_axis(n, cep_attr_int(n, "axis", 0), t->rank, &axis,
+			      err);
+	if (!rc && (cep_attr_int(n, "select_last_index", 0) ||
+		    t->dims[axis] < 1))
+		rc = cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				   "select_last_index, or nothing to choose "
+				   "from");
+	if (rc)
+		return rc;
+	for (uint32_t d = 0; d < t->rank; d++) {
+		if (d != axis)
+			dims[rank++] = t->dims[d];
+		else if (cep_attr_int(n, "keepdims", 1))
+			dims[rank++] = 1;
+	}
+	row_shape(n, axis, axis + 1);
+	return cep_out(n, 0, GENAI_DT_I64, rank, dims, err);
+}
+
+int32_t cep_run_argmax(struct cep_node *n, struct cep_run *r)
+{
+	struct cep_row p = row_params(n, r);
+
+	return cep_run_kernel(r, CEP_K_cep_argmax,
+			      (struct cep_dim3){(uint32_t)p.rows, 1, 1}, 1024,
+			      0, &p);
+}
+
+/* Axes must be neighbours: exporters reduce the last one or all. */
+int32_t cep_prepare_reduce(struct cep_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"axes", "keepdims",
+					    "noop_with_empty_axes", NULL};
+	static const char *const names[] = {"ReduceSum", "ReduceMean",
+					    "ReduceMax", "ReduceMin"};
+	const struct genai_attr *a = cep_attr(n, "axes");
+	const struct cep_tensor *t = n->in[0];
+	int64_t dims[GENAI_MAX_RANK], axes[GENAI_MAX_RANK];
+	uint32_t count = 0, mask = 0, rank = 0, from = 0, to, at;
+	int32_t rc = cep_check(n, attrs, 1, 2, 1, err);
+
+	if (!rc && !cep_is_float(t->dtype))
+		rc = cep_need_index(n, 0, err);
+	if (!rc)
+		rc = cep_need_dense(n, 0, err);
+	if (!rc && n->n_in > 1 && n->in[1]) {
+		rc = cep_ints(n, 1, axes, GENAI_MAX_RANK, &count, err);
+	} else if (!rc && a && a->count <= GENAI_MAX_RANK) {
+		count = (uint32_t)a->count;
+		memcpy(axes, a->ints, count * sizeof(axes[0]));
+	}
+	for (uint32_t i = 0; !rc && i < count; i++) {
+		rc = cep_axis(n, axes[i], t->rank, &at, err);
+		if (!rc)
+			mask |= 1u << at;
+	}
+	if (rc)
+		return rc;
+	if (!count && !cep_attr_int(n, "noop_with_empty_axes", 0))
+		mask = (1u << t->rank) - 1;
+	while (from < t->rank && !(mask >> from & 1))
+		from++;
+	for (to = from; to < t->rank && mask >> to & 1;)
+		to++;
+	if (to < t->rank && mask >> to)
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "axes that are not neighbours");
+	for (uint32_t d = 0; d < t->rank; d++) {
+		if (!(mask >> d & 1))
+			dims[rank++] = t->dims[d];
+		else if (cep_attr_int(n, "keepdims", 1))
+			dims[rank++] = 1;
+	}
+	row_shape(n, from, to);
+	if (!n->i[1])
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "nothing to reduce");
+	for (n->i[3] = 0; strcmp(names[n->i[3]], n->node->op);)
+		n->i[3]++;
+	if (n->i[3] == CEP_ROW_MEAN && !cep_is_float(t->dtype))
+		return cep_need_float(n, 0, err);
+	return cep_out(n, 0, t->dtype, rank, dims, err);
+}
+
+int32_t cep_run_reduce(struct cep_node *n, struct cep_run *r)
+{
+	struct cep_row p = row_params(n, r);
+
+	if (!cep_is_float(n->in[0]->dtype))
+		return cep_run_kernel(
+			r, CEP_K_cep_reduce_i,
+			(struct cep_dim3){(uint32_t)((p.rows + 255) / 256), 1,
+					  1},
+			256, 0, &p);
+	return cep_run_kernel(r, CEP_K_cep_reduce,
+			      (struct cep_dim3){(uint32_t)p.rows, 1, 1}, 256, 0,
+			      &p);
+}

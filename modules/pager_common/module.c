@@ -1,0 +1,91 @@
+// module.c - the handshake of both pagers.  PAGER_NAME and PAGER_ASYNC come
+// from the build.
+#include "pager.h"
+
+#include <string.h>
+
+static int32_t init(const struct genai_host *host,
+		    const struct genai_init_params *params, void **out_self,
+		    struct genai_error *err)
+{
+	struct pager_module *m = host->alloc(host->ctx, sizeof(*m), "pager");
+	char text[32];
+	int32_t rc;
+
+	(void)params;
+	if (!m)
+		return host->error_set(host->ctx, err, GENAI_E_NOMEM,
+				       "no memory for the module");
+	memset(m, 0, sizeof(*m));
+	m->host = host;
+	m->async = PAGER_ASYNC;
+	rc = host->config_get_str(host->ctx, "ring_slots", text, sizeof(text));
+	if (!rc && strcmp(text, "auto"))
+		rc = host->config_get_u64(host->ctx, "ring_slots",
+					  &m->ring_slots);
+	if (!rc && m->ring_slots && (m->ring_slots < 2 || m->ring_slots > 4096))
+		rc = host->error_set(host->ctx, err, GENAI_E_CONFIG,
+				     "ring_slots = %llu: 2 to 4096, or auto",
+				     (unsigned long long)m->ring_slots);
+	else if (rc)
+		rc = host->error_set(host->ctx, err, GENAI_E_CONFIG,
+				     "ring_slots = %s: a number or auto", text);
+	if (rc)
+		host->free(host->ctx, m);
+	else
+		*out_self = m;
+	return rc;
+}
+
+static void fini(void *self)
+{
+	struct pager_module *m = self;
+
+	m->host->free(m->host->ctx, m);
+}
+
+static const struct genai_iface ifaces[] = {
+	{GENAI_IFACE_PAGER, PAGER_NAME, 1, 0, &pager_table},
+};
+
+static const struct genai_config_key keys[] = {
+	{"page_bytes", "auto", GENAI_KEY_STR, 0, NULL,
+	 "size of a page: auto (at most 8MiB, and small enough that the budget "
+	 "holds four), or bytes"},
+	{"ring_slots", "auto", GENAI_KEY_STR, 0, NULL,
+	 "slots that streamed pages go through: auto, or 2 to 4096"},
+};
+
+static const struct genai_module_block block = {
+	.magic = GENAI_MODULE_MAGIC,
+	.size = sizeof(struct genai_module_block),
+	.abi_major = GENAI_ABI_MAJOR,
+	.abi_minor = GENAI_ABI_MINOR,
+	.min_core_minor = 0,
+	.build = GENAI_BUILD,
+	.n_ifaces = 1,
+	.name = PAGER_NAME,
+	.version = GENAI_VERSION_STRING,
+	.licence = "Apache-2.0",
+	.ifaces = ifaces,
+	.init = init,
+	.fini = fini,
+	.keys = keys,
+	.n_keys = sizeof(keys) / sizeof(keys[0]),
+	.iface_stride = sizeof(struct genai_iface),
+	.key_stride = sizeof(struct genai_config_key),
+};
+
+GENAI_MODULE_EXPORT const struct genai_module_block *
+genai_module_query(uint32_t core_abi, int32_t *out_reason);
+
+const struct genai_module_block *genai_module_query(uint32_t core_abi,
+						    int32_t *out_reason)
+{
+	if (core_abi >> 16 != GENAI_ABI_MAJOR) {
+		if (out_reason)
+			*out_reason = GENAI_E_ABI;
+		return NULL;
+	}
+	return &block;
+}

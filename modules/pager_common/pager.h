@@ -1,0 +1,91 @@
+/* pager.h - what pager_sync and pager_async share: all but the stream that
+ * copies go on.
+ * place.c   which pages are pinned, streamed, read in place; the memory
+ * pager.c   the table: steps, acquire, release
+ * module.c  keys and handshake, compiled once per module with PAGER_ASYNC */
+#ifndef PAGER_COMMON_PAGER_H
+#define PAGER_COMMON_PAGER_H
+
+#include <stdbool.h>
+#include <genai/pager.h>
+
+#define PAGER_ALIGN 256
+
+enum pager_placement { PAGER_PINNED, PAGER_STREAMED, PAGER_IN_PLACE };
+
+struct pager_page {
+	uint64_t bytes;
+	uint32_t flags;
+	uint32_t n_extents;
+	struct genai_extent *extents; /* src replaced by what fill made */
+	enum pager_placement placement;
+	genai_addr addr;	/* pinned */
+	uint32_t slot;		/* streamed */
+	uint32_t stream_index;	/* streamed: its place among the streamed */
+	uint32_t first, last;	/* its visits in the sweep */
+	uint32_t visits;	/* how many */
+	struct genai_mem copy;	/* host memory of its own, if any */
+	bool own;		/* needs it */
+};
+
+struct pager_slot {
+	genai_addr addr;
+	uint32_t page;		   /* loaded or being loaded; GENAI_NONE */
+	uint32_t held;		   /* visits held */
+	struct genai_point ready;  /* of its copies */
+	struct genai_point free_at; /* last release */
+};
+
+struct pager_module {
+	const struct genai_host *host;
+	uint64_t ring_slots; /* 0: auto */
+	bool async;
+};
+
+struct genai_pager {
+	struct pager_module *m;
+	struct genai_stream_api stream;
+	struct genai_barrier_api barrier;
+	struct genai_stream_caps caps;
+	struct pager_page *pages;
+	uint32_t n_pages, cap_pages;
+	struct genai_sweep_visit *sweep;
+	uint8_t *held;	    /* per visit */
+	genai_addr *alias;  /* per visit: where it is read in place */
+	uint32_t n_sweep;
+	bool sealed;
+
+	struct genai_mem pinned, ring;
+	struct genai_mem *registered;
+	uint32_t n_registered;
+	struct pager_slot *slots, *saved; /* saved: R3 */
+	uint32_t n_slots;
+	uint32_t *streamed; /* page of each streamed index */
+	uint32_t n_streamed;
+	struct genai_pager_report report;
+
+	struct genai_stream *copies; /* async */
+	struct genai_point tail, saved_tail;
+	bool primed, in_step, recording;
+	uint32_t next_visit;
+	struct genai_pager_stats stats;
+};
+
+#define PAGER_FAIL(p, err, code, ...)                                          \
+	((p)->m->host->error_set((p)->m->host->ctx, (err), (code),             \
+				 __VA_ARGS__))
+
+/* place.c */
+int32_t pager_place(struct genai_pager *p, uint64_t budget,
+		    struct genai_error *err);
+/* Give back what pager_place took; ticket NULL: nothing was enqueued. */
+int32_t pager_unplace(struct genai_pager *p, const struct genai_ticket *ticket,
+		      struct genai_error *err);
+/* Enqueue the copies of a page to dst on stream. */
+int32_t pager_load(struct genai_pager *p, const struct pager_page *page,
+		   genai_addr dst, struct genai_stream *stream,
+		   struct genai_error *err);
+
+extern const struct genai_pager_ops pager_table;
+
+#endif

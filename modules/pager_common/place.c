@@ -1,0 +1,608 @@
+// place.c - the plan: pinned set, ring, in place; and the memory for it.
+// Decode reads every weight once a token in one fixed order.  Any least
+// recently used policy then misses always; the best possible keeps as many
+// bytes as the budget holds and streams the rest, spread evenly over the sweep
+// so that the link never idles.
+#include "pager.h"
+
+#include <string.h>
+
+static uint64_t up(uint64_t n)
+{
+	return (n + PAGER_ALIGN - 1) / PAGER_ALIGN * PAGER_ALIGN;
+}
+
+static void *zalloc(struct genai_pager *p, uint64_t bytes)
+{
+	void *m = p->m->host->alloc(p->m->host->ctx, bytes ? bytes : 1,
+				    "pager");
+
+	if (m)
+		memset(m, 0, bytes);
+	return m;
+}
+
+// ---- choice ----
+
+static bool may_stream(const struct pager_page *pg)
+{
+	return !(pg->flags & GENAI_PAGE_NO_STREAM) && pg->visits;
+}
+
+// Most pages of the ring that the sweep needs at once: nodes hold the pages of
+// their visits, at most two here (a boundary), plus one to load ahead.
+#define MIN_SLOTS 3u
+#define AUTO_SLOTS 6u
+
+struct choice {
+	uint32_t slots;
+	uint64_t slot_bytes;
+	uint64_t pinned;
+	uint32_t n_streamed;
+};
+
+static void pin(struct choice *c, struct pager_page *pg)
+{
+	pg->placement = PAGER_PINNED;
+	c->pinned += up(pg->bytes);
+}
+
+// Pages that cannot stream are pinned first: in place they cost the link at
+// its worse rate, every step.
+static void pin_unstreamable(struct genai_pager *p, struct choice *c,
+			     uint64_t room)
+{
+	for (uint32_t i = 0; i < p->n_pages; i++) {
+		struct pager_page *pg = &p->pages[i];
+
+		if (!may_stream(pg) && up(pg->bytes) <= room - c->pinned)
+			pin(c, pg);
+	}
+}
+
+// Pin an even share of the streamable pages, Bresenham-like.
+static void spread(struct genai_pager *p, struct choice *c, uint64_t room)
+{
+	uint64_t total = 0, share = 0, left = room - c->pinned;
+	double credit = 0;
+
+	for (uint32_t i = 0; i < p->n_pages; i++)
+		if (may_stream(&p->pages[i]))
+			total += up(p->pages[i].bytes);
+	share = left < total ? left : total;
+	for (uint32_t i = 0; i < p->n_pages; i++) {
+		struct pager_page *pg = &p->pages[i];
+
+		if (!may_stream(pg))
+			continue;
+		credit += (double)up(pg->bytes) * (double)share / (double)total;
+		if (credit >= (double)up(pg->bytes) * 0.5 &&
+		    up(pg->bytes) <= room - c->pinned) {
+			credit -= (double)up(pg->bytes);
+			pin(c, pg);
+		} else {
+			pg->placement = PAGER_STREAMED;
+			c->n_streamed++;
+		}
+	}
+}
+
+static void in_place_all(struct genai_pager *p)
+{
+	for (uint32_t i = 0; i < p->n_pages; i++)
+		p->pages[i].placement = PAGER_IN_PLACE;
+}
+
+// One more page read in place, so that the slots come round evenly: a slot
+// whose last page of a sweep and first page of the next are the only ones it
+// shares would have to be loaded between two neighbours.
+static void drop_one_streamed(struct genai_pager *p, struct choice *c)
+{
+	struct pager_page *least = NULL;
+
+	for (uint32_t i = 0; i < p->n_pages; i++) {
+		struct pager_page *pg = &p->pages[i];
+
+		if (pg->placement == PAGER_STREAMED &&
+		    (!least || pg->bytes < least->bytes))
+			least = pg;
+	}
+	least->placement = PAGER_IN_PLACE;
+	c->n_streamed--;
+}
+
+static void choose(struct genai_pager *p, uint64_t budget, struct choice *c)
+{
+	uint64_t total = 0;
+
+	memset(c, 0, sizeof(*c));
+	in_place_all(p);
+	for (uint32_t i = 0; i < p->n_pages; i++)
+		total += up(p->pages[i].bytes);
+	if (budget == UINT64_MAX &&
+	    p->caps.flags & GENAI_STREAM_CAP_SHARED)
+		return;
+	if (budget >= total) {
+		for (uint32_t i = 0; i < p->n_pages; i++)
+			pin(c, &p->pages[i]);
+		return;
+	}
+	for (uint32_t i = 0; i < p->n_pages; i++)
+		if (may_stream(&p->pages[i]) &&
+		    c->slot_bytes < up(p->pages[i].bytes))
+			c->slot_bytes = up(p->pages[i].bytes);
+	c->slots = p->m->ring_slots ? (uint32_t)p->m->ring_slots : AUTO_SLOTS;
+	while (c->slots > MIN_SLOTS && !p->m->ring_slots &&
+	       c->slots * c->slot_bytes > budget / 4)
+		c->slots--;
+	if (!c->slot_bytes || c->slots * c->slot_bytes > budget) {
+		// no ring: what fits is pinned, the rest stays in place
+		c->slots = 0;
+		pin_unstreamable(p, c, budget);
+		for (uint32_t i = 0; i < p->n_pages; i++)
+			if (may_stream(&p->pages[i]) &&
+			    up(p->pages[i].bytes) <= budget - c->pinned)
+				pin(c, &p->pages[i]);
+		return;
+	}
+	pin_unstreamable(p, c, budget - c->slots * c->slot_bytes);
+	spread(p, c, budget - c->slots * c->slot_bytes);
+	if (c->n_streamed > c->slots && c->n_streamed % c->slots == 1)
+		drop_one_streamed(p, c);
+	if (c->n_streamed <= c->slots && c->n_streamed) {
+		// fewer streamed pages than slots: each keeps its slot, so all
+		// of them are resident; load them once
+		for (uint32_t i = 0; i < p->n_pages; i++)
+			if (p->pages[i].placement == PAGER_STREAMED)
+				pin(c, &p->pages[i]);
+		c->n_streamed = 0;
+	}
+	if (!c->n_streamed)
+		c->slots = 0;
+}
+
+// ---- sources ----
+
+static int cmp_extent(const void *a, const void *b)
+{
+	const struct genai_extent *x = *(struct genai_extent *const *)a;
+	const struct genai_extent *y = *(struct genai_extent *const *)b;
+
+	return x->src < y->src ? -1 : x->src > y->src;
+}
+
+static void sift(struct genai_extent **v, uint32_t root, uint32_t n)
+{
+	for (uint32_t child; (child = 2 * root + 1) < n; root = child) {
+		struct genai_extent *t;
+
+		if (child + 1 < n && cmp_extent(&v[child], &v[child + 1]) < 0)
+			child++;
+		if (cmp_extent(&v[root], &v[child]) >= 0)
+			return;
+		t = v[root];
+		v[root] = v[child];
+		v[child] = t;
+	}
+}
+
+// Heap sort: no memory, no callback across the C library.
+static void sort_extents(struct genai_extent **v, uint32_t n)
+{
+	for (uint32_t i = n / 2; i-- > 0;)
+		sift(v, i, n);
+	for (uint32_t i = n; i-- > 1;) {
+		struct genai_extent *t = v[0];
+
+		v[0] = v[i];
+		v[i] = t;
+		sift(v, 0, i);
+	}
+}
+
+// The extent that holds all of a visit, or NULL.
+static const struct genai_extent *extent_of(const struct genai_pager *p,
+					    const struct genai_sweep_visit *v)
+{
+	const struct pager_page *pg = &p->pages[v->page];
+
+	for (uint32_t i = 0; i < pg->n_extents; i++) {
+		const struct genai_extent *e = &pg->extents[i];
+
+		if (v->offset >= e->place && v->bytes <= e->bytes &&
+		    v->offset - e->place <= e->bytes - v->bytes)
+			return e;
+	}
+	return NULL;
+}
+
+// Pages need host memory of their own if an extent is filled, or if they are
+// read in place by visits that span extents.
+static void find_copies(struct genai_pager *p)
+{
+	for (uint32_t i = 0; i < p->n_pages; i++)
+		for (uint32_t k = 0; k < p->pages[i].n_extents; k++)
+			p->pages[i].own |= p->pages[i].extents[k].fill != NULL;
+	for (uint32_t i = 0; i < p->n_sweep; i++) {
+		struct pager_page *pg = &p->pages[p->sweep[i].page];
+
+		if (pg->placement == PAGER_IN_PLACE &&
+		    !extent_of(p, &p->sweep[i]))
+			pg->own = true;
+	}
+}
+
+static int32_t make_copy(struct genai_pager *p, struct pager_page *pg,
+			 struct genai_error *err)
+{
+	int32_t rc = p->stream.ops->alloc(p->stream.self,
+					  GENAI_MEM_HOST_PINNED, pg->bytes,
+					  GENAI_TAG_STAGING, &pg->copy, err);
+
+	if (rc)
+		return rc;
+	p->report.host_bytes += pg->bytes;
+	for (uint32_t i = 0; i < pg->n_extents; i++) {
+		struct genai_extent *e = &pg->extents[i];
+		char *dst = (char *)pg->copy.host + e->place;
+
+		if (e->fill)
+			e->fill(e->ctx, dst, e->bytes, e->src, e->src_bytes);
+		else
+			memcpy(dst, e->src, e->bytes);
+		e->src = dst;
+		e->src_bytes = e->bytes;
+		e->fill = NULL;
+	}
+	return 0;
+}
+
+// Register the host memory that the other pages' extents lie in, neighbouring
+// extents as one block: a file's mapping becomes one registration.
+#define JOIN_GAP (UINT64_C(1) << 16)
+
+static int32_t register_block(struct genai_pager *p, const char *begin,
+			      const char *end, struct genai_error *err)
+{
+	uintptr_t b = (uintptr_t)begin & ~(uintptr_t)4095;
+	uintptr_t e = ((uintptr_t)end + 4095) & ~(uintptr_t)4095;
+	struct genai_mem *more = p->m->host->realloc(
+		p->m->host->ctx, p->registered,
+		(p->n_registered + UINT64_C(1)) * sizeof(*more), "pager");
+	int32_t rc;
+
+	if (!more)
+		return PAGER_FAIL(p, err, GENAI_E_NOMEM, "no memory");
+	p->registered = more;
+	rc = p->stream.ops->host_register(p->stream.self, (void *)b, e - b,
+					  &more[p->n_registered], err);
+	if (!rc)
+		p->n_registered++;
+	return rc;
+}
+
+static uint32_t count_extents(const struct genai_pager *p)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < p->n_pages; i++)
+		if (!p->pages[i].copy.host)
+			n += p->pages[i].n_extents;
+	return n;
+}
+
+static int32_t register_sources(struct genai_pager *p, struct genai_error *err)
+{
+	uint32_t n = count_extents(p), at = 0;
+	struct genai_extent **v = zalloc(p, (n + UINT64_C(1)) * sizeof(*v));
+	const char *begin = NULL, *end = NULL;
+	int32_t rc = 0;
+
+	if (!v)
+		return PAGER_FAIL(p, err, GENAI_E_NOMEM, "no memory");
+	for (uint32_t i = 0; i < p->n_pages; i++)
+		for (uint32_t k = 0;
+		     !p->pages[i].copy.host && k < p->pages[i].n_extents; k++)
+			v[at++] = &p->pages[i].extents[k];
+	sort_extents(v, n);
+	for (uint32_t i = 0; !rc && i < n; i++) {
+		const char *src = v[i]->src;
+
+		if (begin && (uint64_t)(src - end) > JOIN_GAP && src > end) {
+			rc = register_block(p, begin, end, err);
+			begin = NULL;
+		}
+		if (!begin)
+			begin = end = src;
+		if (src + v[i]->bytes > end)
+			end = src + v[i]->bytes;
+	}
+	if (!rc && begin)
+		rc = register_block(p, begin, end, err);
+	p->m->host->free(p->m->host->ctx, v);
+	return rc;
+}
+
+// The device refused to register (a locked-memory limit, a file system): make
+// a pinned copy once, and say so.
+static int32_t copy_sources(struct genai_pager *p, struct genai_error *err)
+{
+	uint64_t bytes = 0;
+	int32_t rc = 0;
+
+	for (uint32_t i = 0; !rc && i < p->n_pages; i++) {
+		struct pager_page *pg = &p->pages[i];
+
+		if (pg->copy.host || pg->placement == PAGER_PINNED)
+			continue;
+		rc = make_copy(p, pg, err);
+		bytes += pg->bytes;
+	}
+	if (!rc)
+		p->m->host->log(p->m->host->ctx, GENAI_LOG_INFO,
+				"registering the weights was refused; %llu "
+				"bytes were copied to pinned memory",
+				(unsigned long long)bytes);
+	return rc;
+}
+
+// ---- memory ----
+
+static genai_addr alias_of(const struct genai_pager *p, const void *src)
+{
+	for (uint32_t i = 0; i < p->n_registered; i++) {
+		const struct genai_mem *m = &p->registered[i];
+		uint64_t at = (uint64_t)((const char *)src -
+					 (const char *)m->host);
+
+		if ((const char *)src >= (const char *)m->host &&
+		    at < m->range.bytes)
+			return m->range.addr + at;
+	}
+	return 0;
+}
+
+static void assign(struct genai_pager *p, const struct choice *c)
+{
+	uint64_t at = 0;
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < p->n_pages; i++) {
+		struct pager_page *pg = &p->pages[i];
+
+		if (pg->placement == PAGER_PINNED) {
+			pg->addr = p->pinned.range.addr + at;
+			at += up(pg->bytes);
+		} else if (pg->placement == PAGER_STREAMED) {
+			pg->stream_index = k;
+			pg->slot = k % c->slots;
+			p->streamed[k++] = i;
+		}
+	}
+	for (uint32_t i = 0; i < p->n_sweep; i++) {
+		const struct genai_sweep_visit *v = &p->sweep[i];
+		const struct pager_page *pg = &p->pages[v->page];
+		const struct genai_extent *e = extent_of(p, v);
+
+		if (pg->placement != PAGER_IN_PLACE)
+			continue;
+		p->alias[i] = pg->copy.host
+				      ? pg->copy.range.addr + v->offset
+				      : alias_of(p, e->src) + v->offset -
+						e->place;
+	}
+	for (uint32_t i = 0; i < c->slots; i++) {
+		p->slots[i].addr = p->ring.range.addr + i * c->slot_bytes;
+		p->slots[i].page = GENAI_NONE;
+	}
+}
+
+static int32_t take_memory(struct genai_pager *p, const struct choice *c,
+			   struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	p->slots = zalloc(p, c->slots * sizeof(*p->slots));
+	p->saved = zalloc(p, c->slots * sizeof(*p->saved));
+	p->streamed = zalloc(p, c->n_streamed * sizeof(*p->streamed));
+	if (!p->slots || !p->saved || !p->streamed)
+		return PAGER_FAIL(p, err, GENAI_E_NOMEM, "no memory");
+	p->n_slots = c->slots;
+	p->n_streamed = c->n_streamed;
+	if (c->pinned)
+		rc = p->stream.ops->alloc(p->stream.self, GENAI_MEM_DEVICE,
+					  c->pinned, GENAI_TAG_WEIGHTS,
+					  &p->pinned, err);
+	if (!rc && c->slots)
+		rc = p->stream.ops->alloc(p->stream.self, GENAI_MEM_DEVICE,
+					  c->slots * c->slot_bytes,
+					  GENAI_TAG_RING, &p->ring, err);
+	return rc;
+}
+
+static void fill_report(struct genai_pager *p, const struct choice *c)
+{
+	struct genai_pager_report *r = &p->report;
+
+	r->size = sizeof(*r);
+	r->n_pages = p->n_pages;
+	r->pinned_bytes = c->pinned;
+	r->ring_bytes = c->slots * c->slot_bytes;
+	r->ring_slots = c->slots;
+	r->slot_bytes = c->slots ? c->slot_bytes : 0;
+	r->n_streamed = c->n_streamed;
+	for (uint32_t i = 0; i < p->n_pages; i++) {
+		const struct pager_page *pg = &p->pages[i];
+
+		r->total_bytes += pg->bytes;
+		if (pg->placement == PAGER_IN_PLACE)
+			r->in_place_bytes += pg->bytes;
+		if (pg->placement == PAGER_STREAMED)
+			r->streamed_bytes += pg->bytes;
+	}
+}
+
+// Sources: own copies where needed, then registration, else copies of all.
+static int32_t make_sources(struct genai_pager *p, struct genai_error *err)
+{
+	struct genai_error why = GENAI_ERROR_INIT;
+	int32_t rc = 0;
+
+	find_copies(p);
+	for (uint32_t i = 0; !rc && i < p->n_pages; i++)
+		if (p->pages[i].own)
+			rc = make_copy(p, &p->pages[i], err);
+	if (rc || !register_sources(p, &why))
+		return rc;
+	p->m->host->log(p->m->host->ctx, GENAI_LOG_INFO, "%s", why.text);
+	return copy_sources(p, err);
+}
+
+// Pinned pages whose sources could not be registered go through a bounce
+// buffer, one page at a time.
+static int32_t load_bounced(struct genai_pager *p, struct pager_page *pg,
+			    struct genai_stream *s, struct genai_error *err)
+{
+	struct genai_point pt;
+	int32_t rc = make_copy(p, pg, err);
+
+	if (!rc)
+		rc = pager_load(p, pg, pg->addr, s, err);
+	if (!rc)
+		rc = p->stream.ops->mark(p->stream.self, s, &pt, err);
+	if (!rc)
+		rc = p->barrier.ops->host_read(p->barrier.self, &pt, 1,
+					       UINT64_MAX, err);
+	return rc;
+}
+
+static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
+{
+	struct genai_stream *s;
+	struct genai_point pt = {0};
+	int32_t rc, rc2;
+
+	if (!p->report.pinned_bytes)
+		return 0;
+	rc = p->stream.ops->create(p->stream.self, "load", &s, err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; !rc && i < p->n_pages; i++) {
+		struct pager_page *pg = &p->pages[i];
+
+		if (pg->placement != PAGER_PINNED)
+			continue;
+		if (pg->copy.host || alias_of(p, pg->extents[0].src))
+			rc = pager_load(p, pg, pg->addr, s, err);
+		else
+			rc = load_bounced(p, pg, s, err);
+	}
+	if (!rc)
+		rc = p->stream.ops->mark(p->stream.self, s, &pt, err);
+	rc2 = p->barrier.ops->host_read(p->barrier.self, &pt, 1, UINT64_MAX,
+					rc ? NULL : err);
+	if (!rc)
+		rc = rc2;
+	rc2 = p->stream.ops->destroy(p->stream.self, s, rc ? NULL : err);
+	return rc ? rc : rc2;
+}
+
+int32_t pager_place(struct genai_pager *p, uint64_t budget,
+		    struct genai_error *err)
+{
+	struct choice c;
+	int32_t rc;
+
+	memset(&p->report, 0, sizeof(p->report));
+	choose(p, budget, &c);
+	rc = make_sources(p, err);
+	if (!rc)
+		rc = take_memory(p, &c, err);
+	if (rc)
+		return rc;
+	fill_report(p, &c);
+	assign(p, &c);
+	return load_pinned(p, err);
+}
+
+int32_t pager_load(struct genai_pager *p, const struct pager_page *page,
+		   genai_addr dst, struct genai_stream *stream,
+		   struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	if (page->copy.host) {
+		rc = p->stream.ops->copy(p->stream.self, stream, dst,
+					 (uintptr_t)page->copy.host,
+					 page->bytes, GENAI_COPY_H2D, err);
+		p->stats.copies++;
+		p->stats.copy_bytes += page->bytes;
+		return rc;
+	}
+	for (uint32_t i = 0; !rc && i < page->n_extents;) {
+		const struct genai_extent *e = &page->extents[i];
+		uint64_t bytes = e->bytes;
+		uint32_t k = i + 1;
+
+		// what lies together in the file and in the page goes together
+		while (k < page->n_extents &&
+		       (const char *)page->extents[k].src -
+				       (const char *)e->src ==
+			       (int64_t)(page->extents[k].place - e->place) &&
+		       page->extents[k].place >= e->place) {
+			bytes = page->extents[k].place - e->place +
+				page->extents[k].bytes;
+			k++;
+		}
+		rc = p->stream.ops->copy(p->stream.self, stream,
+					 dst + e->place, (uintptr_t)e->src,
+					 bytes, GENAI_COPY_H2D, err);
+		p->stats.copies++;
+		p->stats.copy_bytes += bytes;
+		i = k;
+	}
+	return rc;
+}
+
+static int32_t give(struct genai_pager *p, struct genai_mem *m,
+		    const struct genai_ticket *ticket, struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	if (m->range.bytes)
+		rc = p->stream.ops->free(p->stream.self, m->range.addr, ticket,
+					 err);
+	if (!rc)
+		memset(m, 0, sizeof(*m));
+	return rc;
+}
+
+int32_t pager_unplace(struct genai_pager *p, const struct genai_ticket *ticket,
+		      struct genai_error *err)
+{
+	const struct genai_host *host = p->m->host;
+	int32_t rc = give(p, &p->pinned, ticket, err);
+
+	if (!rc)
+		rc = give(p, &p->ring, ticket, err);
+	for (uint32_t i = 0; !rc && i < p->n_pages; i++)
+		rc = give(p, &p->pages[i].copy, ticket, err);
+	while (!rc && p->n_registered) {
+		rc = p->stream.ops->host_unregister(
+			p->stream.self,
+			p->registered[p->n_registered - 1].range.addr, ticket,
+			err);
+		if (!rc)
+			p->n_registered--;
+	}
+	if (rc)
+		return rc;
+	host->free(host->ctx, p->registered);
+	host->free(host->ctx, p->slots);
+	host->free(host->ctx, p->saved);
+	host->free(host->ctx, p->streamed);
+	p->registered = NULL;
+	p->slots = p->saved = NULL;
+	p->streamed = NULL;
+	return 0;
+}

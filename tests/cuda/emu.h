@@ -1,0 +1,150 @@
+// emu.h - runs the CUDA kernels of cuda_ep on the host, for tests.
+// A block's threads are fibers of one thread; they change places at
+// __syncthreads, at warp exchanges and at their end.  What a kernel does
+// between those points is ordinary C++, so its arithmetic is the device's up to
+// the rounding of the maths library and the order inside a tensor core.
+#ifndef CEP_TESTS_EMU_H
+#define CEP_TESTS_EMU_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+
+struct emu_dim {
+	unsigned int x, y, z;
+};
+typedef void (*emu_fn)(const void *params);
+
+extern "C" {
+void emu_register(const char *name, emu_fn fn, unsigned int bytes);
+void emu_sync_block(void);
+// Deposit bytes for the warp, wait for all live lanes, return the warp's
+// deposits: 64 bytes a lane.
+const unsigned char *emu_exchange(const void *mine, unsigned int bytes);
+unsigned char *emu_smem(void);
+}
+extern emu_dim emu_thread, emu_block, emu_block_dim, emu_grid_dim;
+
+#undef __global__
+#undef __device__
+#undef __shared__
+#undef __forceinline__
+#undef __noinline__
+#undef __launch_bounds__
+#undef __align__
+#define __global__
+#define __device__
+#define __shared__ static
+#define __forceinline__ inline
+#define __noinline__
+#define __align__(n) __attribute__((aligned(n)))
+#define threadIdx emu_thread
+#define blockIdx emu_block
+#define blockDim emu_block_dim
+#define gridDim emu_grid_dim
+
+#define CEP_KERNEL(name, ptype, threads)                                       \
+	static void name(const ptype &p);                                      \
+	static void name##_emu(const void *p)                                  \
+	{                                                                      \
+		name(*(const ptype *)p);                                       \
+	}                                                                      \
+	__attribute__((constructor)) static void name##_reg()                  \
+	{                                                                      \
+		emu_register(#name, name##_emu, sizeof(ptype));              \
+	}                                                                      \
+	static void name(const ptype &p)
+#define CEP_SMEM(name) unsigned char *name = emu_smem()
+
+static inline void __syncthreads()
+{
+	emu_sync_block();
+}
+static inline void __syncwarp()
+{
+	emu_exchange(nullptr, 0);
+}
+static inline void __threadfence()
+{
+}
+static inline void __threadfence_system()
+{
+}
+
+template <class T> static inline T __shfl_xor_sync(unsigned int, T v, int mask)
+{
+	unsigned int lane = emu_thread.x & 31;
+	const unsigned char *all = emu_exchange(&v, sizeof(v));
+	T r;
+
+	memcpy(&r, all + ((lane ^ (unsigned int)mask) & 31) * 64, sizeof(r));
+	return r;
+}
+
+static inline unsigned int atomicCAS(unsigned int *p, unsigned int old,
+				     unsigned int v)
+{
+	unsigned int was = *p;
+
+	if (was == old)
+		*p = v;
+	return was;
+}
+static inline unsigned int atomicInc(unsigned int *p, unsigned int limit)
+{
+	unsigned int was = *p;
+
+	*p = was >= limit ? 0 : was + 1;
+	return was;
+}
+
+static inline __half2 __hfma2(__half2 a, __half2 b, __half2 c)
+{
+	return __floats2half2_rn(
+		fmaf(__half2float(a.x), __half2float(b.x), __half2float(c.x)),
+		fmaf(__half2float(a.y), __half2float(b.y), __half2float(c.y)));
+}
+
+static inline float emu_to_f(__half h)
+{
+	return __half2float(h);
+}
+static inline float emu_to_f(__nv_bfloat16 h)
+{
+	return __bfloat162float(h);
+}
+
+// m16n8k16: fragments as the PTX manual lays them out.
+template <class T>
+static inline void emu_mma(float *d, uint32_t a0, uint32_t a1, uint32_t a2,
+			   uint32_t a3, uint32_t b0, uint32_t b1)
+{
+	const uint32_t mine[6] = {a0, a1, a2, a3, b0, b1};
+	unsigned int lane = emu_thread.x & 31, g = lane / 4, t = lane % 4;
+	const unsigned char *all = emu_exchange(mine, sizeof(mine));
+
+	for (int i = 0; i < 4; i++) {
+		unsigned int row = g + (i / 2) * 8, col = 2 * t + (i & 1);
+		float s = d[i];
+
+		for (unsigned int k = 0; k < 16; k++) {
+			unsigned int al = row % 8 * 4 + k % 8 / 2;
+			unsigned int bl = col * 4 + k % 8 / 2;
+			T a, b;
+
+			memcpy(&a,
+			       all + al * 64 +
+				       ((row / 8) + (k / 8) * 2) * 4 +
+				       (k & 1) * 2,
+			       2);
+			memcpy(&b, all + bl * 64 + (4 + k / 8) * 4 + (k & 1) * 2,
+			       2);
+			s += emu_to_f(a) * emu_to_f(b);
+		}
+		d[i] = s;
+	}
+}
+
+#endif

@@ -1,0 +1,33 @@
+#!/bin/sh
+# check.sh - is what was installed enough for a third party?  Builds a module
+# and an application with pkg-config alone.  Run by make installcheck.
+# Environment: PKG_CONFIG_PATH, top_srcdir, CC, CFLAGS, bindir.
+set -e
+here=$(cd "$top_srcdir/tests/install" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+[ "$(pkg-config --variable=abi_major genai)" = 1 ]
+moduledir=$(pkg-config --variable=moduledir genai)
+ls "$moduledir" | grep -q '\.so$'
+if ls "$moduledir" | grep -v '\.so$'; then
+	echo "installcheck: $moduledir has more than modules" >&2
+	exit 1
+fi
+
+flags="$CFLAGS $(pkg-config --cflags genai)"
+$CC $flags -shared -fPIC -fvisibility=hidden -o hello_module.so \
+	"$here/hello_module.c"
+libdir=$(pkg-config --variable=libdir genai)
+$CC $flags -o hello_app "$here/hello_app.c" $(pkg-config --libs genai) \
+	-Wl,-rpath,"$libdir"
+./hello_app | grep -q '^/nonexistent.ini: cannot open'
+
+# The module by path; the sections of the built-in ones by name.
+printf '[module hello_module]\npath = %s/hello_module.so\n' "$work" >genai.ini
+if [ -x "$bindir/genai-conform" ]; then
+	"$bindir/genai-conform" --config genai.ini --module "$work/hello_module.so"
+fi
+./hello_app genai.ini
+echo "installcheck: passed"

@@ -1,0 +1,62 @@
+// hello_module.c - the smallest module, as a third party would build it: with
+// the installed headers and pkg-config, without our sources.
+#include <genai/module.h>
+
+const struct genai_module_block *
+genai_module_query(uint32_t core_abi, int32_t *out_reason) GENAI_MODULE_EXPORT;
+
+static const struct genai_host *host;
+
+// A vendor's own interface: a head and one function.
+static const struct {
+	uint32_t size;
+	uint16_t version;
+	uint16_t reserved;
+	int32_t (*answer)(void *self);
+} greeting = {16, 1, 0, 0};
+
+static int32_t init(const struct genai_host *h,
+		    const struct genai_init_params *params, void **out_self,
+		    struct genai_error *err)
+{
+	(void)params;
+	(void)err;
+	host = h;
+	*out_self = &host;
+	host->log(host->ctx, GENAI_LOG_INFO, "hello");
+	return 0;
+}
+
+static void fini(void *self)
+{
+	(void)self;
+}
+
+static const struct genai_iface ifaces[] = {
+	{"example.greeting", "hello_module", 1, 0, &greeting},
+};
+
+static const struct genai_module_block block = {
+	.magic = GENAI_MODULE_MAGIC,
+	.size = sizeof(block),
+	.abi_major = GENAI_ABI_MAJOR,
+	.abi_minor = GENAI_ABI_MINOR,
+	.build = GENAI_BUILD,
+	.n_ifaces = 1,
+	.name = "hello_module",
+	.version = "1.0",
+	.licence = "0BSD",
+	.ifaces = ifaces,
+	.init = init,
+	.fini = fini,
+	.iface_stride = sizeof(ifaces[0]),
+};
+
+const struct genai_module_block *genai_module_query(uint32_t core_abi,
+						    int32_t *out_reason)
+{
+	if (core_abi >> 16 == GENAI_ABI_MAJOR)
+		return &block;
+	*out_reason = GENAI_E_ABI;
+	return 0;
+}

@@ -1,0 +1,25 @@
+// harness.h - running one Check suite, plainly or as TAP for automake.
+#ifndef GENAI_TESTS_HARNESS_H
+#define GENAI_TESTS_HARNESS_H
+
+#include <check.h>
+#include <stdlib.h>
+
+// Run the suite; with GENAI_TAP set, a line per test goes to stdout as TAP.
+static inline int genai_check_main(Suite *s)
+{
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	if (getenv("GENAI_TAP")) {
+		srunner_set_tap(sr, "-");
+		srunner_run_all(sr, CK_SILENT);
+	} else {
+		srunner_run_all(sr, CK_NORMAL);
+	}
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+#endif

@@ -1,0 +1,243 @@
+// options.c - parsing the values of options, reading files and lines.
+#include "tools/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool cli_int(struct cli *c, const char *option, const char *text, int64_t lo,
+	     int64_t hi, int64_t *out)
+{
+	char *end;
+	long long v;
+
+	errno = 0;
+	v = strtoll(text, &end, 10);
+	if (errno || end == text || *end || v < lo || v > hi) {
+		cli_usage(c, "%s %s: a whole number from %" PRId64 " to %" PRId64,
+			  option, text, lo, hi);
+		return false;
+	}
+	*out = v;
+	return true;
+}
+
+bool cli_num(struct cli *c, const char *option, const char *text, double lo,
+	     double hi, double *out)
+{
+	char *end;
+	double v = strtod(text, &end);
+
+	if (end == text || *end || !(v >= lo && v <= hi)) {
+		cli_usage(c, "%s %s: a number from %g to %g", option, text, lo,
+			  hi);
+		return false;
+	}
+	*out = v;
+	return true;
+}
+
+bool cli_slurp(struct cli *c, const char *path, char **out, size_t *out_n)
+{
+	bool std = !strcmp(path, "-");
+	FILE *f = std ? stdin : fopen(path, "re");
+	size_t cap = 0, n = 0;
+	char *text = NULL;
+
+	if (!f) {
+		genai_fail(&c->err, GENAI_E_IO, "%s: cannot open: %s", path,
+			   strerror(errno));
+		return false;
+	}
+	for (;;) {
+		char *more;
+		size_t got;
+
+		if (n + 65536 > cap) {
+			cap = cap ? 2 * cap : 1 << 17;
+			more = realloc(text, cap);
+			if (!more || cap > (size_t)1 << 31) {
+				genai_fail(&c->err, GENAI_E_NOMEM,
+					   "%s: too large", path);
+				free(more ? more : text);
+				if (!std)
+					fclose(f);
+				return false;
+			}
+			text = more;
+		}
+		got = fread(text + n, 1, 65535, f);
+		n += got;
+		if (!got)
+			break;
+	}
+	text[n] = 0;
+	if (ferror(f)) {
+		genai_fail(&c->err, GENAI_E_IO, "%s: cannot read: %s",
+			   std ? "stdin" : path, strerror(errno));
+		free(text);
+		text = NULL;
+	}
+	if (!std)
+		fclose(f);
+	if (!text)
+		return false;
+	*out = text;
+	*out_n = n;
+	return true;
+}
+
+bool cli_line(FILE *f, char **line, size_t *cap, size_t *out_n)
+{
+	ssize_t n = getline(line, cap, f);
+
+	if (n < 0)
+		return false;
+	if (n && (*line)[n - 1] == '\n')
+		n--;
+	if (n && (*line)[n - 1] == '\r')
+		n--;
+	(*line)[n] = 0;
+	*out_n = (size_t)n;
+	return true;
+}
+
+// Ids between blanks, commas and brackets.
+static bool parse_ids(struct cli *c, const char *s, int64_t **out, size_t *out_n)
+{
+	size_t cap = 64, n = 0;
+	int64_t *ids = malloc(cap * sizeof(*ids));
+
+	while (ids) {
+		char *end;
+		long long v;
+
+		s += strspn(s, " \t\r\n,[]");
+		if (!*s)
+			break;
+		errno = 0;
+		v = strtoll(s, &end, 10);
+		if (end == s || errno ||
+		    (*end && !strchr(" \t\r\n,]", *end))) {
+			genai_fail(&c->err, GENAI_E_INVAL,
+				   "ids: '%.16s' is not a token id", s);
+			free(ids);
+			return false;
+		}
+		if (n == cap) {
+			int64_t *more = realloc(ids, 2 * cap * sizeof(*ids));
+
+			if (!more) {
+				free(ids);
+				ids = NULL;
+				break;
+			}
+			ids = more;
+			cap *= 2;
+		}
+		ids[n++] = v;
+		s = end;
+	}
+	if (!ids) {
+		genai_fail(&c->err, GENAI_E_NOMEM, "no memory");
+		return false;
+	}
+	*out = ids;
+	*out_n = n;
+	return true;
+}
+
+bool cli_ids(struct cli *c, const char *text, int64_t **out, size_t *out_n)
+{
+	char *file;
+	size_t n;
+	bool ok;
+
+	if (text[0] != '@')
+		return parse_ids(c, text, out, out_n);
+	if (!cli_slurp(c, text + 1, &file, &n))
+		return false;
+	ok = parse_ids(c, file, out, out_n);
+	free(file);
+	return ok;
+}
+
+bool cli_sampling_option(struct cli *c, struct cli_sampling *s, int opt,
+			 const char *arg)
+{
+	int64_t v;
+
+	switch (opt) {
+	case 1000:
+		s->has_temperature = true;
+		return cli_num(c, "--temperature", arg, 0, 100,
+			       &s->temperature);
+	case 1001:
+		s->has_top_k = true;
+		return cli_int(c, "--top-k", arg, 0, INT32_MAX, &s->top_k);
+	case 1002:
+		s->has_top_p = true;
+		return cli_num(c, "--top-p", arg, 0, 1, &s->top_p);
+	case 1003:
+		s->has_min_p = true;
+		return cli_num(c, "--min-p", arg, 0, 1, &s->min_p);
+	case 1004:
+		s->has_rep = true;
+		return cli_num(c, "--repetition-penalty", arg, 1e-6, 1e6,
+			       &s->rep);
+	case 1005:
+		s->has_pres = true;
+		return cli_num(c, "--presence-penalty", arg, -2, 2, &s->pres);
+	case 1006:
+		s->has_freq = true;
+		return cli_num(c, "--frequency-penalty", arg, -2, 2, &s->freq);
+	case 1007:
+		s->has_seed = true;
+		if (!cli_int(c, "--seed", arg, 0, INT64_MAX, &v))
+			return false;
+		s->seed = (uint64_t)v;
+		return true;
+	default:
+		s->greedy = true;
+		return true;
+	}
+}
+
+int32_t cli_sampler(const struct cli_sampling *s,
+		    const struct genai_model_info *info, bool ignore_eos,
+		    struct genai_sampler **out, struct genai_error *err)
+{
+	struct genai_sampling p = GENAI_SAMPLING_INIT;
+	// a flag of sampling is a wish to sample
+	bool wish = s->has_temperature || s->has_top_k || s->has_top_p ||
+		    s->has_min_p || s->has_seed;
+
+	p.do_sample = (info->do_sample || wish) && !s->greedy;
+	p.temperature = s->has_temperature ? (float)s->temperature
+					   : info->temperature;
+	p.top_k = s->has_top_k ? s->top_k : info->top_k;
+	// a default above the vocabulary only says "no limit"
+	if (!s->has_top_k && p.top_k > info->vocab_size)
+		p.top_k = 0;
+	p.top_p = s->has_top_p ? (float)s->top_p : info->top_p;
+	p.min_p = s->has_min_p ? (float)s->min_p : 0;
+	p.repetition_penalty = s->has_rep ? (float)s->rep
+					  : info->repetition_penalty;
+	p.presence_penalty = s->has_pres ? (float)s->pres : 0;
+	p.frequency_penalty = s->has_freq ? (float)s->freq : 0;
+	p.no_repeat_ngram = info->no_repeat_ngram;
+	p.min_length = info->min_length;
+	if (s->has_seed)
+		p.seed = s->seed;
+	else if (getrandom(&p.seed, sizeof(p.seed), 0) != sizeof(p.seed))
+		p.seed = (uint64_t)(cli_now() * 1e9);
+	return genai_sampler_open(&p, info->vocab_size,
+				  ignore_eos ? NULL : info->eos,
+				  ignore_eos ? 0 : info->n_eos, out, err);
+}
