@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/order.h"
 
 #define ALL_BYTES GENAI_RANGE_ALL_BYTES
 
@@ -194,12 +195,14 @@ static int32_t dev_alloc(void *self, uint32_t kind, uint64_t bytes,
 		rc = over_limit(d, bytes, tag, err);
 	if (!rc)
 		rc = d->raw.alloc(d->raw_self, kind, bytes, tag, &mem, err);
-	if (!rc && mem.range.bytes < bytes)
-		rc = genai_fail(err, GENAI_E_MODULE,
-				"alloc of %" PRIu64 " bytes gave %" PRIu64,
-				bytes, mem.range.bytes);
-	else if (!rc) {
-		rc = book(d, mem.range, kind, tag, err);
+	if (!rc) {
+		if (mem.range.bytes < bytes)
+			rc = genai_fail(err, GENAI_E_MODULE,
+					"alloc of %" PRIu64
+					" bytes gave %" PRIu64,
+					bytes, mem.range.bytes);
+		else
+			rc = book(d, mem.range, kind, tag, err);
 		if (rc)
 			d->raw.free(d->raw_self, mem.range.addr, NULL, NULL);
 	}
@@ -755,8 +758,19 @@ int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 		pthread_mutex_destroy(&d->lock);
 		return rc;
 	}
-	genai_host_set_ticket_check(genai_module_host(stream), ticket_check, d);
 	return 0;
+}
+
+void genai_device_serve(struct genai_device *d, struct genai_module *m)
+{
+	genai_host_set_ticket_check(genai_module_host(m), ticket_check, d);
+}
+
+int32_t genai_device_check_order(struct genai_device *d,
+				 struct genai_error *err)
+{
+	return genai_order_open(&d->raw, &d->raw_self, &d->raw_barrier,
+				&d->barrier_self, &d->order, err);
 }
 
 void genai_device_set_limit(struct genai_device *d, uint64_t limit)
@@ -778,6 +792,7 @@ void genai_device_close(struct genai_device *d)
 			       "%" PRIu64 " bytes of %s were not given back",
 			       d->allocs[i].bytes,
 			       d->lines[d->allocs[i].tag].tag);
+	genai_order_close(d->order);
 	free(d->allocs);
 	pthread_mutex_destroy(&d->lock);
 }

@@ -33,6 +33,8 @@ struct genai_allocation {
 #define GENAI_MEM_REGISTERED 16u
 #define GENAI_MEM_MAPPED 17u
 
+struct genai_order;
+
 struct genai_device {
 	struct genai_stream_ops raw;
 	struct genai_barrier_ops raw_barrier;
@@ -55,6 +57,7 @@ struct genai_device {
 	struct genai_allocation *allocs;
 	uint32_t n_allocs, cap_allocs;
 	uint64_t reserved_bytes; /* address space only */
+	struct genai_order *order; /* [runtime] check = order; else NULL */
 };
 
 /* Wire the tables of a started module.  limit UINT64_MAX: none. */
@@ -62,6 +65,11 @@ int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 			  const char *stream_name, struct genai_module *barrier,
 			  const char *barrier_name, uint32_t number,
 			  const struct genai_log *log, struct genai_error *err);
+/* From now on the module's host checks tickets of this device. */
+void genai_device_serve(struct genai_device *d, struct genai_module *m);
+/* Check the order of every access from here on: before any other call. */
+int32_t genai_device_check_order(struct genai_device *d,
+				 struct genai_error *err);
 /* Logs what is still allocated. */
 void genai_device_close(struct genai_device *d);
 void genai_device_set_limit(struct genai_device *d, uint64_t limit);

@@ -212,6 +212,20 @@ static int32_t choose_context(struct genai_model *m, struct genai_error *err)
 	return 0;
 }
 
+// No product of the two overflows from here on.
+static int32_t check_cache(struct genai_model *m, struct genai_error *err)
+{
+	uint64_t bytes;
+
+	if (!__builtin_mul_overflow(m->context, m->kv_row_bytes, &bytes) &&
+	    bytes <= UINT64_C(1) << 46)
+		return 0;
+	return genai_fail(err, GENAI_E_LIMIT,
+			  "%s: a key/value cache of %" PRIu64
+			  " positions of %" PRIu64 " bytes is too large",
+			  m->folder, m->context, m->kv_row_bytes);
+}
+
 static int32_t choose_sizes(struct genai_model *m, struct genai_error *err)
 {
 	int64_t vocab = m->step.vocab > 0 ? m->step.vocab
@@ -233,6 +247,8 @@ static int32_t choose_sizes(struct genai_model *m, struct genai_error *err)
 	for (uint32_t i = 0; i < m->step.n_layers; i++)
 		m->kv_row_bytes += 2 * genai_model_kv_row(&m->step.layers[i]);
 	rc = choose_context(m, err);
+	if (!rc)
+		rc = check_cache(m, err);
 	if (rc)
 		return rc;
 	m->chunk = m->config.chunk_size > 0 ? (uint64_t)m->config.chunk_size

@@ -43,12 +43,9 @@ struct genai_module {
 };
 
 // "PATH: text", with code.
-static int32_t fail(const struct genai_module *m, struct genai_error *err,
-		    int32_t code, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
-
-static int32_t fail(const struct genai_module *m, struct genai_error *err,
-		    int32_t code, const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static int32_t
+fail(const struct genai_module *m, struct genai_error *err, int32_t code,
+     const char *fmt, ...)
 {
 	va_list ap;
 

@@ -56,7 +56,8 @@ static int32_t read_budget(struct genai_paging *p, uint64_t room,
 		return genai_config_fail(rt->config, "runtime", "weight_budget",
 					 err, "%s", why.text);
 	if (percent >= 100)
-		p->budget = UINT64_MAX - 1; // all of it, with what pages add
+		// all of it, with what pages add
+		p->budget = room < UINT64_MAX ? room : UINT64_MAX - 1;
 	else if (percent >= 0)
 		p->budget = (uint64_t)((double)p->weights_bytes * percent /
 				       100);

@@ -221,6 +221,8 @@ int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err)
 	if (rc)
 		return rc;
 	rt->device_open = true;
+	for (uint32_t i = 0; i < rt->n_modules; i++)
+		genai_device_serve(&rt->device, rt->modules[i]);
 	rc = device_limit(rt, rt->device.caps.total_bytes, &limit, err);
 	if (rc)
 		return rc;

@@ -17,7 +17,7 @@
 
 struct door { /* pinned host memory of one step */
 	int64_t id;
-	uint32_t best; /* the logit's bits, in its own type */
+	uint32_t best;	/* the logit's bits, in its own type */
 	int32_t length; /* staging for genai.past */
 };
 
@@ -33,7 +33,8 @@ struct genai_session {
 	uint64_t length;   /* positions of all steps enqueued */
 	uint64_t computed; /* steps enqueued */
 	uint64_t handed;   /* steps whose token was given out, or is void */
-	uint64_t rows;	   /* rows of logits of the last step */
+	uint64_t rows;	   /* rows of logits of the last step; 0: void */
+	bool lost;	   /* its last step was skipped: another failed */
 };
 
 static const struct genai_stream_ops *sops(const struct genai_session *s)
@@ -167,9 +168,11 @@ static int32_t set_past(struct genai_session *s, uint64_t length,
 				   &s->door_at[s->computed % SLOTS], err);
 	if (!rc)
 		rc = host_read(s, &s->door_at[s->computed % SLOTS], err);
-	if (!rc)
-		s->length = length;
-	return rc;
+	if (rc)
+		return rc;
+	s->length = length;
+	s->rows = 0;
+	return 0;
 }
 
 // Enqueue the step for the n ids in the device buffer.
@@ -204,8 +207,30 @@ static int32_t submit(struct genai_session *s, uint64_t n,
 	return 0;
 }
 
+// Positions that are certain: those whose token was read.
+static uint64_t certain(const struct genai_session *s)
+{
+	return s->length - (s->computed - s->handed);
+}
+
+static struct genai_point *last_door(struct genai_session *s)
+{
+	return &s->door_at[(s->computed - 1) % SLOTS];
+}
+
+static int32_t restart(struct genai_session *s, uint64_t length,
+		       struct genai_error *err)
+{
+	memset(s->door_at, 0, sizeof(s->door_at));
+	memset(s->stage_at, 0, sizeof(s->stage_at));
+	s->handed = s->computed;
+	s->lost = false;
+	return set_past(s, length, err);
+}
+
 // After a failure: everything quiet, poison cleared, the ring forgotten, the
-// sequence back at length.
+// sequence back at length.  Steps that other sessions had enqueued behind the
+// failed one were skipped: those sessions lose them too.
 static void recover(struct genai_session *s, uint64_t length)
 {
 	struct genai_model *m = s->m;
@@ -213,18 +238,21 @@ static void recover(struct genai_session *s, uint64_t length)
 	struct genai_error err = GENAI_ERROR_INIT;
 	int32_t rc = genai_device_drain(&m->rt->device, &ticket, &err);
 
+	for (struct genai_session *o = m->sessions; !rc && o; o = o->next)
+		o->lost = o != s && o->handed != o->computed &&
+			  sops(s)->poll(sself(s), *last_door(o), NULL);
 	if (!rc)
 		rc = sops(s)->reset(sself(s), &ticket, &err);
 	if (!rc)
 		rc = m->paging.api.ops->reset(m->paging.api.pager, &ticket,
 					      &err);
-	memset(s->door_at, 0, sizeof(s->door_at));
-	memset(s->stage_at, 0, sizeof(s->stage_at));
-	s->handed = s->computed;
+	for (struct genai_session *o = m->sessions; !rc && o; o = o->next)
+		if (o->lost)
+			rc = restart(o, certain(o), &err);
 	if (!rc)
-		rc = set_past(s, length, &err);
+		rc = restart(s, length, &err);
 	if (rc) {
-		s->length = 0;
+		s->length = s->rows = 0;
 		genai_log_line(&m->rt->log, GENAI_LOG_ERROR,
 			       "the device could not be reset: %s", err.text);
 	}
@@ -245,13 +273,11 @@ static int32_t check_ids(struct genai_session *s, const int64_t *ids,
 					  ": ids are 0 to %u",
 					  i, ids[i], m->vocab - 1);
 	if (count > m->context - s->length)
-		return genai_fail(err, GENAI_E_LIMIT,
-				  "%" PRIu64
-				  " positions are more than the context of "
-				  "%" PRIu64 " (%" PRIu64
-				  " before, %zu appended)",
-				  s->length + count, m->context, s->length,
-				  count);
+		return genai_fail(
+			err, GENAI_E_LIMIT,
+			"%" PRIu64 " positions are more than the context of "
+			"%" PRIu64 " (%" PRIu64 " before, %zu appended)",
+			s->length + count, m->context, s->length, count);
 	return 0;
 }
 
@@ -276,12 +302,6 @@ static int32_t append_chunk(struct genai_session *s, const int64_t *ids,
 	return rc;
 }
 
-// Positions that are certain: those whose token was read.
-static uint64_t certain(const struct genai_session *s)
-{
-	return s->length - (s->computed - s->handed);
-}
-
 int32_t genai_session_append(struct genai_session *s, const int64_t *ids,
 			     size_t count, struct genai_error *err)
 {
@@ -290,17 +310,23 @@ int32_t genai_session_append(struct genai_session *s, const int64_t *ids,
 
 	if (rc)
 		return rc;
+	// a step that ran ahead is a part of what came before, if it went well
+	if (s->handed != s->computed)
+		rc = host_read(s, last_door(s), err);
+	if (rc) {
+		recover(s, certain(s));
+		return rc;
+	}
 	before = s->length;
-	// a token that nobody asked for is void now
 	while (!rc && done < count) {
-		uint64_t n = count - done < s->m->chunk ? count - done
-							: s->m->chunk;
+		uint64_t n =
+			count - done < s->m->chunk ? count - done : s->m->chunk;
 
 		rc = append_chunk(s, ids + done, n, err);
 		done += n;
 	}
 	if (!rc)
-		rc = host_read(s, &s->door_at[(s->computed - 1) % SLOTS], err);
+		rc = host_read(s, last_door(s), err);
 	if (!rc)
 		rc = genai_onnx_check(s->m->onnx, err);
 	if (rc) {
@@ -319,13 +345,20 @@ uint64_t genai_session_length(const struct genai_session *s)
 int32_t genai_session_rewind(struct genai_session *s, uint64_t length,
 			     struct genai_error *err)
 {
+	uint64_t sure;
+	int32_t rc;
+
 	if (length > s->length)
 		return genai_fail(err, GENAI_E_INVAL,
 				  "cannot rewind to %" PRIu64
 				  " positions: there are %" PRIu64,
 				  length, s->length);
+	sure = certain(s) < length ? certain(s) : length;
 	s->handed = s->computed;
-	return set_past(s, length, err);
+	rc = set_past(s, length, err);
+	if (rc)
+		recover(s, sure);
+	return rc;
 }
 
 // ---- logits ----
@@ -373,9 +406,10 @@ int32_t genai_session_logits(struct genai_session *s, float *out,
 	struct genai_point p;
 	int32_t rc;
 
-	if (!s->computed || !s->length)
+	if (!s->rows)
 		return genai_fail(err, GENAI_E_STATE,
-				  "nothing was computed yet");
+				  "there are no logits: nothing was appended "
+				  "since the session was opened or rewound");
 	rc = sops(s)->copy(sself(s), m->stream, (uintptr_t)s->host_logits.host,
 			   s->logits.range.addr + (s->rows - rows) * row,
 			   rows * row, GENAI_COPY_D2H, err);
@@ -430,9 +464,10 @@ int32_t genai_session_next(struct genai_session *s, int32_t ahead,
 	if (m->step.next == GENAI_NONE)
 		return genai_fail(err, GENAI_E_STATE,
 				  "the model was opened for all logits");
-	if (!s->computed || !s->length)
+	if (!s->rows)
 		return genai_fail(err, GENAI_E_STATE,
-				  "there is no prompt to continue");
+				  "there is nothing to continue: append tokens "
+				  "first");
 	if (s->handed == s->computed) {
 		if (s->length >= m->context)
 			return genai_fail(err, GENAI_E_LIMIT,
@@ -476,8 +511,7 @@ static int32_t kv_alloc(struct genai_session *s, struct genai_error *err)
 	if (rc == GENAI_E_LIMIT)
 		return genai_fail(err, rc,
 				  "the key/value cache for %" PRIu64
-				  " positions needs %" PRIu64
-				  " bytes (%" PRIu64
+				  " positions needs %" PRIu64 " bytes (%" PRIu64
 				  " each): %s; set [runtime] context lower or "
 				  "device_limit higher",
 				  m->context, bytes, m->kv_row_bytes, why.text);

@@ -37,11 +37,37 @@ static bool as_constant(const struct genai_host_tensor *t)
 	}
 }
 
-// The graph with its small inputs made constants.
+static bool has_subgraphs(const struct genai_graph *g)
+{
+	for (uint32_t i = 0; i < g->n_nodes; i++) {
+		const struct genai_node *n = genai_graph_node(g, i);
+
+		for (uint32_t k = 0; k < n->n_attrs; k++)
+			if (genai_node_attr(n, k)->kind == GENAI_ATTR_GRAPH)
+				return true;
+	}
+	return false;
+}
+
+// A graph output that is a stored tensor is written by nobody.
+static const struct genai_tensor *stored_output(const struct single *s,
+						uint32_t i)
+{
+	const struct genai_value *v =
+		genai_graph_value(s->graph, s->graph->outputs[i]);
+
+	return v->tensor == GENAI_NONE
+		       ? NULL
+		       : genai_graph_tensor(s->graph, v->tensor);
+}
+
+// The graph with its small inputs made constants; inputs that a subgraph may
+// capture by name stay.
 static int32_t fix_inputs(struct single *s, const struct genai_graph *g,
 			  struct genai_error *err)
 {
 	struct genai_builder *b = genai_builder_open("single");
+	bool keep = has_subgraphs(g);
 	uint32_t n = 0;
 
 	s->source = calloc(g->n_inputs + 1, sizeof(*s->source));
@@ -53,7 +79,7 @@ static int32_t fix_inputs(struct single *s, const struct genai_graph *g,
 		char name[4200];
 		uint32_t c;
 
-		if (!as_constant(t)) {
+		if (keep || !as_constant(t)) {
 			s->source[n++] = i;
 			continue;
 		}
@@ -159,8 +185,18 @@ static int32_t feed(struct single *s, uint32_t i, struct genai_error *err)
 static int32_t bind_out(struct single *s, uint32_t i,
 			struct genai_host_tensor *t, struct genai_error *err)
 {
+	const struct genai_tensor *st = stored_output(s, i);
 	struct genai_view v = {.size = sizeof(v)};
-	int32_t rc = s->rt->exec.output_shape(s->plan, i, &v, err);
+	int32_t rc;
+
+	if (st) {
+		t->dtype = st->dtype;
+		t->rank = st->rank;
+		t->bytes = st->bytes;
+		memcpy(t->dims, st->dims, sizeof(t->dims));
+		return 0;
+	}
+	rc = s->rt->exec.output_shape(s->plan, i, &v, err);
 
 	if (!rc)
 		rc = genai_tensor_bytes(v.dtype, v.rank, v.dims, &t->bytes);
@@ -194,23 +230,28 @@ static int32_t run(struct single *s, struct genai_host_tensor *outputs,
 	if (!rc)
 		rc = s->rt->exec.submit(s->plan, s->stream, NULL, 0, NULL, err);
 	for (uint32_t i = 0; !rc && i < g->n_outputs; i++)
-		rc = a->ops->copy(
-			a->self, s->stream,
-			(uintptr_t)s->stage[g->n_inputs + i].host,
-			s->out[i].range.addr, outputs[i].bytes, GENAI_COPY_D2H,
-			err);
+		if (!stored_output(s, i))
+			rc = a->ops->copy(
+				a->self, s->stream,
+				(uintptr_t)s->stage[g->n_inputs + i].host,
+				s->out[i].range.addr, outputs[i].bytes,
+				GENAI_COPY_D2H, err);
 	if (!rc)
 		rc = a->ops->mark(a->self, s->stream, &p, err);
 	if (!rc)
 		rc = b->ops->host_read(b->self, &p, 1, UINT64_MAX, err);
 	for (uint32_t i = 0; !rc && i < g->n_outputs; i++) {
+		const struct genai_tensor *st = stored_output(s, i);
+		const void *src = s->stage[g->n_inputs + i].host;
+
+		if (st)
+			src = (const char *)genai_graph_file(g, st->file)->data +
+			      st->offset;
 		outputs[i].data = malloc(outputs[i].bytes + 1);
 		if (!outputs[i].data)
 			rc = genai_fail(err, GENAI_E_NOMEM, "no memory");
-		else
-			memcpy(outputs[i].data,
-			       s->stage[g->n_inputs + i].host,
-			       outputs[i].bytes);
+		else if (outputs[i].bytes)
+			memcpy(outputs[i].data, src, outputs[i].bytes);
 	}
 	return rc;
 }

@@ -9,6 +9,7 @@
 #include "core/graph/build.h"
 
 #define OPSET 21
+#define MAX_SIDE (1 << 16) // of heads and of their size: no product overflows
 
 struct rewrite {
 	struct genai_builder *b;
@@ -442,6 +443,12 @@ static int32_t layer_shape(const struct rewrite *r, struct genai_step_layer *l,
 	l->heads = key->dims[1] > 0 ? key->dims[1] : r->c->n_kv_heads;
 	l->head_size = key->dims[3] > 0 ? key->dims[3] : r->c->head_size;
 	l->dtype = key->dtype;
+	if (l->heads > MAX_SIDE || l->head_size > MAX_SIDE)
+		return genai_fail(r->err, GENAI_E_LIMIT,
+				  "graph input %s: %lld heads of size %lld, at "
+				  "most %d of each",
+				  key->name, (long long)l->heads,
+				  (long long)l->head_size, MAX_SIDE);
 	if (l->heads <= 0 || l->head_size <= 0)
 		return genai_fail(r->err, GENAI_E_FORMAT,
 				  "graph input %s: neither the graph nor "

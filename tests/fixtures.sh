@@ -43,9 +43,7 @@ record $unit/check_tokenizer --golden "$dir"/text/tokenizers/*
 record $unit/check_template --golden "$dir/text/templates"
 record $unit/check_gguf --golden "$dir/text/gguf"
 record $unit/check_onnx --load "$dir"/models/*/model.onnx
-if [ -x "$top_builddir/tests/golden_models" ]; then
-	record tests/golden_models "$dir/models"
-fi
+record tests/golden/golden_models "$dir/models"
 
 awk '{ passed += $1; failed += $3; skipped += $5 }
 END {

@@ -97,7 +97,7 @@ static void emit(struct loop *l, size_t keep)
 // Take up text; true if a stop text ended it.
 static bool take_text(struct loop *l, const char *s, size_t n, int32_t *rc)
 {
-	size_t keep, at;
+	size_t keep, at = 0;
 	bool found;
 
 	*rc = n ? add_text(l, s, n) : 0;
@@ -229,12 +229,31 @@ static int32_t loop_open(struct loop *l, size_t n_prompt)
 	return rc;
 }
 
+// Prompt and new tokens together: at most the context and search.max_length.
+static int32_t room_left(struct loop *l, int64_t *out)
+{
+	const struct genai_model_info *i = &l->g->m->info;
+	int64_t length = (int64_t)genai_session_length(l->g->m->session);
+	int64_t limit = (int64_t)i->context;
+
+	if (i->max_length > 0 && i->max_length < limit)
+		limit = i->max_length;
+	if (length >= limit && l->g->max_new)
+		return genai_fail(&l->c->err, GENAI_E_LIMIT,
+				  "the prompt's %" PRId64
+				  " tokens leave no room: prompt and answer "
+				  "together may have %" PRId64,
+				  length, limit);
+	*out = limit - length;
+	return 0;
+}
+
 int32_t cli_generate(struct cli *c, const struct cli_generate *g,
 		     const int64_t *prompt, size_t n_prompt,
 		     struct cli_result *out)
 {
 	struct loop l = {.c = c, .g = g, .r = out};
-	uint64_t room;
+	int64_t room = 0;
 	double t0;
 	int32_t rc;
 
@@ -249,15 +268,10 @@ int32_t cli_generate(struct cli *c, const struct cli_generate *g,
 		rc = genai_sampler_accept(g->sampler, prompt, n_prompt,
 					  &c->err);
 	t0 = cli_now();
-	// the last token of a full context can still be chosen, not computed
-	room = g->m->info.context -
-	       (rc ? g->m->info.context
-		   : genai_session_length(g->m->session)) +
-	       1;
 	if (!rc)
-		rc = loop_tokens(&l, g->max_new < (int64_t)room
-					     ? g->max_new
-					     : (int64_t)room);
+		rc = room_left(&l, &room);
+	if (!rc)
+		rc = loop_tokens(&l, g->max_new < room ? g->max_new : room);
 	out->decode_s = cli_now() - t0;
 	genai_detok_close(l.d);
 	free(l.logits);

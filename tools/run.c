@@ -111,6 +111,16 @@ static void to_host(const struct tensor_file *f, struct genai_host_tensor *t)
 
 static int32_t check_io(const struct genai_graph *g, struct genai_error *err)
 {
+	for (uint32_t i = 0; i < g->n_inputs; i++) {
+		const struct genai_value *v =
+			genai_graph_value(g, g->inputs[i]);
+
+		if (!v->dtype || v->dtype == GENAI_DT_STRING)
+			return genai_fail(err, GENAI_E_UNSUPPORTED,
+					  "graph input %s: its type is not "
+					  "carried",
+					  v->name);
+	}
 	if (g->n_inputs <= MAX_IO && g->n_outputs <= MAX_IO)
 		return 0;
 	return genai_fail(err, GENAI_E_UNSUPPORTED,

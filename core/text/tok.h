@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/text/tokenizer.h"
 
-// Limits on what a file may hold; docs/LIMITS lists them for users.
+// Limits on what a file may hold.
 #define TOK_MAX_FILE (256u << 20) // tokenizer.json, after decompression
 #define TOK_MAX_DEPTH 64	  // nesting of the JSON
 #define TOK_MAX_ID (1u << 22)	  // ids are below this

@@ -1,6 +1,6 @@
 // tok_json.c - a cursor over the JSON of tokenizer.json.
 // A vocabulary is hundreds of thousands of members: it is read in place, not
-// built as a tree.  Small values are handed to jansson.
+// built as a tree.  Small values become jansson values.
 #include "core/text/tok.h"
 
 #include <stdio.h>

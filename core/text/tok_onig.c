@@ -363,7 +363,7 @@ static int32_t outer_class(struct onig *o)
 	unsigned i;
 	int32_t rc = class(o, 0, &pattern, &simple);
 
-	if (rc || simple) {
+	if (rc || simple || pattern.failed) {
 		tok_buf_str(o->out, &pattern);
 		goto done;
 	}

@@ -59,12 +59,13 @@ struct genai_mem {
 
 #define GENAI_READ 1u
 #define GENAI_WRITE 2u
+#define GENAI_SPARSE 4u /* few of the bytes, chosen by data; for accounts */
 
 /* Bytes that a unit of work touches. */
 struct genai_access {
 	genai_addr addr;
 	uint64_t bytes;
-	uint32_t flags; /* GENAI_READ | GENAI_WRITE */
+	uint32_t flags; /* GENAI_READ | GENAI_WRITE, GENAI_SPARSE */
 	uint32_t reserved;
 };
 

@@ -4,13 +4,16 @@
  * out among threads and folded afterwards; with many, the rows are. */
 #include "modules/cpu_ref/attention.h"
 
-#define AT_ROWS 32u	 /* rows of a unit */
+#define AT_ROWS 48u	 /* rows of a unit */
 #define AT_SLICES 32u	 /* threads that can take part */
 #define AT_PARTS 131072u /* floats of tiles' results that wait for the fold */
 
+_Static_assert(AT_ROWS <= CREF_AT_ROWS, "a unit's rows are folded at once");
+
 /* One thread's scratch. */
 struct at_slice {
-	float *q, *kt, *vt, *s, *tacc, *acc; /* q: [rows][H], acc: [rows][wide] */
+	float *q, *kt, *vt, *s, *tacc,
+		*acc; /* q: [rows][H], acc: [rows][wide] */
 	float m[AT_ROWS], l[AT_ROWS], tm[AT_ROWS], tl[AT_ROWS];
 };
 
@@ -21,8 +24,8 @@ struct at_task {
 	uint64_t blocks;  /* of AT_ROWS rows, per (b, kv head) */
 	uint64_t slices, units;
 	uint64_t tile0, tiles; /* of this round, when tiles are shared out */
-	float *part;	       /* [unit][tile][rows of block][wide + 2] */
-	uint64_t part_rows;
+	float *part; /* [unit][tile]: acc[rows][wide], m[rows], l[rows] */
+	uint64_t part_rows; /* of a block */
 };
 
 static uint64_t at_wide(uint64_t h)
@@ -89,7 +92,7 @@ static void at_seen(const struct cref_attn *a, uint64_t b, uint64_t i,
 
 	*hi = a->causal && pos + 1 < T ? pos + 1 : T;
 	*lo = a->window && pos + 1 > a->window ? pos + 1 - a->window : 0;
-	if (pos >= T)
+	if (a->causal && pos >= T)
 		*hi = *lo = 0;
 }
 
@@ -164,11 +167,11 @@ static void at_weigh(const struct at_task *t, const struct at_unit *x,
 		const int64_t size = a->bias_dtype == GENAI_DT_F32 ? 4 : 2;
 
 		row.bias_dtype = a->bias_dtype;
-		row.bias = (const char *)a->bias +
-			   ((int64_t)x->b * a->bias_batch +
-			    (int64_t)head * a->bias_head +
-			    (int64_t)i * a->bias_row + k0) *
-				   size;
+		row.bias =
+			(const char *)a->bias + ((int64_t)x->b * a->bias_batch +
+						 (int64_t)head * a->bias_head +
+						 (int64_t)i * a->bias_row +
+						 k0) * size;
 	}
 	t->k->at_softmax(s->s + r * CREF_AT_TILE, &row, &s->tm[r], &s->tl[r]);
 }
@@ -201,8 +204,8 @@ static void at_tile(const struct at_task *t, const struct at_unit *x,
 	t->k->mm_pack(s->vt, at_rows(&a->v, x, row), a->v.dtype,
 		      (uint64_t)a->v.row, 0, a->Hv, n);
 	for (uint64_t d = 0; d < t->wide; d += CREF_MM_COLS)
-		t->k->mm_tile(s->s, CREF_AT_TILE, s->vt + d * n, n,
-			      s->tacc + d, t->wide, x->n, false);
+		t->k->mm_tile(s->s, CREF_AT_TILE, s->vt + d * n, n, s->tacc + d,
+			      t->wide, x->n, false);
 }
 
 /* Divide by the sum and store row r of the unit. */
@@ -261,12 +264,8 @@ static void at_units_part(void *ctx, uint64_t begin, uint64_t end)
 			for (uint64_t k = x.lo / CREF_AT_TILE;
 			     k * CREF_AT_TILE < x.hi; k++) {
 				at_tile(t, &x, k, &s);
-				for (uint64_t r = 0; r < x.n; r++)
-					t->k->at_fold(s.acc + r * t->wide,
-						      &s.m[r], &s.l[r],
-						      s.tacc + r * t->wide,
-						      s.tm[r], s.tl[r],
-						      t->wide);
+				t->k->at_fold(x.n, s.acc, s.m, s.l, s.tacc,
+					      s.tm, s.tl, t->wide);
 			}
 			for (uint64_t r = 0; r < x.n; r++)
 				at_finish(t, &x, r, s.acc + r * t->wide, s.m[r],
@@ -277,8 +276,7 @@ static void at_units_part(void *ctx, uint64_t begin, uint64_t end)
 
 static float *at_part(const struct at_task *t, uint64_t u, uint64_t tile)
 {
-	return t->part +
-	       (u * t->tiles + tile) * t->part_rows * (t->wide + 2);
+	return t->part + (u * t->tiles + tile) * t->part_rows * (t->wide + 2);
 }
 
 /* Tiles of this round, their results put by. */
@@ -298,53 +296,46 @@ static void at_tiles_part(void *ctx, uint64_t begin, uint64_t end)
 			const struct at_unit x = at_unit_of(t, u);
 			float *to = at_part(t, u, j % t->tiles);
 
-			if (k < x.lo / CREF_AT_TILE ||
-			    k * CREF_AT_TILE >= x.hi)
+			if (k < x.lo / CREF_AT_TILE || k * CREF_AT_TILE >= x.hi)
 				continue;
 			at_gather_q(t, &x, &s);
 			at_tile(t, &x, k, &s);
-			for (uint64_t r = 0; r < x.n; r++) {
-				memcpy(to, s.tacc + r * t->wide,
-				       t->wide * sizeof(float));
-				to[t->wide] = s.tm[r];
-				to[t->wide + 1] = s.tl[r];
-				to += t->wide + 2;
-			}
+			memcpy(to, s.tacc, x.n * t->wide * sizeof(float));
+			to += t->part_rows * t->wide;
+			memcpy(to, s.tm, x.n * sizeof(float));
+			memcpy(to + t->part_rows, s.tl, x.n * sizeof(float));
 		}
 	}
 }
 
-/* The sums of rows that tiles are folded into, between rounds: behind the
- * tiles' results, laid out like one more tile. */
+/* Fold a round's tiles into the rows' sums, which are laid out like one more
+ * tile of each unit. */
 static void at_fold_round(const struct at_task *t, float *sums, bool first,
 			  bool last)
 {
+	const uint64_t rows = t->part_rows;
+
 	for (uint64_t u = 0; u < t->units; u++) {
 		const struct at_unit x = at_unit_of(t, u);
-		float *acc = sums + u * t->part_rows * (t->wide + 2);
+		float *acc = sums + u * rows * (t->wide + 2);
+		float *m = acc + rows * t->wide, *l = m + rows;
 
-		for (uint64_t r = 0; r < x.n; r++, acc += t->wide + 2) {
-			if (first) {
-				memset(acc, 0, t->wide * sizeof(float));
-				acc[t->wide] = -INFINITY;
-				acc[t->wide + 1] = 0;
-			}
-			for (uint64_t i = 0; i < t->tiles; i++) {
-				const uint64_t k = t->tile0 + i;
-				const float *p = at_part(t, u, i) +
-						 r * (t->wide + 2);
-
-				if (k < x.lo / CREF_AT_TILE ||
-				    k * CREF_AT_TILE >= x.hi)
-					continue;
-				t->k->at_fold(acc, &acc[t->wide],
-					      &acc[t->wide + 1], p, p[t->wide],
-					      p[t->wide + 1], t->wide);
-			}
-			if (last)
-				at_finish(t, &x, r, acc, acc[t->wide],
-					  acc[t->wide + 1]);
+		for (uint64_t r = 0; r < x.n && first; r++) {
+			memset(acc + r * t->wide, 0, t->wide * sizeof(float));
+			m[r] = -INFINITY;
+			l[r] = 0;
 		}
+		for (uint64_t i = 0; i < t->tiles; i++) {
+			const uint64_t k = t->tile0 + i;
+			const float *p = at_part(t, u, i);
+			const float *tm = p + rows * t->wide;
+
+			if (k >= x.lo / CREF_AT_TILE && k * CREF_AT_TILE < x.hi)
+				t->k->at_fold(x.n, acc, m, l, p, tm, tm + rows,
+					      t->wide);
+		}
+		for (uint64_t r = 0; r < x.n && last; r++)
+			at_finish(t, &x, r, acc + r * t->wide, m[r], l[r]);
 	}
 }
 
@@ -356,8 +347,7 @@ static void at_run_tiles(struct at_task *t, struct cref_pool *pool)
 	uint64_t lo = UINT64_MAX, hi = 0, one, room;
 	float *sums;
 
-	t->part = (float *)a->ws +
-		  AT_SLICES * at_slice_floats(a->H, t->wide);
+	t->part = (float *)a->ws + AT_SLICES * at_slice_floats(a->H, t->wide);
 	t->part_rows = rows < AT_ROWS ? rows : AT_ROWS;
 	one = t->units * t->part_rows * (t->wide + 2);
 	room = AT_PARTS / one - 1;

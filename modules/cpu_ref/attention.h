@@ -25,7 +25,7 @@ struct cref_attn {
 	struct cref_kv k, v;
 	const int64_t *base;
 	const int64_t *past;  /* [B]: position of the first query row */
-	const int64_t *total; /* [B]: keys; rows at or beyond give 0 */
+	const int64_t *total; /* [B]: keys; causal rows at or beyond give 0 */
 	bool causal;
 	int64_t window; /* keys a row sees with itself; 0: all */
 	float scale, softcap;

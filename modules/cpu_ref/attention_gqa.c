@@ -19,7 +19,8 @@ static int32_t gqa_refuse(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "k_scale, v_scale: a quantised cache is "
 				      "not carried");
-	if (cref_attr_int(n->node, "qk_output", 0) || (n->n_out > 3 && n->out[3]))
+	if (cref_attr_int(n->node, "qk_output", 0) ||
+	    (n->n_out > 3 && n->out[3]))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "qk_output is not carried");
 	return GENAI_OK;
@@ -28,13 +29,22 @@ static int32_t gqa_refuse(struct cref_node *n, struct genai_error *err)
 static int32_t gqa_attrs(struct cref_node *n, struct gqa *g,
 			 struct genai_error *err)
 {
-	static const char *const known[] = {
-		"num_heads",	 "kv_num_heads",    "scale",
-		"do_rotary",	 "rotary_interleaved", "local_window_size",
-		"softcap",	 "smooth_softmax",  "causal",
-		"qk_output",	 "qk_norm_epsilon", "k_quant_type",
-		"v_quant_type",	 "kv_cache_bit_width", "sliding_window_cache",
-		NULL};
+	static const char *const known[] = {"num_heads",
+					    "kv_num_heads",
+					    "scale",
+					    "do_rotary",
+					    "rotary_interleaved",
+					    "local_window_size",
+					    "softcap",
+					    "smooth_softmax",
+					    "causal",
+					    "qk_output",
+					    "qk_norm_epsilon",
+					    "k_quant_type",
+					    "v_quant_type",
+					    "kv_cache_bit_width",
+					    "sliding_window_cache",
+					    NULL};
 	const struct genai_node *node = n->node;
 	int32_t rc;
 
@@ -43,9 +53,10 @@ static int32_t gqa_attrs(struct cref_node *n, struct gqa *g,
 	if (n->n_in < 7 || n->n_in > N_INPUTS || n->n_out < 3 || n->n_out > 4 ||
 	    !n->in[QUERY] || !n->in[SEQLENS] || !n->in[TOTAL] || !n->out[0] ||
 	    !n->out[1] || !n->out[2])
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "needs query, seqlens_k, "
-				      "total_sequence_length and three outputs");
+		return cref_node_fail(
+			n, err, GENAI_E_INVAL,
+			"needs query, seqlens_k, "
+			"total_sequence_length and three outputs");
 	g->N = cref_attr_int(node, "num_heads", 0);
 	g->Nkv = cref_attr_int(node, "kv_num_heads", 0);
 	if (g->N < 1 || g->Nkv < 1 || g->N > 65536 || g->N % g->Nkv)
@@ -161,17 +172,21 @@ static int32_t gqa_rotary(struct cref_node *n, struct gqa *g,
 	if (!g->rotary)
 		return GENAI_OK;
 	if (!c || !s)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "do_rotary needs cos_cache and sin_cache");
+		return cref_node_fail(
+			n, err, GENAI_E_INVAL,
+			"do_rotary needs cos_cache and sin_cache");
 	if (c->rank != 2 || s->rank != 2 || c->dims[0] != s->dims[0] ||
-	    c->dims[1] != s->dims[1] || c->dims[1] < 1 ||
-	    c->dims[1] > g->H / 2)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "cos_cache %s and sin_cache %s do not fit "
-				      "head size %lld",
-				      OPS_SHAPE(c), OPS_SHAPE(s),
-				      (long long)g->H);
+	    c->dims[1] != s->dims[1] || c->dims[1] < 1 || c->dims[1] > g->H / 2)
+		return cref_node_fail(
+			n, err, GENAI_E_INVAL,
+			"cos_cache %s and sin_cache %s do not fit "
+			"head size %lld",
+			OPS_SHAPE(c), OPS_SHAPE(s), (long long)g->H);
 	g->rotary = 2 * c->dims[1];
+	if (g->rotary > GQA_ROTARY)
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "%lld rotated channels, carried: %d",
+				      (long long)g->rotary, GQA_ROTARY);
 	if (p && cref_elements(p) != (uint64_t)(g->B * g->S))
 		return gqa_bad_shape(n, POSITIONS, "[batch, length]", err);
 	return GENAI_OK;
@@ -188,9 +203,9 @@ static int32_t gqa_rest(struct cref_node *n, const struct gqa *g,
 		return gqa_bad_shape(n, SEQLENS, "[batch] or [batch, 1]", err);
 	if (cref_elements(n->in[TOTAL]) != 1)
 		return gqa_bad_shape(n, TOTAL, "one number", err);
-	if (b && (b->rank != 4 || (b->dims[0] != 1 && b->dims[0] != g->B) ||
-		  (b->dims[1] != 1 && b->dims[1] != g->N) ||
-		  b->dims[2] != g->S))
+	if (b &&
+	    (b->rank != 4 || (b->dims[0] != 1 && b->dims[0] != g->B) ||
+	     (b->dims[1] != 1 && b->dims[1] != g->N) || b->dims[2] != g->S))
 		return gqa_bad_shape(n, BIAS,
 				     "[batch or 1, heads or 1, length, total]",
 				     err);
@@ -282,7 +297,8 @@ int32_t cref_gqa_prepare(struct cref_node *n, struct genai_error *err)
 	rc = rc ? rc : ops_out(n, 1, dtype, 4, dims, err);
 	return rc ? rc : ops_out(n, 2, dtype, 4, dims, err);
 large:
-	return cref_node_fail(n, err, GENAI_E_LIMIT, "query of shape %s is too "
-						     "large",
+	return cref_node_fail(n, err, GENAI_E_LIMIT,
+			      "query of shape %s is too "
+			      "large",
 			      OPS_SHAPE(n->in[QUERY]));
 }

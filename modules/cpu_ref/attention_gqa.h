@@ -6,6 +6,8 @@
 #include "modules/cpu_ref/kernels.h"
 #include "modules/cpu_ref/ops.h"
 
+#define GQA_ROTARY 1024 /* most channels that are rotated */
+
 enum {
 	QUERY,
 	KEY,
@@ -28,9 +30,9 @@ enum {
 
 struct gqa {
 	int64_t B, S, N, Nkv, H;
-	int64_t rotary; /* channels rotated, 0: none */
-	int64_t window; /* 0: none */
-	int64_t copy_rows; /* of the window's copy, 0: none */
+	int64_t rotary;			    /* channels rotated, 0: none */
+	int64_t window;			    /* 0: none */
+	int64_t copy_rows;		    /* of the window's copy, 0: none */
 	uint64_t lens_at, attn_at, copy_at; /* in the workspace; q is first */
 	float scale, softcap, epsilon;
 	bool packed, interleaved, smooth, causal, sliding;
@@ -38,7 +40,8 @@ struct gqa {
 _Static_assert(sizeof(struct gqa) <= sizeof(((struct cref_node *)0)->state),
 	       "state fits the node");
 
-static inline const struct cref_tensor *gqa_in(const struct cref_node *n, uint32_t i)
+static inline const struct cref_tensor *gqa_in(const struct cref_node *n,
+					       uint32_t i)
 {
 	return i < n->n_in ? n->in[i] : NULL;
 }

@@ -60,8 +60,8 @@ static int64_t gqa_last_position(const struct gqa_call *c, int64_t b,
 
 	*out_first = 0;
 	for (int64_t i = 0; p && i < c->g.S; i++) {
-		const int64_t x = ops_get_int(p, p->data,
-					      (uint64_t)(b * c->g.S + i));
+		const int64_t x =
+			ops_get_int(p, p->data, (uint64_t)(b * c->g.S + i));
 
 		top = i && top > x ? top : x;
 		*out_first = i && *out_first < x ? *out_first : x;
@@ -266,31 +266,34 @@ static void gqa_give_present(struct gqa_call *c)
 
 /* ---- q, k, v of the new rows ---- */
 
-#define ROT_MAX 512 /* pairs at a time */
+/* cos and sin of one position */
+struct angles {
+	float cos[GQA_ROTARY / 2], sin[GQA_ROTARY / 2];
+};
 
-/* Rotate channels of one head by position p. */
-static void rotate(const struct gqa_call *c, float *x, int64_t p)
+static void angles_at(const struct gqa_call *c, int64_t p, struct angles *a)
 {
 	const struct cref_tensor *ct = c->n->in[COS], *st = c->n->in[SIN];
-	const int64_t half = c->g.rotary / 2, size = size_of(ct->dtype);
-	float cs[ROT_MAX], sn[ROT_MAX];
+	const int64_t half = c->g.rotary / 2;
+	const int64_t at = p * half * size_of(ct->dtype);
 
-	for (int64_t i = 0; i < half; i += ROT_MAX) {
-		const int64_t n = half - i < ROT_MAX ? half - i : ROT_MAX;
-		float *u = c->g.interleaved ? x + 2 * i : x + i;
-		float *v = c->g.interleaved ? u + 1 : x + half + i;
-		const int64_t step = c->g.interleaved ? 2 : 1;
+	cref_widen(a->cos, (char *)ct->data + at, ct->dtype, (uint64_t)half);
+	cref_widen(a->sin, (char *)st->data + at, st->dtype, (uint64_t)half);
+}
 
-		cref_widen(cs, (char *)ct->data + (p * half + i) * size,
-			   ct->dtype, (uint64_t)n);
-		cref_widen(sn, (char *)st->data + (p * half + i) * size,
-			   st->dtype, (uint64_t)n);
-		for (int64_t j = 0; j < n; j++) {
-			const float a = u[j * step], b = v[j * step];
+static void rotate(const struct gqa *g, float *x, const struct angles *a)
+{
+	const uint64_t half = (uint64_t)g->rotary / 2;
 
-			u[j * step] = a * cs[j] - b * sn[j];
-			v[j * step] = b * cs[j] + a * sn[j];
-		}
+	if (!g->interleaved) {
+		cref_kern()->rotate(x, x + half, a->cos, a->sin, half);
+		return;
+	}
+	for (uint64_t i = 0; i < half; i++) {
+		const float u = x[2 * i], v = x[2 * i + 1];
+
+		x[2 * i] = u * a->cos[i] - v * a->sin[i];
+		x[2 * i + 1] = v * a->cos[i] + u * a->sin[i];
 	}
 }
 
@@ -326,27 +329,28 @@ static const char *new_row(const struct gqa_call *c, uint32_t part, int64_t b,
 static void gqa_row(const struct gqa_call *c, int64_t b, int64_t i, float *tmp)
 {
 	const struct gqa *g = &c->g;
-	const uint32_t dtype[3] = {
-		c->n->in[QUERY]->dtype,
-		c->n->in[g->packed ? QUERY : KEY]->dtype,
-		c->n->in[g->packed ? QUERY : VALUE]->dtype};
+	const uint32_t dtype[3] = {c->n->in[QUERY]->dtype,
+				   c->n->in[g->packed ? QUERY : KEY]->dtype,
+				   c->n->in[g->packed ? QUERY : VALUE]->dtype};
 	const struct cref_tensor *pt = gqa_in(c->n, POSITIONS);
 	const struct cref_tensor *norm[2] = {gqa_in(c->n, Q_NORM),
 					     gqa_in(c->n, K_NORM)};
 	const int64_t row = b * g->S + i, pos = c->past[b] + i;
 	const int64_t at = pos - c->base[b];
 	const uint64_t H = (uint64_t)g->H;
-	int64_t p = pos;
+	struct angles a;
 
-	if (pt && g->rotary)
-		p = ops_get_int(pt, pt->data, (uint64_t)row);
+	if (g->rotary)
+		angles_at(c,
+			  pt ? ops_get_int(pt, pt->data, (uint64_t)row) : pos,
+			  &a);
 	/* tmp lies in the row's q */
 	for (int64_t h = 0; h < g->Nkv; h++) {
 		cref_widen(tmp, new_row(c, 1, b, i, h), dtype[1], H);
 		if (norm[1])
 			head_norm(g, tmp, norm[1]);
 		if (g->rotary)
-			rotate(c, tmp, p);
+			rotate(g, tmp, &a);
 		cref_narrow(kv_at(&c->to[0], b, h, at), c->to[0].dtype, tmp, H);
 		cref_widen(tmp, new_row(c, 2, b, i, h), dtype[2], H);
 		cref_narrow(kv_at(&c->to[1], b, h, at), c->to[1].dtype, tmp, H);
@@ -358,7 +362,7 @@ static void gqa_row(const struct gqa_call *c, int64_t b, int64_t i, float *tmp)
 		if (norm[0])
 			head_norm(g, q, norm[0]);
 		if (g->rotary)
-			rotate(c, q, p);
+			rotate(g, q, &a);
 	}
 }
 

@@ -1,7 +1,13 @@
 /* cpu_ref.h - the module's parts: a simulated device and two executors.
  * device.c   address space, allocations, registered memory
- * queue.c    streams, points, recordings, the scheduler
+ * queue.c    streams, enqueuing, points
+ * record.c   recordings
+ * run.c      the scheduler, and running what it chose
+ * threads.c  schedule = threads: a real thread per stream
  * barrier.c  the two calls that wait
+ * clock.c    time that is counted, not waited for
+ * faults.c   failures by number
+ * trace.c    the order, printed
  * plan.c     a graph into nodes with shapes, an arena, visits
  * exec.c     submit, eager and captured
  * op.h       operators */
@@ -11,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <genai/executor.h>
 
 #include "modules/cpu_ref/op.h"
@@ -48,8 +55,11 @@ struct cref_queued {
 	struct genai_point point; /* WAIT */
 	struct genai_recording *graph;
 	uint64_t bytes;
-	void *mem[CREF_MAX_ACCESS]; /* COPY: dst, src */
+	uint64_t mem_bytes, link_bytes; /* what the clock charges a UNIT for */
+	void *mem[CREF_MAX_ACCESS];	/* COPY: dst, src */
 };
+
+#define CREF_IN_RECORDING (UINT64_C(1) << 63) /* of a point's value */
 
 struct genai_stream {
 	struct cref_device *dev;
@@ -64,7 +74,16 @@ struct genai_stream {
 	uint64_t poison_at; /* the operation that failed */
 	struct genai_error error;
 	struct genai_recording *rec; /* open recording it is part of */
+	uint32_t recordings;	     /* live ones that use it */
+	/* schedule = threads */
+	void *thread;
+	bool stop;
+	/* clock = simulated: when the last operation ends, and the last
+	 * CREF_ENDS ones, by their index */
+	uint64_t time;
+	uint64_t *ends;
 };
+#define CREF_ENDS (1u << 15)
 
 struct genai_recording {
 	struct cref_device *dev;
@@ -75,17 +94,51 @@ struct genai_recording {
 	uint64_t count[CREF_MAX_STREAMS]; /* operations recorded per stream */
 	uint64_t known[CREF_MAX_STREAMS][CREF_MAX_STREAMS];
 	int32_t spoilt; /* first error, 0 if none */
-	uint64_t copy_bytes[4];
 	genai_addr *regions; /* of every access, sorted, unique */
 	uint32_t n_regions, cap_regions;
 	uint64_t queued; /* launches not finished */
 };
 
-enum cref_schedule { CREF_INORDER, CREF_LATE, CREF_EARLY, CREF_RANDOM };
+enum cref_schedule {
+	CREF_INORDER,
+	CREF_THREADS,
+	CREF_LATE,
+	CREF_EARLY,
+	CREF_RANDOM
+};
+
+/* clock.c.  A rate of 0 costs nothing. */
+struct cref_clock {
+	bool on;
+	uint64_t link_bytes_per_s, memory_bytes_per_s;
+	uint64_t copy_latency_ns, launch_ns;
+	uint64_t link_free[2]; /* when the engine to and from the device is */
+	uint64_t host;	       /* the host's time: of what it waited for */
+	uint64_t makespan;
+	uint64_t copies; /* enqueued so far, for fault = slow:N */
+};
+
+/* faults.c */
+enum cref_fault_kind {
+	CREF_NO_FAULT,
+	CREF_FAULT_OOM,
+	CREF_FAULT_COPY,
+	CREF_FAULT_LOST,
+	CREF_FAULT_SLOW
+};
+struct cref_fault {
+	enum cref_fault_kind kind;
+	uint64_t at; /* 1: the first */
+	uint64_t allocs, copies, units;
+	bool lost;
+};
+
+#define CREF_QUARANTINE 64
 
 struct cref_device {
 	const struct genai_host *host;
 	pthread_mutex_t lock; /* everything below */
+	pthread_cond_t moved; /* threads: enqueued, done or stopped */
 	struct cref_region *regions; /* sorted by addr */
 	uint32_t n_regions, cap_regions;
 	struct genai_range reserved[16];
@@ -96,6 +149,13 @@ struct cref_device {
 	uint64_t random;
 	uint32_t n_recording; /* open recordings */
 	uint64_t used_bytes, limit_bytes;
+	bool poison; /* fill new memory, and do not reuse freed addresses */
+	struct genai_range freed[CREF_QUARANTINE]; /* ring */
+	uint32_t n_freed;
+	struct cref_clock clock;
+	struct cref_fault fault;
+	FILE *trace;
+	uint64_t traced; /* lines */
 	struct genai_stream_stats stats;
 	struct cref_pool *pool;
 };
@@ -142,11 +202,78 @@ int32_t cref_mem_unregister(void *self, genai_addr addr,
 			    const struct genai_ticket *ticket,
 			    struct genai_error *err);
 
-/* queue.c; the lock is held.  Run one ready operation; false if none is. */
+/* queue.c; the lock is held. */
+struct cref_queued *cref_op_slot(const struct genai_stream *s, uint64_t i);
+/* Room for one more operation, in the stream's queue or its recording. */
+int32_t cref_op_next(struct genai_stream *s, struct cref_queued **out_op,
+		     struct genai_error *err);
+void cref_op_commit(struct genai_stream *s, struct cref_queued *op);
+static inline uint64_t cref_done(const struct genai_stream *s)
+{
+	return atomic_load_explicit(&s->done, memory_order_acquire);
+}
+void cref_count_copy(struct cref_device *dev, uint32_t kind, uint64_t bytes);
+
+/* record.c; the lock is held. */
+int32_t cref_record_room(struct genai_recording *rec, struct genai_error *err);
+/* Remember that a recording names the region. */
+int32_t cref_record_region(struct genai_recording *rec, genai_addr addr,
+			   struct genai_error *err);
+int32_t cref_record_wait(struct genai_stream *s, struct genai_point p,
+			 struct genai_error *err);
+int32_t cref_capture_begin(void *self, struct genai_stream *s,
+			   struct genai_error *err);
+int32_t cref_capture_end(void *self, struct genai_stream *s,
+			 struct genai_recording **out_recording,
+			 struct genai_error *err);
+int32_t cref_capture_abort(void *self, struct genai_stream *s,
+			   struct genai_error *err);
+int32_t cref_launch_graph(void *self, struct genai_recording *rec,
+			  struct genai_stream *s, struct genai_error *err);
+int32_t cref_graph_destroy(void *self, struct genai_recording *rec,
+			   const struct genai_ticket *ticket,
+			   struct genai_error *err);
+
+/* run.c; the lock is held.  Run one ready operation; false if none is. */
 bool cref_run_one(struct cref_device *dev);
+/* The device goes on while the host goes on: what the schedule runs beyond what
+ * the host waited for. */
+void cref_run_on(struct cref_device *dev);
+bool cref_ready(const struct genai_stream *s);
+void cref_run_head(struct cref_device *dev, struct genai_stream *s);
 /* 0 reached, GENAI_PENDING, or the error. */
 int32_t cref_point_state(const struct genai_point *point,
 			 struct genai_error *err);
+
+/* threads.c; the lock is held, except by start and stop. */
+int32_t cref_thread_start(struct genai_stream *s, struct genai_error *err);
+void cref_thread_stop(struct genai_stream *s);
+void cref_thread_wake(struct cref_device *dev);
+/* Wait until something moved; false once deadline_ns has passed. */
+bool cref_thread_wait(struct cref_device *dev, uint64_t deadline_ns);
+
+/* clock.c; the lock is held. */
+void cref_clock_enqueued(struct genai_stream *s, const struct cref_queued *op);
+/* The host has waited for a point (NULL: for everything). */
+void cref_clock_waited(struct cref_device *dev, const struct genai_point *p);
+/* What the clock charges an access for. */
+void cref_clock_access(struct cref_queued *op, const struct genai_access *acc,
+		       const struct cref_region *r);
+
+/* faults.c; the lock is held. */
+int32_t cref_fault_parse(struct cref_device *dev, const char *text,
+			 struct genai_error *err);
+int32_t cref_fault_alloc(struct cref_device *dev, uint64_t bytes,
+			 struct genai_error *err);
+int32_t cref_fault_run(struct cref_device *dev, const struct cref_queued *op,
+		       struct genai_error *err);
+
+/* trace.c */
+int32_t cref_trace_open(struct cref_device *dev, const char *path,
+			struct genai_error *err);
+void cref_trace_op(struct cref_device *dev, const struct genai_stream *s,
+		   const struct cref_queued *op);
+void cref_trace_close(struct cref_device *dev);
 
 /* pool.c (kernel engineer's): see op.h for cref_pool_run. */
 struct cref_pool *cref_pool_create(

@@ -9,9 +9,16 @@
 
 #define GRANULE (UINT64_C(64) << 10)
 
+#define POISON 0xff /* a NaN of every float type, -1 of every integer */
+
 static uint64_t round_up(uint64_t n, uint64_t to)
 {
 	return (n + to - 1) / to * to;
+}
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+	return round_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
 // Index of the first region that ends after addr.
@@ -127,11 +134,13 @@ static int32_t alloc_locked(struct cref_device *dev, uint32_t kind,
 				 "cannot allocate %llu bytes",
 				 (unsigned long long)bytes);
 	rc = refuse_recording(dev, "alloc", err);
+	if (!rc)
+		rc = cref_fault_alloc(dev, bytes, err);
 	if (!rc && kind == GENAI_MEM_DEVICE)
 		rc = over_limit(dev, bytes, err);
 	if (rc)
 		return rc;
-	size = round_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE));
+	size = whole_pages(bytes);
 	p = mmap(NULL, size, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
@@ -146,6 +155,8 @@ static int32_t alloc_locked(struct cref_device *dev, uint32_t kind,
 		munmap(p, size);
 		return rc;
 	}
+	if (dev->poison)
+		memset(p, POISON, bytes);
 	if (kind == GENAI_MEM_DEVICE)
 		dev->used_bytes += bytes;
 	*out_mem = (struct genai_mem){
@@ -168,22 +179,73 @@ int32_t cref_mem_alloc(void *self, uint32_t kind, uint64_t bytes,
 	return rc;
 }
 
-// A ticket is checked by the core too; here so that the module stands alone.
+// The queued operation that touches a region, or NULL.
+static const struct cref_queued *queued_on(const struct cref_device *dev,
+					   const struct cref_region *r)
+{
+	uintptr_t begin = (uintptr_t)cref_host(r->addr);
+
+	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++) {
+		const struct genai_stream *s = dev->streams[i];
+
+		for (uint64_t k = s ? cref_done(s) : 0; s && k < s->tail; k++) {
+			const struct cref_queued *op = cref_op_slot(s, k);
+
+			for (uint32_t m = 0; m < op->n_mem; m++)
+				if (op->mem[m] &&
+				    (uintptr_t)op->mem[m] - begin < r->bytes)
+					return op;
+		}
+	}
+	return NULL;
+}
+
+// A ticket is checked by the core too; here so that the module stands alone,
+// and so that a barrier of another module that does not wait is found out.
 static int32_t check_ticket(struct cref_device *dev,
 			    const struct genai_ticket *ticket,
 			    const struct cref_region *r, struct genai_error *err)
 {
+	const struct cref_queued *op;
+
 	if (r->recordings)
 		return CREF_FAIL(dev, err, GENAI_E_BUSY,
 				 "%llu bytes at %#llx are named by %u live "
 				 "recordings",
 				 (unsigned long long)r->bytes,
 				 (unsigned long long)r->addr, r->recordings);
+	op = queued_on(dev, r);
+	if (op)
+		return CREF_FAIL(dev, err, GENAI_E_STATE,
+				 "%llu bytes at %#llx: queued work touches "
+				 "them (%s, node %d): no drain came before",
+				 (unsigned long long)r->bytes,
+				 (unsigned long long)r->addr, op->name,
+				 (int)op->node);
 	if (!ticket)
 		return 0;
 	return dev->host->ticket_check(
 		dev->host->ctx, ticket,
 		(struct genai_range){r->addr, r->bytes}, err);
+}
+
+// With poison on a freed address stays out of use for a while, so that whoever
+// still has it is refused instead of given somebody else's memory.
+static void unmap_pages(struct cref_device *dev, genai_addr addr,
+			uint64_t bytes)
+{
+	struct genai_range *old = &dev->freed[dev->n_freed % CREF_QUARANTINE];
+
+	if (!dev->poison ||
+	    mmap(cref_host(addr), whole_pages(bytes), PROT_NONE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+		 0) == MAP_FAILED) {
+		munmap(cref_host(addr), whole_pages(bytes));
+		return;
+	}
+	if (dev->n_freed++ >= CREF_QUARANTINE)
+		munmap(cref_host(old->addr), whole_pages(old->bytes));
+	*old = (struct genai_range){addr, bytes};
 }
 
 static int32_t give_back(struct cref_device *dev, genai_addr addr,
@@ -208,8 +270,7 @@ static int32_t give_back(struct cref_device *dev, genai_addr addr,
 	if (r->kind == CREF_ALLOC)
 		dev->used_bytes -= r->bytes;
 	if (!registered)
-		munmap(cref_host(addr),
-		       round_up(r->bytes, (uint64_t)sysconf(_SC_PAGESIZE)));
+		unmap_pages(dev, addr, r->bytes);
 	region_del(dev, r);
 	return 0;
 }
@@ -263,6 +324,22 @@ int32_t cref_mem_unregister(void *self, genai_addr addr,
 	return rc;
 }
 
+// Address space that starts at a granule.
+static void *reserve_aligned(uint64_t bytes)
+{
+	char *p = mmap(NULL, bytes + GRANULE, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t head;
+
+	if (p == MAP_FAILED)
+		return p;
+	head = round_up((uintptr_t)p, GRANULE) - (uintptr_t)p;
+	if (head)
+		munmap(p, head);
+	munmap(p + head + bytes, GRANULE - head);
+	return p + head;
+}
+
 int32_t cref_mem_reserve(void *self, uint64_t bytes,
 			 struct genai_range *out_range,
 			 struct genai_error *err)
@@ -283,8 +360,7 @@ int32_t cref_mem_reserve(void *self, uint64_t bytes,
 		rc = CREF_FAIL(dev, err, GENAI_E_LIMIT,
 			       "more than 16 reserved ranges");
 	if (!rc) {
-		p = mmap(NULL, bytes, PROT_NONE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		p = reserve_aligned(bytes);
 		if (p == MAP_FAILED)
 			rc = CREF_FAIL(dev, err, GENAI_E_NOMEM,
 				       "cannot reserve %llu bytes",
@@ -388,6 +464,8 @@ int32_t cref_mem_map(void *self, struct genai_range range, const char *tag,
 	if (!rc)
 		rc = bad_range(dev, range, err);
 	if (!rc)
+		rc = cref_fault_alloc(dev, range.bytes, err);
+	if (!rc)
 		rc = over_limit(dev, range.bytes, err);
 	if (!rc)
 		rc = region_add(dev, range.addr, range.bytes, CREF_MAPPED, err);
@@ -399,6 +477,8 @@ int32_t cref_mem_map(void *self, struct genai_range range, const char *tag,
 			       (unsigned long long)range.bytes);
 	}
 	if (!rc) {
+		if (dev->poison)
+			memset(cref_host(range.addr), POISON, range.bytes);
 		dev->used_bytes += range.bytes;
 		merge_mapped(dev, range.addr);
 	}
@@ -419,7 +499,10 @@ static int32_t unmap_locked(struct cref_device *dev, struct genai_range range,
 				 "%llu bytes at %#llx are not mapped",
 				 (unsigned long long)range.bytes,
 				 (unsigned long long)range.addr);
-	rc = check_ticket(dev, ticket, r, err);
+	rc = check_ticket(dev, ticket, &(struct cref_region){
+					       range.addr, range.bytes,
+					       CREF_MAPPED, r->recordings},
+			  err);
 	if (rc)
 		return rc;
 	old = *r;
@@ -466,13 +549,14 @@ void cref_device_free_all(struct cref_device *dev)
 		const struct cref_region *r = &dev->regions[i];
 
 		if (r->kind == CREF_ALLOC || r->kind == CREF_PINNED)
-			munmap(cref_host(r->addr),
-			       round_up(r->bytes,
-					(uint64_t)sysconf(_SC_PAGESIZE)));
+			munmap(cref_host(r->addr), whole_pages(r->bytes));
 	}
 	for (uint32_t i = 0; i < dev->n_reserved; i++)
 		munmap(cref_host(dev->reserved[i].addr),
 		       dev->reserved[i].bytes);
+	for (uint32_t i = 0; i < dev->n_freed && i < CREF_QUARANTINE; i++)
+		munmap(cref_host(dev->freed[i].addr),
+		       whole_pages(dev->freed[i].bytes));
 	dev->host->free(dev->host->ctx, dev->regions);
 	dev->regions = NULL;
 	dev->n_regions = dev->n_reserved = 0;

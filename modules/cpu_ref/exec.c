@@ -67,7 +67,7 @@ static int32_t make_units(struct cref_shape *s, struct genai_error *err)
 struct launch {
 	struct genai_plan *p;
 	struct cref_shape *s;
-	struct cref_unit *u;
+	struct cref_unit u;
 	uint32_t node;
 	uint32_t n;
 	struct genai_access acc[CREF_MAX_ACCESS];
@@ -77,7 +77,7 @@ static int32_t touch(struct launch *l, struct cref_tensor *t, genai_addr addr,
 		     uint64_t bytes, uint32_t flags, struct genai_error *err)
 {
 	for (uint32_t i = 0; i < l->n; i++) {
-		if (l->u->target[i] != t)
+		if (l->u.target[i] != t)
 			continue;
 		l->acc[i].flags |= flags;
 		return 0;
@@ -85,8 +85,8 @@ static int32_t touch(struct launch *l, struct cref_tensor *t, genai_addr addr,
 	if (l->n == CREF_MAX_ACCESS)
 		return CREF_FAIL(l->p->dev, err, GENAI_E_LIMIT,
 				 "node %s: more than %u operands",
-				 l->u->n->node->name, CREF_MAX_ACCESS);
-	l->u->target[l->n] = t;
+				 l->u.n->node->name, CREF_MAX_ACCESS);
+	l->u.target[l->n] = t;
 	l->acc[l->n++] = (struct genai_access){addr, bytes, flags, 0};
 	return 0;
 }
@@ -106,16 +106,19 @@ static int32_t touch_weight(struct launch *l, uint32_t v,
 		if (visit->tensor != tensor)
 			continue;
 		if (visit->flags & GENAI_WEIGHT_ROWS &&
-		    pg->row_begin != l->u->row_begin)
+		    pg->row_begin != l->u.row_begin)
 			continue;
 		return touch(l, &l->s->tensors[v], p->place[i],
 			     visit->device_bytes / visit->rows *
 				     (pg->row_end - pg->row_begin),
-			     GENAI_READ, err);
+			     visit->flags & GENAI_WEIGHT_GATHER
+				     ? GENAI_READ | GENAI_SPARSE
+				     : GENAI_READ,
+			     err);
 	}
 	return CREF_FAIL(p->dev, err, GENAI_E_STATE,
 			 "node %s: weight %s has no page",
-			 l->u->n->node->name, l->s->tensors[v].name);
+			 l->u.n->node->name, l->s->tensors[v].name);
 }
 
 static int32_t touch_value(struct launch *l, uint32_t v, uint32_t flags,
@@ -151,31 +154,31 @@ static int32_t launch_unit(struct genai_plan *p, struct cref_shape *s,
 			   struct genai_stream *stream, struct genai_error *err)
 {
 	const struct genai_node *gn = genai_graph_node(p->graph, node);
-	struct launch l = {.p = p, .s = s, .u = u, .node = node};
+	struct launch l = {.p = p, .s = s, .node = node};
 	struct genai_work work = {sizeof(work), node, gn->name, run_unit, u};
 	int32_t rc = 0;
 
-	u->shape = s;
-	u->n = &s->nodes[node];
-	u->row_begin = row_begin;
-	u->row_end = row_end;
+	l.u.shape = s;
+	l.u.n = &s->nodes[node];
+	l.u.row_begin = row_begin;
+	l.u.row_end = row_end;
 	for (uint32_t k = 0; !rc && k < gn->n_inputs; k++)
 		if (gn->inputs[k] != GENAI_NONE)
 			rc = touch_value(&l, gn->inputs[k], GENAI_READ, err);
 	for (uint32_t k = 0; !rc && k < gn->n_outputs; k++)
 		if (gn->outputs[k] != GENAI_NONE)
 			rc = touch_value(&l, gn->outputs[k], GENAI_WRITE, err);
-	u->n_mem = l.n;
-	u->has_workspace = u->n->workspace_bytes != 0;
-	if (!rc && u->has_workspace) {
-		rc = touch(&l, NULL,
-			   p->arena.range.addr + p->arena_bytes,
-			   u->n->workspace_bytes, GENAI_READ | GENAI_WRITE,
+	l.u.has_workspace = l.u.n->workspace_bytes != 0;
+	if (!rc && l.u.has_workspace)
+		rc = touch(&l, NULL, p->arena.range.addr + p->arena_bytes,
+			   l.u.n->workspace_bytes, GENAI_READ | GENAI_WRITE,
 			   err);
-		u->n_mem = l.n;
-	}
 	if (rc)
 		return rc;
+	l.u.n_mem = l.n;
+	// the same in every step: a step that still runs may be reading it
+	if (memcmp(u, &l.u, sizeof(*u)))
+		*u = l.u;
 	return p->stream->ops->launch(p->stream->self, stream, &work, l.acc,
 				      l.n, err);
 }

@@ -11,7 +11,8 @@ struct gb_state {
 	bool typed; /* int4 or uint4 */
 	bool sign;
 };
-_Static_assert(sizeof(struct gb_state) <= sizeof(((struct cref_node *)0)->state),
+_Static_assert(sizeof(struct gb_state) <=
+		       sizeof(((struct cref_node *)0)->state),
 	       "state fits the node");
 
 static int32_t gb_attrs(struct cref_node *n, struct gb_state *s,
@@ -76,8 +77,8 @@ static int32_t gb_inputs(struct cref_node *n, struct gb_state *s,
 					      "two dims",
 					      OPS_SHAPE(d));
 	s->blocks = (s->D + s->block - 1) / s->block;
-	s->z_row = s->typed ? s->blocks
-			    : (s->blocks * (int64_t)s->bits + 7) / 8;
+	s->z_row =
+		s->typed ? s->blocks : (s->blocks * (int64_t)s->bits + 7) / 8;
 	want = s->V * s->blocks;
 	if (cref_elements(sc) != (uint64_t)want)
 		return cref_node_fail(n, err, GENAI_E_INVAL,

@@ -37,7 +37,7 @@ static inline uint64_t cref_nb_stride(uint64_t K) /* floats of a row of A */
 	return (K + 31) / 32 * 32;
 }
 
-struct cref_nb_out { /* where a tile of the product goes */
+struct cref_nb_out {	   /* where a tile of the product goes */
 	char *y;	   /* row 0, column n0 */
 	uint64_t row;	   /* bytes from row to row */
 	const float *bias; /* [CREF_NB_TILE] or NULL */
@@ -59,6 +59,7 @@ struct cref_nb_scratch { /* per thread, 64-byte aligned */
 /* ---- attention ---- */
 
 #define CREF_AT_TILE 64u /* keys */
+#define CREF_AT_ROWS 64u /* most rows of a fold */
 
 /* What one row sees of a tile. */
 struct cref_at_row {
@@ -78,6 +79,9 @@ struct cref_kern {
 	void (*sigmoid)(float *dst, const float *src, uint64_t n);
 	void (*silu_mul)(float *dst, const float *x, const float *y,
 			 uint64_t n);
+	/* u, v = u cos - v sin, v cos + u sin; each operation rounded */
+	void (*rotate)(float *u, float *v, const float *cos, const float *sin,
+		       uint64_t n);
 	float (*dot)(const float *x, const float *y, uint64_t n);
 	float (*sum)(const float *x, uint64_t n);
 
@@ -101,8 +105,8 @@ struct cref_kern {
 	 * to CREF_MM_COLS]: tiles of CREF_MM_COLS columns one after another. */
 	void (*mm_pack)(float *dst, const void *b, uint32_t dtype, uint64_t ldb,
 			uint64_t c0, uint64_t n, uint64_t k);
-	/* c[m][0..31] (+)= sum over k <= CREF_MM_CHUNK of a[m][k] * b[k][0..31],
-	 * the sum made on its own first. */
+	/* c[m][0..31] (+)= sum over k <= CREF_MM_CHUNK of a[m][k] *
+	 * b[k][0..31], the sum made on its own first. */
 	void (*mm_tile)(const float *a, uint64_t lda, const float *b,
 			uint64_t k, float *c, uint64_t ldc, uint64_t M,
 			bool add);
@@ -122,9 +126,11 @@ struct cref_kern {
 	 * the row sees none; l: sum. */
 	void (*at_softmax)(float *s, const struct cref_at_row *r, float *m,
 			   float *l);
-	/* Fold a tile's sums into a row's; d a multiple of 16. */
-	void (*at_fold)(float *acc, float *m, float *l, const float *tacc,
-			float tm, float tl, uint64_t d);
+	/* Fold a tile's sums into those of n rows, n <= CREF_AT_ROWS; acc and
+	 * tacc are [n][wide], wide a multiple of 16. */
+	void (*at_fold)(uint64_t n, float *acc, float *m, float *l,
+			const float *tacc, const float *tm, const float *tl,
+			uint64_t wide);
 };
 
 /* The table in force. */

@@ -19,10 +19,10 @@ static void KERN(at_keys)(float *dst, const void *src, uint32_t dtype,
 			vf r[16];
 
 			for (unsigned k = 0; k < 16; k++) {
-				const char *s = (const char *)src +
-						((int64_t)(j + k) * row +
-						 (int64_t)i) *
-							size;
+				const char *s =
+					(const char *)src +
+					((int64_t)(j + k) * row + (int64_t)i) *
+						size;
 
 				r[k] = j + k >= n ? vf_zero()
 				       : v == 16  ? vd_load(s, dtype)
@@ -52,8 +52,8 @@ VF vf at_score(vf x, const struct cref_at_row *r, unsigned j)
 		x = vf_mul(cap, vf_tanh(vf_div(x, cap)));
 	}
 	if (r->bias) {
-		const char *b = (const char *)r->bias +
-				j * vd_size(r->bias_dtype);
+		const char *b =
+			(const char *)r->bias + j * vd_size(r->bias_dtype);
 
 		x = vf_add(x, hi >= 16 ? vd_load(b, r->bias_dtype)
 				       : vd_loadn(b, r->bias_dtype, hi));
@@ -86,21 +86,29 @@ static void KERN(at_softmax)(float *s, const struct cref_at_row *r, float *m,
 	*l = vf_sum(vf_add(vf_add(x[0], x[1]), vf_add(x[2], x[3])));
 }
 
-static void KERN(at_fold)(float *acc, float *m, float *l, const float *tacc,
-			  float tm, float tl, uint64_t d)
+static void KERN(at_fold)(uint64_t n, float *acc, float *m, float *l,
+			  const float *tacc, const float *tm, const float *tl,
+			  uint64_t wide)
 {
-	float next, in[2], f[2];
+	float top[CREF_AT_ROWS], f[2 * CREF_AT_ROWS] = {0};
 
-	if (tm == -INFINITY)
-		return;
-	next = *m > tm ? *m : tm;
-	in[0] = *m - next;
-	in[1] = tm - next;
-	KERN(exp)(f, in, 2);
-	for (uint64_t i = 0; i < d; i += 16)
-		vf_store(acc + i, vf_fma(vf_load(tacc + i), vf_set1(f[1]),
-					 vf_mul(vf_load(acc + i),
-						vf_set1(f[0]))));
-	*m = next;
-	*l = fmaf(tl, f[1], *l * f[0]);
+	for (uint64_t r = 0; r < n; r++) {
+		top[r] = m[r] > tm[r] ? m[r] : tm[r];
+		f[2 * r] = m[r] - top[r];
+		f[2 * r + 1] = tm[r] - top[r];
+	}
+	KERN(exp)(f, f, 2 * n);
+	for (uint64_t r = 0; r < n; r++) {
+		const vf g = vf_set1(f[2 * r]), h = vf_set1(f[2 * r + 1]);
+		float *a = acc + r * wide;
+		const float *b = tacc + r * wide;
+
+		if (tm[r] == -INFINITY) /* sees nothing of the tile */
+			continue;
+		for (uint64_t i = 0; i < wide; i += 16)
+			vf_store(a + i, vf_fma(vf_load(b + i), h,
+					       vf_mul(vf_load(a + i), g)));
+		m[r] = top[r];
+		l[r] = fmaf(tl[r], f[2 * r + 1], l[r] * f[2 * r]);
+	}
 }

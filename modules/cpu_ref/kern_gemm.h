@@ -36,8 +36,8 @@ VF void mm_micro(const unsigned MR, const float *a, uint64_t lda,
 		UNROLL
 		for (unsigned m = 0; m < MR; m++)
 			UNROLL
-			for (unsigned n = 0; n < MM_NR; n++)
-				p[m][n] = vf_zero();
+		for (unsigned n = 0; n < MM_NR; n++)
+			p[m][n] = vf_zero();
 		for (uint64_t i = 0; i < k; i++) {
 			vf w[MM_NR];
 
@@ -57,13 +57,13 @@ VF void mm_micro(const unsigned MR, const float *a, uint64_t lda,
 		UNROLL
 		for (unsigned m = 0; m < MR; m++)
 			UNROLL
-			for (unsigned n = 0; n < MM_NR; n++) {
-				float *d = c + m * ldc + (n0 + n) * 16;
+		for (unsigned n = 0; n < MM_NR; n++) {
+			float *d = c + m * ldc + (n0 + n) * 16;
 
-				if (add)
-					p[m][n] = vf_add(vf_load(d), p[m][n]);
-				vf_store(d, p[m][n]);
-			}
+			if (add)
+				p[m][n] = vf_add(vf_load(d), p[m][n]);
+			vf_store(d, p[m][n]);
+		}
 	}
 }
 
@@ -120,8 +120,8 @@ VF void mm_stream_group(const unsigned G, const struct mm_stream *s)
 			if (!s->end)
 				vf_store(part, p);
 			else if (v == 16)
-				vf_store(c, s->first ? p
-						     : vf_add(vf_load(c), p));
+				vf_store(c,
+					 s->first ? p : vf_add(vf_load(c), p));
 			else
 				vf_storen(c,
 					  s->first ? p
@@ -158,9 +158,19 @@ static void KERN(mm_stream)(const float *a, uint64_t lda, uint64_t M,
 			    uint64_t ldc)
 {
 	float part[CREF_MM_SMALL * CREF_MM_STREAM];
-	struct mm_stream s = {a, (const char *)b + c0 * vd_size(dtype), part,
-			      c, lda, M, ldb * vd_size(dtype), n, ldc, dtype,
-			      false, false, false};
+	struct mm_stream s = {a,
+			      (const char *)b + c0 * vd_size(dtype),
+			      part,
+			      c,
+			      lda,
+			      M,
+			      ldb * vd_size(dtype),
+			      n,
+			      ldc,
+			      dtype,
+			      false,
+			      false,
+			      false};
 
 	if (dtype == GENAI_DT_F32)
 		mm_stream_all(GENAI_DT_F32, s, K);

@@ -94,9 +94,9 @@ VF vf vf_tanh(vf x)
 	p = vf_fma(vf_mul(p, z), x, x);
 	big = vf_add(vf_exp(vf_add(a, a)), vf_set1(1.0f));
 	big = vf_sub(vf_set1(1.0f), vf_div(vf_set1(2.0f), big));
+	/* NaN goes the polynomial's way; -0 stays -0 */
 	big = vf_copysign(big, x);
-	/* NaN goes the polynomial's way */
-	return vf_if_lt(vf_set1(0.625f), a, big, p);
+	return vf_copysign(vf_if_lt(vf_set1(0.625f), a, big, p), x);
 }
 
 #define MAP1(name, expr)                                                       \
@@ -134,6 +134,26 @@ static void KERN(silu_mul)(float *dst, const float *x, const float *y,
 			vf_store(dst + i, a);
 		else
 			vf_storen(dst + i, a, k);
+	}
+}
+
+static void KERN(rotate)(float *u, float *v, const float *cs, const float *sn,
+			 uint64_t n)
+{
+	uint64_t i = 0;
+
+	for (; i + 16 <= n; i += 16) {
+		const vf a = vf_load(u + i), b = vf_load(v + i);
+		const vf c = vf_load(cs + i), s = vf_load(sn + i);
+
+		vf_store(u + i, vf_sub(vf_mul(a, c), vf_mul(b, s)));
+		vf_store(v + i, vf_add(vf_mul(b, c), vf_mul(a, s)));
+	}
+	for (; i < n; i++) {
+		const float a = u[i], b = v[i];
+
+		u[i] = a * cs[i] - b * sn[i];
+		v[i] = b * cs[i] + a * sn[i];
 	}
 }
 

@@ -6,7 +6,7 @@
  * are the same whatever the number of rows of A and however weights are
  * unpacked. */
 
-#define NB_SEG 64u /* blocks whose scales are at hand */
+#define NB_SEG 64u /* blocks whose scales are at hand; a panel has fewer */
 
 /* Scales and zero points of blocks [b0, b0 + n) of a row. */
 struct nb_seg {
@@ -100,8 +100,8 @@ VF void nb_quants(const unsigned char *q, uint32_t bits, vf *e, vf *o)
 VF void nb_chunk(const struct cref_nbits *w, const unsigned char *row,
 		 const struct nb_seg *g, uint64_t b0, uint64_t c, vf *e, vf *o)
 {
-	const uint64_t bytes = (w->K + w->block - 1) / w->block *
-			       (w->block / 8 * w->bits);
+	const uint64_t bytes =
+		(w->K + w->block - 1) / w->block * (w->block / 8 * w->bits);
 	const uint64_t at = c * 4 * w->bits, b = c * 32 / w->block - b0;
 	const unsigned size = 4 * w->bits;
 	unsigned char t[32] = {0};
@@ -142,23 +142,25 @@ struct nb_rows {
 	struct nb_seg g[NB_ROWS];
 };
 
-/* Ask for what comes some rows later: the four rows' bytes take turns.  The
- * address may lie outside of the weights; asking is no access. */
-#ifndef NB_AHEAD
+/* Ask for what is read some rows later.  The address may lie outside of the
+ * weights; asking is no access. */
 #define NB_AHEAD 8192u
-#endif
+VF void nb_fetch(const void *p, uint64_t ahead)
+{
+	__builtin_prefetch((const void *)((uintptr_t)p + ahead));
+}
+
+/* The same for four rows, which take turns. */
 VF void nb_ahead(uint32_t bits, const struct nb_rows *x, uint64_t c, uint64_t b)
 {
 	const unsigned r = c % NB_ROWS;
-	const uintptr_t q = (uintptr_t)x->q[r] + c * (4 * bits) + NB_AHEAD;
+	const unsigned char *q = x->q[r] + c * (4 * bits);
 
-	__builtin_prefetch((const void *)q);
+	nb_fetch(q, NB_AHEAD);
 	if (bits == 8)
-		__builtin_prefetch((const void *)(q + 64));
-	__builtin_prefetch((const void *)((uintptr_t)x->g[r].s + b * 4 +
-					  NB_AHEAD / bits));
-	__builtin_prefetch((const void *)((uintptr_t)x->g[r].z + b * 4 +
-					  NB_AHEAD / bits));
+		nb_fetch(q, NB_AHEAD + 64);
+	nb_fetch(x->g[r].s + b * 4, NB_AHEAD / bits);
+	nb_fetch(x->g[r].z + b * 4, NB_AHEAD / bits);
 }
 
 /* Whole chunks [c0, c1) of R rows, blocks of 32 or more; c0 starts a block. */
@@ -269,71 +271,79 @@ static void KERN(nb_gemv)(const struct cref_nbits *w, const float *a,
 
 /* ---- several rows of A ---- */
 
-/* Whole chunks [c, end) of one block, 32 or more elements, to dst. */
-VF float *nb_panel_block(const uint32_t bits, const unsigned char *row,
-			 float scale, float zero, uint64_t c, uint64_t end,
-			 float *dst, const uint64_t step)
+/* Whole chunks [c, stop) of a row, blocks of 1 << shift chunks, to vectors of
+ * dst that are step apart; scales from g, whose first block is b0. */
+VF void nb_panel_fast(const uint32_t bits, const unsigned char *row,
+		      const struct nb_seg *g, uint64_t b0, uint64_t c,
+		      uint64_t stop, unsigned shift, float *dst,
+		      const uint64_t step)
 {
-	const vtab t = vtab_make(scale, zero);
-	const vf s = vf_set1(scale), z = vf_set1(zero);
+	while (c < stop) {
+		const uint64_t b = (c >> shift) - b0;
+		const uint64_t next = ((c >> shift) + 1) << shift;
+		const uint64_t end = next < stop ? next : stop;
+		const float scale = nb_f32(g->s, b), zero = nb_f32(g->z, b);
+		const vtab t = vtab_make(scale, zero);
+		const vf s = vf_set1(scale), z = vf_set1(zero);
 
-	for (; c < end; c++, dst += 2 * step) {
-		const unsigned char *q = row + c * (4 * bits);
-		vf e, o;
-
-		if (bits == 4) {
-			const vi v = vi_load_u8(q);
-
-			e = vtab_low(t, v);
-			o = vtab_high(t, v);
-		} else {
-			nb_quants(q, bits, &e, &o);
-			e = vf_mul(vf_sub(e, z), s);
-			o = vf_mul(vf_sub(o, z), s);
+		if (b % 8 == 0) {
+			nb_fetch(g->s + b * 4, NB_AHEAD / bits);
+			nb_fetch(g->z + b * 4, NB_AHEAD / bits);
 		}
-		vf_store(dst, e);
-		vf_store(dst + step, o);
+		for (; c < end; c++, dst += 2 * step) {
+			const unsigned char *q = row + c * (4 * bits);
+			vf e, o;
+
+			if (c % (16 / bits) == 0)
+				nb_fetch(q, NB_AHEAD);
+			if (bits == 4) {
+				const vi v = vi_load_u8(q);
+
+				e = vtab_low(t, v);
+				o = vtab_high(t, v);
+			} else {
+				nb_quants(q, bits, &e, &o);
+				e = vf_mul(vf_sub(e, z), s);
+				o = vf_mul(vf_sub(o, z), s);
+			}
+			vf_store(dst, e);
+			vf_store(dst + step, o);
+		}
 	}
-	return dst;
 }
 
-/* Chunks [c0, c1) of row r to vectors of dst that are step apart. */
+/* Chunks [c0, c1) of row r, of one segment of scales, to vectors of dst that
+ * are step apart. */
 VF void nb_panel_row(const struct cref_nbits *w, uint64_t r, uint64_t c0,
 		     uint64_t c1, float *dst, const uint64_t step)
 {
 	const unsigned char *row = w->b + r * w->b_row;
-	const uint64_t blocks = (w->K + w->block - 1) / w->block;
-	const uint64_t whole = w->K / 32;
-	const bool fast = w->block >= 32 && w->bits != 2;
+	const unsigned shift = (unsigned)__builtin_ctz(w->block);
+	const uint64_t blocks = (w->K + w->block - 1) >> shift;
+	const uint64_t b0 = (c0 * 32 >> shift) & ~(uint64_t)7;
+	uint64_t b1 = (c1 * 32 + w->block - 1) >> shift, c = c0;
 	struct nb_seg g;
-	uint64_t b0 = 0, b1 = 0;
 
-	for (uint64_t c = c0, end; c < c1; c = end) {
-		const uint64_t b = c * 32 / w->block;
+	b1 = b1 < blocks ? b1 : blocks;
+	nb_seg_load(&g, w, r, b0, b1 - b0);
+	if (w->block >= 32 && w->bits != 2) {
+		const uint64_t whole = w->K / 32;
+		const uint64_t stop = c1 < whole ? c1 : whole;
+
+		if (w->bits == 4)
+			nb_panel_fast(4, row, &g, b0, c, stop, shift - 5, dst,
+				      step);
+		else
+			nb_panel_fast(8, row, &g, b0, c, stop, shift - 5, dst,
+				      step);
+		c = stop > c ? stop : c;
+	}
+	for (; c < c1; c++) {
 		vf e, o;
 
-		if (b >= b1) {
-			b0 = b & ~(uint64_t)7;
-			b1 = blocks - b0 < NB_SEG ? blocks : b0 + NB_SEG;
-			nb_seg_load(&g, w, r, b0, b1 - b0);
-		}
-		end = (b + 1) * w->block / 32;
-		end = end < c1 ? end : c1;
-		if (fast && end <= whole) {
-			const float s = nb_f32(g.s, b - b0);
-			const float z = nb_f32(g.z, b - b0);
-
-			dst = w->bits == 4 ? nb_panel_block(4, row, s, z, c,
-							    end, dst, step)
-					   : nb_panel_block(8, row, s, z, c,
-							    end, dst, step);
-			continue;
-		}
-		end = c + 1;
 		nb_chunk(w, row, &g, b0, c, &e, &o);
-		vf_store(dst, e);
-		vf_store(dst + step, o);
-		dst += 2 * step;
+		vf_store(dst + (c - c0) * 2 * step, e);
+		vf_store(dst + (c - c0) * 2 * step + step, o);
 	}
 }
 
@@ -347,12 +357,10 @@ VF void nb_micro(const unsigned MR, const float *a, uint64_t lda,
 		UNROLL
 		for (unsigned m = 0; m < MR; m++)
 			UNROLL
-			for (unsigned n = 0; n < NB_NR; n++)
-				c[m][n] = first ? vf_zero()
-						: vf_load(acc +
-							  (m * CREF_NB_TILE +
-							   n0 + n) *
-								  16);
+		for (unsigned n = 0; n < NB_NR; n++)
+			c[m][n] = first ? vf_zero()
+					: vf_load(acc + (m * CREF_NB_TILE + n0 +
+							 n) * 16);
 		for (uint64_t i = 0; i < steps; i++) {
 			const float *p = panel + (i * CREF_NB_TILE + n0) * 16;
 			vf v[NB_MR];
@@ -372,9 +380,9 @@ VF void nb_micro(const unsigned MR, const float *a, uint64_t lda,
 		UNROLL
 		for (unsigned m = 0; m < MR; m++)
 			UNROLL
-			for (unsigned n = 0; n < NB_NR; n++)
-				vf_store(acc + (m * CREF_NB_TILE + n0 + n) * 16,
-					 c[m][n]);
+		for (unsigned n = 0; n < NB_NR; n++)
+			vf_store(acc + (m * CREF_NB_TILE + n0 + n) * 16,
+				 c[m][n]);
 	}
 }
 
@@ -436,13 +444,16 @@ static void KERN(nb_gemm)(const struct cref_nbits *w, const float *a,
 static void KERN(nb_row)(const struct cref_nbits *w, uint64_t r, uint64_t k0,
 			 uint64_t n, float *dst)
 {
-	for (uint64_t i = 0; i < n; i += 32) {
-		const uint64_t c = (k0 + i) / 32;
-		float e[2][16];
+	const uint64_t most = CREF_NB_CHUNKS * 32;
 
-		nb_panel_row(w, r, c, c + 1, e[0], 16);
-		for (unsigned j = 0; j < 32 && i + j < n; j++)
-			dst[i + j] = e[j & 1][j / 2];
+	for (uint64_t i = 0; i < n; i += most) {
+		const uint64_t v = n - i < most ? n - i : most;
+		float t[CREF_NB_CHUNKS * 2][16];
+
+		nb_panel_row(w, r, (k0 + i) / 32, (k0 + i + v + 31) / 32, t[0],
+			     16);
+		for (uint64_t j = 0; j < v; j++)
+			dst[i + j] = t[j / 32 * 2 + (j & 1)][j % 32 / 2];
 	}
 }
 

@@ -17,6 +17,7 @@ const struct cref_kern KERN(table) = {
 	.tanh = KERN(tanh),
 	.sigmoid = KERN(sigmoid),
 	.silu_mul = KERN(silu_mul),
+	.rotate = KERN(rotate),
 	.dot = KERN(dot),
 	.sum = KERN(sum),
 	.nb_order = KERN(nb_order),

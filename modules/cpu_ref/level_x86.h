@@ -12,8 +12,7 @@
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define UNROLL16 UNROLL
 #else
-#define LEVEL_TARGET(t)                                                        \
-	_Pragma("GCC push_options") LEVEL_PRAGMA(GCC target(t))
+#define LEVEL_TARGET(t) _Pragma("GCC push_options") LEVEL_PRAGMA(GCC target(t))
 #define LEVEL_TARGET_END _Pragma("GCC pop_options")
 #define UNROLL _Pragma("GCC unroll 8")
 #define UNROLL16 _Pragma("GCC unroll 16")

@@ -103,12 +103,13 @@ void cref_mm_mul(const struct cref_mm_job *j, struct cref_pool *pool)
 
 struct mm_state {
 	int64_t M, K, N;
-	uint32_t rank;	   /* of the batch */
-	bool copy_a;	   /* to fp32 in the workspace */
+	uint32_t rank; /* of the batch */
+	bool copy_a;   /* to fp32 in the workspace */
 	int64_t dims[MM_BATCH];
 	int64_t a[MM_BATCH], b[MM_BATCH]; /* strides in matrices */
 };
-_Static_assert(sizeof(struct mm_state) <= sizeof(((struct cref_node *)0)->state),
+_Static_assert(sizeof(struct mm_state) <=
+		       sizeof(((struct cref_node *)0)->state),
 	       "state fits the node");
 
 /* Strides of t's batch dims, seen as the last of rank dims. */
@@ -239,7 +240,8 @@ int32_t cref_matmul_run(struct cref_node *n, const struct cref_run *r)
 		one.b = (const char *)b->data +
 			ib * s.K * s.N * (cref_dtype_bits(b->dtype) / 8);
 		one.c = (char *)c->data +
-			(int64_t)u * s.M * s.N * (cref_dtype_bits(c->dtype) / 8);
+			(int64_t)u * s.M * s.N *
+				(cref_dtype_bits(c->dtype) / 8);
 		cref_mm_mul(&one, r->pool);
 	}
 	return GENAI_OK;

@@ -90,7 +90,8 @@ static void nb_gemm_part(void *ctx, uint64_t begin, uint64_t end)
 
 void cref_nbits_mul(const struct cref_nbits_job *j, struct cref_pool *pool)
 {
-	struct nb_task t = {j, cref_kern(), j->ws, cref_nb_stride(j->w.K), 0, 0};
+	struct nb_task t = {j, cref_kern(), j->ws, cref_nb_stride(j->w.K), 0,
+			    0};
 	uint64_t blocks;
 
 	if (!j->M || !j->w.N)
@@ -117,9 +118,13 @@ enum { S_K, S_N, S_BITS, S_BLOCK, S_Z, S_M };
 /* The attributes, within their bounds. */
 static int32_t nb_attrs(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const known[] = {
-		"K",	      "N",		"bits", "block_size",
-		"accuracy_level", "weight_prepacked", NULL};
+	static const char *const known[] = {"K",
+					    "N",
+					    "bits",
+					    "block_size",
+					    "accuracy_level",
+					    "weight_prepacked",
+					    NULL};
 	const int64_t K = cref_attr_int(n->node, "K", 0);
 	const int64_t N = cref_attr_int(n->node, "N", 0);
 	const int64_t bits = cref_attr_int(n->node, "bits", 4);
@@ -135,8 +140,9 @@ static int32_t nb_attrs(struct cref_node *n, struct genai_error *err)
 				      "library's own layout; export with 0",
 				      (long long)packed);
 	if (n->n_in > 4 && n->in[4])
-		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				      "input 4 g_idx (act-order) is not carried");
+		return cref_node_fail(
+			n, err, GENAI_E_UNSUPPORTED,
+			"input 4 g_idx (act-order) is not carried");
 	if (bits != 2 && bits != 4 && bits != 8)
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "bits %lld, carried: 2, 4, 8",

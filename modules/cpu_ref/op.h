@@ -46,6 +46,7 @@ struct cref_tensor {
 /* A node being planned or run. */
 struct cref_node {
 	const struct genai_node *node;
+	const struct genai_graph *graph; /* of tensor attributes; may be NULL */
 	const struct cref_op *op;
 	uint32_t n_in, n_out;
 	struct cref_tensor *in[CREF_MAX_IN]; /* NULL: omitted */

@@ -39,8 +39,7 @@ static int32_t param_run(struct cref_node *n, const struct cref_run *r,
                                                                                \
 		(void)p;                                                       \
 		(void)q;                                                       \
-		OPS_LOOP_                                                      \
-		{                                                              \
+		for (uint32_t i = 0; i < count; i++) {                         \
 			T x = a_[i];                                           \
                                                                                \
 			o_[i] = expr;                                          \
@@ -100,8 +99,7 @@ static void gate_f32(struct ops_ew *e, const void *const *in, void *out,
 	for (uint32_t i = 0; i < count; i++)
 		s[i] = x[i] * e->param[0].f;
 	cref_vec_sigmoid(s, s, count);
-	OPS_LOOP_
-	{
+	for (uint32_t i = 0; i < count; i++) {
 		o[i] = x[i] * s[i];
 	}
 }
@@ -130,8 +128,7 @@ static void gelu_tanh_f32(struct ops_ew *e, const void *const *in, void *out,
 		s[i] = 1.5957691216057308f *
 		       (x[i] + 0.044715f * (x[i] * x[i] * x[i]));
 	cref_vec_sigmoid(s, s, count);
-	OPS_LOOP_
-	{
+	for (uint32_t i = 0; i < count; i++) {
 		o[i] = x[i] * s[i];
 	}
 }

@@ -225,3 +225,107 @@ int32_t ops_pad_run(struct cref_node *n, const struct cref_run *r)
 	}
 	return GENAI_OK;
 }
+
+// ---- ConstantOfShape: the element's bits in state.i[0] ----
+
+// The one-element tensor of attribute "value"; 0.0f without one.
+static int32_t fill_value(struct cref_node *n, uint32_t *dtype,
+			  struct genai_error *err)
+{
+	const struct genai_attr *a = cref_attr_find(n->node, "value");
+	const struct genai_tensor *t;
+	const struct genai_file *f;
+	uint64_t bits = 0;
+
+	*dtype = GENAI_DT_F32;
+	n->state.i[0] = 0;
+	if (!a)
+		return GENAI_OK;
+	if (a->kind != GENAI_ATTR_TENSOR || !n->graph ||
+	    a->tensor >= n->graph->n_tensors)
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "attribute 'value' holds no tensor that "
+				      "can be read here");
+	t = genai_graph_tensor(n->graph, a->tensor);
+	f = genai_graph_file(n->graph, t->file);
+	if (t->dtype > 31 || !(OPS_BYTES & OPS_BIT(t->dtype)) ||
+	    t->bytes != cref_dtype_bits(t->dtype) / 8)
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "value of type %s and %llu bytes must be "
+				      "one number",
+				      ops_dtype_name(t->dtype),
+				      (unsigned long long)t->bytes);
+	memcpy(&bits, (const char *)f->data + t->offset, t->bytes);
+	memcpy(&n->state.i[0], &bits, sizeof(bits));
+	*dtype = t->dtype;
+	return GENAI_OK;
+}
+
+int32_t ops_constant_of_shape_prepare(struct cref_node *n,
+				      struct genai_error *err)
+{
+	static const char *const attrs[] = {"value", NULL};
+	int64_t dims[GENAI_MAX_RANK];
+	uint32_t rank = 0, dtype = 0;
+	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
+
+	if (!rc)
+		rc = ops_ints(n, 0, dims, GENAI_MAX_RANK, &rank, err);
+	for (uint32_t i = 0; !rc && i < rank; i++)
+		if (dims[i] < 0)
+			rc = cref_node_fail(n, err, GENAI_E_INVAL,
+					    "dim %u would be %lld", i,
+					    (long long)dims[i]);
+	if (!rc)
+		rc = fill_value(n, &dtype, err);
+	return rc ? rc : ops_out(n, 0, dtype, rank, dims, err);
+}
+
+int32_t ops_constant_of_shape_run(struct cref_node *n, const struct cref_run *r)
+{
+	struct cref_tensor *y = n->out[0];
+	uint64_t size = cref_dtype_bits(y->dtype) / 8;
+	uint64_t total = cref_elements(y);
+
+	(void)r;
+	for (uint64_t i = 0; i < total; i++)
+		memcpy((char *)y->data + i * size, &n->state.i[0], size);
+	return GENAI_OK;
+}
+
+// ---- EyeLike ----
+
+int32_t ops_eye_like_prepare(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"dtype", "k", NULL};
+	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
+	int64_t to;
+
+	if (!rc)
+		rc = ops_need_rank(n, 0, 2, 2, err);
+	if (rc)
+		return rc;
+	to = cref_attr_int(n->node, "dtype", n->in[0]->dtype);
+	if (to < 0 || to > 31 || !(OPS_BYTES & OPS_BIT(to)))
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED, "dtype %lld",
+				      (long long)to);
+	return ops_out(n, 0, (uint32_t)to, 2, n->in[0]->dims, err);
+}
+
+// Reads no data of its input.
+int32_t ops_eye_like_run(struct cref_node *n, const struct cref_run *r)
+{
+	struct cref_tensor *y = n->out[0];
+	int64_t rows = y->dims[0], cols = y->dims[1], one = 1;
+	int64_t k = cref_attr_int(n->node, "k", 0);
+
+	(void)r;
+	if (!rows || !cols)
+		return GENAI_OK;
+	memset(y->data, 0, cref_elements(y) * cref_dtype_bits(y->dtype) / 8);
+	for (int64_t i = 0; i < rows; i++)
+		if (k >= -i && k < cols - i)
+			ops_store(OPS_I64, &one, y->dtype, y->data,
+				  i * cols + i + k, 1, 1);
+	return GENAI_OK;
+}

@@ -195,8 +195,7 @@ static void where_kernel(struct ops_ew *e, const void *const *in, void *out,
 	uint64_t *o = out;
 
 	(void)e;
-	OPS_LOOP_
-	{
+	for (uint32_t i = 0; i < count; i++) {
 		o[i] = c[i] ? a[i] : b[i];
 	}
 }
@@ -238,8 +237,7 @@ int32_t ops_where_run(struct cref_node *n, const struct cref_run *r)
 		const T *a = in[0], lo = e->param[0].F, hi = e->param[1].F;    \
 		T *o = out;                                                    \
                                                                                \
-		OPS_LOOP_                                                      \
-		{                                                              \
+		for (uint32_t i = 0; i < count; i++) {                         \
 			T x = a[i] < lo ? lo : a[i];                           \
                                                                                \
 			o[i] = x > hi ? hi : x;                                \

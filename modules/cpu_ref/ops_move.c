@@ -431,3 +431,66 @@ int32_t ops_slice_run(struct cref_node *n, const struct cref_run *r)
 	ops_copy_run(&c, r->pool);
 	return GENAI_OK;
 }
+
+// ---- DepthToSpace, SpaceToDepth: blocks of pixels and channels ----
+
+int32_t ops_depth_space_prepare(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"blocksize", "mode", NULL};
+	int64_t b = cref_attr_int(n->node, "blocksize", 0), dims[4];
+	const char *mode = cref_attr_string(n->node, "mode", "DCR");
+	bool to_space = n->node->op[0] == 'D';
+	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
+
+	if (!rc)
+		rc = ops_need_dtype(n, 0, OPS_BYTES, err);
+	if (!rc)
+		rc = ops_need_rank(n, 0, 4, 4, err);
+	if (!rc && strcmp(mode, "DCR") && strcmp(mode, "CRD"))
+		rc = cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				    "mode is '%.40s', carried: DCR, CRD", mode);
+	if (rc)
+		return rc;
+	memcpy(dims, n->in[0]->dims, sizeof(dims));
+	if (b < 1 || b > 1 << 20 ||
+	    (to_space ? dims[1] % (b * b) : dims[2] % b || dims[3] % b))
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "blocksize %lld does not divide shape %s",
+				      (long long)b, OPS_SHAPE(n->in[0]));
+	dims[1] = to_space ? dims[1] / (b * b) : dims[1] * b * b;
+	dims[2] = to_space ? dims[2] * b : dims[2] / b;
+	dims[3] = to_space ? dims[3] * b : dims[3] / b;
+	return ops_out(n, 0, n->in[0]->dtype, 4, dims, err);
+}
+
+int32_t ops_depth_space_run(struct cref_node *n, const struct cref_run *r)
+{
+	bool to_space = n->node->op[0] == 'D';
+	const struct cref_tensor *x = n->in[0], *y = n->out[0];
+	// the side with many channels, and the one with many pixels
+	const struct cref_tensor *deep = to_space ? x : y;
+	const struct cref_tensor *wide = to_space ? y : x;
+	int64_t b = cref_attr_int(n->node, "blocksize", 0);
+	int64_t c = wide->dims[1], h = deep->dims[2], w = deep->dims[3];
+	bool dcr = strcmp(cref_attr_string(n->node, "mode", "DCR"), "CRD") != 0;
+	// batch, channel, row, row in block, column, column in block
+	int64_t dims[6] = {x->dims[0], c, h, b, w, b};
+	int64_t wide_s[6] = {
+		c * h * b * w * b, h * b * w * b, b * w * b, w * b, b, 1};
+	int64_t deep_s[6] = {c * b * b * h * w,
+			     dcr ? h * w : b * b * h * w,
+			     w,
+			     dcr ? b * c * h * w : b * h * w,
+			     1,
+			     dcr ? c * h * w : h * w};
+	struct ops_copy copy;
+
+	if (!cref_elements(y))
+		return GENAI_OK;
+	copy_init(&copy, y, x);
+	for (int i = 0; i < 6; i++)
+		ops_copy_dim(&copy, dims[i], to_space ? wide_s[i] : deep_s[i],
+			     to_space ? deep_s[i] : wide_s[i]);
+	ops_copy_run(&copy, r->pool);
+	return GENAI_OK;
+}

@@ -112,12 +112,15 @@ static void norm_row(const struct norm *q, uint64_t k)
 			out = (float *)q->y->data + k * q->len + i;
 		g = row_piece(q->gamma, 0, q->len, i, n, b);
 		if (q->rms)
-			OPS_LOOP2(n) out[j] = (v[j] * inv) * g[j];
+			for (uint32_t j = 0; j < n; j++)
+				out[j] = (v[j] * inv) * g[j];
 		else
-			OPS_LOOP2(n) out[j] = ((v[j] - mean) * inv) * g[j];
+			for (uint32_t j = 0; j < n; j++)
+				out[j] = ((v[j] - mean) * inv) * g[j];
 		if (q->beta) {
 			g = row_piece(q->beta, 0, q->len, i, n, b);
-			OPS_LOOP2(n) out[j] += g[j];
+			for (uint32_t j = 0; j < n; j++)
+				out[j] += g[j];
 		}
 		if (!direct)
 			ops_store(OPS_F32, out, q->y->dtype, q->y->data,

@@ -96,6 +96,9 @@ OPS_ROW("", "Reshape", 5, CREF_OP_ALIAS, ops_reshape_prepare, ops_alias_run)
 OPS_ROW("", "Flatten", 1, CREF_OP_ALIAS, ops_flatten_prepare, ops_alias_run)
 OPS_ROW("", "Squeeze", 1, CREF_OP_ALIAS, ops_squeeze_prepare, ops_alias_run)
 OPS_ROW("", "Unsqueeze", 1, CREF_OP_ALIAS, ops_unsqueeze_prepare, ops_alias_run)
+OPS_ROW("", "ConstantOfShape", 9, 0, ops_constant_of_shape_prepare,
+	ops_constant_of_shape_run)
+OPS_ROW("", "EyeLike", 9, 0, ops_eye_like_prepare, ops_eye_like_run)
 OPS_ROW("", "Dropout", 7, 0, ops_dropout_prepare, ops_dropout_run)
 OPS_ROW("", "Shape", 1, 0, ops_shape_prepare, ops_shape_run)
 OPS_ROW("", "Size", 1, 0, ops_size_prepare, ops_size_run)
@@ -110,6 +113,8 @@ OPS_ROW("", "Concat", 4, 0, ops_concat_prepare, ops_concat_run)
 OPS_ROW("", "Slice", 1, 0, ops_slice_prepare, ops_slice_run)
 OPS_ROW("", "Pad", 2, 0, ops_pad_prepare, ops_pad_run)
 OPS_ROW("", "Trilu", 14, 0, ops_trilu_prepare, ops_trilu_run)
+OPS_ROW("", "DepthToSpace", 1, 0, ops_depth_space_prepare, ops_depth_space_run)
+OPS_ROW("", "SpaceToDepth", 1, 0, ops_depth_space_prepare, ops_depth_space_run)
 
 /* indices */
 OPS_ROW("", "Gather", 1, 0, ops_gather_prepare, ops_gather_run)
@@ -126,6 +131,7 @@ OPS_ROW("", "ArgMin", 1, 0, ops_arg_prepare, ops_arg_run)
 OPS_ROW("", "TopK", 1, 0, ops_topk_prepare, ops_topk_run)
 OPS_ROW("", "OneHot", 9, 0, ops_onehot_prepare, ops_onehot_run)
 OPS_ROW("", "NonZero", 9, 0, ops_nonzero_prepare, ops_nonzero_run)
+OPS_ROW("", "Compress", 9, 0, ops_compress_prepare, ops_compress_run)
 
 /* reductions and lines */
 OPS_ROW("", "ReduceSum", 1, 0, ops_reduce_prepare, ops_reduce_run)
@@ -159,6 +165,7 @@ OPS_ROW("", "RotaryEmbedding", 23, 0, ops_rotary_prepare, ops_rotary_run)
 OPS_ROW("com.microsoft", "RotaryEmbedding", 1, 0, ops_rotary_ms_prepare,
 	ops_rotary_ms_run)
 OPS_ROW("", "Gemm", 7, 0, ops_gemm_prepare, ops_gemm_run)
+OPS_ROW("", "Einsum", 12, 0, ops_einsum_prepare, ops_einsum_run)
 
 /* kernels.h */
 OPS_ROW("", "MatMul", 1, 0, cref_matmul_prepare, cref_matmul_run)
@@ -168,6 +175,8 @@ OPS_ROW("com.microsoft", "GatherBlockQuantized", 1, 0, cref_gather_bits_prepare,
 	cref_gather_bits_run)
 OPS_ROW("com.microsoft", "GroupQueryAttention", 1, 0, cref_gqa_prepare,
 	cref_gqa_run)
+OPS_ROW("com.microsoft", "MultiHeadAttention", 1, 0, cref_mha_prepare,
+	cref_mha_run)
 
 /* types */
 OPS_ROW("", "Cast", 6, 0, ops_cast_prepare, ops_cast_run)

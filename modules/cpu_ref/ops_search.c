@@ -380,3 +380,68 @@ int32_t ops_nonzero_run(struct cref_node *n, const struct cref_run *r)
 	}
 	return GENAI_OK;
 }
+
+// ---- Compress: state.i[0] axis, or -1 for the flattened input ----
+
+int32_t ops_compress_prepare(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"axis", NULL};
+	const struct genai_attr *a = cref_attr_find(n->node, "axis");
+	int32_t rc = ops_check(n, attrs, 2, 2, 1, err);
+	int64_t dims[GENAI_MAX_RANK], dim;
+	const struct cref_tensor *x, *c;
+	uint32_t axis = 0;
+	uint64_t hits = 0;
+
+	if (!rc)
+		rc = ops_need_dtype(n, 0, OPS_BYTES, err);
+	if (!rc)
+		rc = ops_need_dtype(n, 1, OPS_BOOL, err);
+	if (!rc)
+		rc = ops_need_rank(n, 1, 1, 1, err);
+	if (!rc && a)
+		rc = ops_axis(n, a->i, n->in[0]->rank, &axis, err);
+	if (rc)
+		return rc;
+	x = n->in[0];
+	c = n->in[1];
+	dim = a ? x->dims[axis] : (int64_t)cref_elements(x);
+	if (c->dims[0] > dim)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "condition of shape %s is longer than "
+				      "the axis of %lld",
+				      OPS_SHAPE(c), (long long)dim);
+	if (c->dims[0] && !c->value)
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "the output's shape depends on input "
+				      "'%.60s', which must be known while "
+				      "planning",
+				      c->name ? c->name : "");
+	for (int64_t i = 0; i < c->dims[0]; i++)
+		hits += ops_get_int(c, c->value, (uint64_t)i) != 0;
+	memcpy(dims, x->dims, sizeof(dims));
+	dims[axis] = (int64_t)hits;
+	n->state.i[0] = a ? (int64_t)axis : -1;
+	return ops_out(n, 0, x->dtype, a ? x->rank : 1, dims, err);
+}
+
+int32_t ops_compress_run(struct cref_node *n, const struct cref_run *r)
+{
+	const struct cref_tensor *x = n->in[0], *c = n->in[1];
+	bool flat = n->state.i[0] < 0;
+	uint32_t axis = flat ? 0 : (uint32_t)n->state.i[0];
+	uint64_t size = cref_dtype_bits(x->dtype) / 8, done = 0;
+	uint64_t outer = flat ? 1 : ops_span(x, 0, axis);
+	uint64_t dim = flat ? cref_elements(x) : (uint64_t)x->dims[axis];
+	uint64_t line = (flat ? 1 : ops_span(x, axis + 1, x->rank)) * size;
+
+	(void)r;
+	for (uint64_t o = 0; line && o < outer; o++)
+		for (uint64_t i = 0; i < (uint64_t)c->dims[0]; i++)
+			if (ops_get_int(c, c->data, i))
+				memcpy((char *)n->out[0]->data + line * done++,
+				       (const char *)x->data +
+					       (o * dim + i) * line,
+				       line);
+	return GENAI_OK;
+}

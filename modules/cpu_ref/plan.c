@@ -142,6 +142,21 @@ static struct genai_visit *find_visit(struct genai_plan *p, uint32_t node,
 	return NULL;
 }
 
+// May the node run by ranges of rows?  What travels by value has no address
+// that a range could begin at.
+static bool cuttable(const struct cref_shape *s, uint32_t node)
+{
+	const struct genai_node *gn = genai_graph_node(s->plan->graph, node);
+
+	if (!(s->nodes[node].op->flags & CREF_OP_TILED))
+		return false;
+	for (uint32_t k = 1; k < gn->n_inputs && k <= 3; k++)
+		if (gn->inputs[k] != GENAI_NONE &&
+		    s->where[gn->inputs[k]] != CREF_WEIGHT)
+			return false;
+	return true;
+}
+
 static void visit_input(struct genai_plan *p, struct cref_shape *s,
 			uint32_t node, uint32_t input)
 {
@@ -171,7 +186,7 @@ static void visit_input(struct genai_plan *p, struct cref_shape *s,
 	}
 	if (gathers(gn, input))
 		visit->flags |= GENAI_WEIGHT_GATHER;
-	if (n->op->flags & CREF_OP_TILED && input >= 1 && input <= 3) {
+	if (cuttable(s, node) && input >= 1 && input <= 3) {
 		visit->flags |= GENAI_WEIGHT_ROWS;
 		visit->rows = (uint64_t)n->out[0]->dims[n->out[0]->rank - 1];
 		visit->group = UINT32_MAX - 1 - node; // one per node

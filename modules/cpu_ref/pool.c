@@ -20,7 +20,7 @@
 
 #define SPIN_NS 50000
 #define LINE 64
-#define CHUNKS 8u	 /* a thread */
+#define CHUNKS 8u	  /* a thread */
 #define MAX_THREADS 4096u /* chunks fit 16 bits */
 
 struct worker {
@@ -224,12 +224,11 @@ void cref_pool_destroy(struct cref_pool *p)
 	free(p);
 }
 
-struct cref_pool *
-cref_pool_create(uint32_t threads,
-		 int32_t (*create)(void *host, const char *name,
-				   void (*fn)(void *), void *arg,
-				   void **out_thread),
-		 void (*join)(void *host, void *thread), void *host)
+struct cref_pool *cref_pool_create(
+	uint32_t threads,
+	int32_t (*create)(void *host, const char *name, void (*fn)(void *),
+			  void *arg, void **out_thread),
+	void (*join)(void *host, void *thread), void *host)
 {
 	struct cref_pool *p = aligned_alloc(LINE, sizeof(*p));
 

@@ -1,23 +1,12 @@
-// queue.c - streams, points, recordings, and the scheduler of the simulated
-// device.
-// Work is queued and runs only when somebody waits for it (a barrier, or a poll
-// that is not reached yet): the order is then the scheduler's choice among the
-// legal ones, and the same seed gives the same run.
+// queue.c - streams, what is enqueued on them, points; and the table.
 #include "cpu_ref.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define IN_RECORDING (UINT64_C(1) << 63) // of a point's value
-
-static struct cref_queued *slot(struct genai_stream *s, uint64_t i)
+struct cref_queued *cref_op_slot(const struct genai_stream *s, uint64_t i)
 {
 	return &s->ops[i & (s->cap - 1)];
-}
-
-static uint64_t done(const struct genai_stream *s)
-{
-	return atomic_load_explicit(&s->done, memory_order_acquire);
 }
 
 // ---- enqueuing ----
@@ -33,132 +22,96 @@ static int32_t grow_stream(struct genai_stream *s, struct genai_error *err)
 		return CREF_FAIL(dev, err, GENAI_E_NOMEM,
 				 "no memory for %llu queued operations",
 				 (unsigned long long)cap);
-	for (uint64_t i = done(s); i < s->tail; i++)
-		ops[i & (cap - 1)] = *slot(s, i);
+	for (uint64_t i = cref_done(s); i < s->tail; i++)
+		ops[i & (cap - 1)] = *cref_op_slot(s, i);
 	dev->host->free(dev->host->ctx, s->ops);
 	s->ops = ops;
 	s->cap = cap;
 	return 0;
 }
 
-static int32_t grow_recording(struct genai_recording *rec,
-			      struct genai_error *err)
-{
-	struct cref_device *dev = rec->dev;
-	uint64_t cap = rec->cap ? 2 * rec->cap : 256;
-	void *p = dev->host->realloc(dev->host->ctx, rec->ops,
-				     cap * sizeof(*rec->ops), "recording");
-
-	if (!p)
-		return CREF_FAIL(dev, err, GENAI_E_NOMEM,
-				 "no memory for %llu recorded operations",
-				 (unsigned long long)cap);
-	rec->ops = p;
-	rec->cap = cap;
-	return 0;
-}
-
 // Room for one more operation of a stream, in its queue or its recording.
-static int32_t next_op(struct genai_stream *s, struct cref_queued **out_op,
-		       struct genai_error *err)
+int32_t cref_op_next(struct genai_stream *s, struct cref_queued **out_op,
+		     struct genai_error *err)
 {
 	struct genai_recording *rec = s->rec;
 	int32_t rc = 0;
 
 	if (rec) {
 		if (rec->n_ops == rec->cap)
-			rc = grow_recording(rec, err);
+			rc = cref_record_room(rec, err);
 		if (rc) {
 			rec->spoilt = rc;
 			return rc;
 		}
 		*out_op = &rec->ops[rec->n_ops];
 	} else {
-		if (s->tail - done(s) == s->cap)
+		if (s->tail - cref_done(s) == s->cap)
 			rc = grow_stream(s, err);
 		if (rc)
 			return rc;
-		*out_op = slot(s, s->tail);
+		*out_op = cref_op_slot(s, s->tail);
 	}
 	(*out_op)->on = s;
 	(*out_op)->n_mem = 0;
 	(*out_op)->node = GENAI_NONE;
 	(*out_op)->name = "";
+	(*out_op)->mem_bytes = (*out_op)->link_bytes = 0;
 	return 0;
 }
 
-static void commit_op(struct genai_stream *s, struct cref_queued *op)
+void cref_op_commit(struct genai_stream *s, struct cref_queued *op)
 {
 	if (s->rec) {
 		s->rec->n_ops++;
 		s->rec->count[s->id]++;
 	} else {
 		op->seq = s->dev->seq++;
+		if (s->dev->clock.on)
+			cref_clock_enqueued(s, op);
 		s->tail++;
+		if (s->dev->schedule == CREF_THREADS)
+			cref_thread_wake(s->dev);
 	}
-}
-
-// Remember that a recording names the region.
-static int32_t note_region(struct genai_recording *rec, genai_addr addr,
-			   struct genai_error *err)
-{
-	struct cref_device *dev = rec->dev;
-	uint32_t lo = 0, hi = rec->n_regions;
-
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (rec->regions[mid] < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo < rec->n_regions && rec->regions[lo] == addr)
-		return 0;
-	if (rec->n_regions == rec->cap_regions) {
-		uint32_t cap = rec->cap_regions ? 2 * rec->cap_regions : 64;
-		void *p = dev->host->realloc(dev->host->ctx, rec->regions,
-					     cap * sizeof(*rec->regions),
-					     "recording");
-		if (!p)
-			return CREF_FAIL(dev, err, GENAI_E_NOMEM,
-					 "no memory for a recording");
-		rec->regions = p;
-		rec->cap_regions = cap;
-	}
-	memmove(&rec->regions[lo + 1], &rec->regions[lo],
-		(rec->n_regions - lo) * sizeof(*rec->regions));
-	rec->regions[lo] = addr;
-	rec->n_regions++;
-	return 0;
 }
 
 // Host pointer of device bytes, or an error that names who wanted them.
 static int32_t translate(struct genai_stream *s, genai_addr addr,
 			 uint64_t bytes, const char *what, uint32_t index,
-			 void **out_p, struct genai_error *err)
+			 struct cref_region **out_r, void **out_p,
+			 struct genai_error *err)
 {
-	struct cref_region *r;
-	int32_t rc;
+	struct cref_region *r = cref_region_find(s->dev, addr, bytes);
 
-	if (!bytes) {
-		*out_p = NULL;
-		return 0;
-	}
-	r = cref_region_find(s->dev, addr, bytes);
 	if (!r)
 		return CREF_FAIL(s->dev, err, GENAI_E_INVAL,
 				 "%s: access %u to %llu bytes at %#llx: not "
 				 "mapped on the device",
 				 what, index, (unsigned long long)bytes,
 				 (unsigned long long)addr);
-	if (s->rec) {
-		rc = note_region(s->rec, r->addr, err);
-		if (rc)
-			return rc;
-	}
 	*out_p = cref_host(addr);
-	return 0;
+	*out_r = r;
+	return s->rec ? cref_record_region(s->rec, r->addr, err) : 0;
+}
+
+static int32_t resolve(struct genai_stream *s, struct cref_queued *op,
+		       const struct genai_work *work,
+		       const struct genai_access *acc, uint32_t n,
+		       struct genai_error *err)
+{
+	struct cref_region *r = NULL;
+	int32_t rc = 0;
+
+	for (uint32_t i = 0; !rc && i < n; i++) {
+		op->mem[i] = NULL;
+		if (!acc[i].bytes)
+			continue;
+		rc = translate(s, acc[i].addr, acc[i].bytes, work->name, i, &r,
+			       &op->mem[i], err);
+		if (!rc && s->dev->clock.on)
+			cref_clock_access(op, &acc[i], r);
+	}
+	return rc;
 }
 
 static int32_t launch(void *self, struct genai_stream *s,
@@ -175,10 +128,9 @@ static int32_t launch(void *self, struct genai_stream *s,
 				 "%s: %u accesses, at most %u", work->name, n,
 				 CREF_MAX_ACCESS);
 	pthread_mutex_lock(&dev->lock);
-	rc = next_op(s, &op, err);
-	for (uint32_t i = 0; !rc && i < n; i++)
-		rc = translate(s, acc[i].addr, acc[i].bytes, work->name, i,
-			       &op->mem[i], err);
+	rc = cref_op_next(s, &op, err);
+	if (!rc)
+		rc = resolve(s, op, work, acc, n, err);
 	if (!rc) {
 		op->kind = CREF_UNIT;
 		op->name = work->name;
@@ -186,7 +138,7 @@ static int32_t launch(void *self, struct genai_stream *s,
 		op->fn = work->fn;
 		op->ctx = work->ctx;
 		op->n_mem = n;
-		commit_op(s, op);
+		cref_op_commit(s, op);
 		dev->stats.launches++;
 	} else if (s->rec) {
 		s->rec->spoilt = rc;
@@ -195,14 +147,30 @@ static int32_t launch(void *self, struct genai_stream *s,
 	return rc;
 }
 
+// One end of a copy: host memory has to be pinned or registered.
+static int32_t copy_end(struct genai_stream *s, uint64_t at, uint64_t bytes,
+			bool on_host, uint32_t index, void **out_p,
+			struct genai_error *err)
+{
+	struct cref_region *r;
+
+	if (on_host && !cref_host_known(s->dev, at, bytes))
+		return CREF_FAIL(s->dev, err, GENAI_E_INVAL,
+				 "copy of %llu bytes: host memory at %#llx is "
+				 "neither pinned nor registered",
+				 (unsigned long long)bytes,
+				 (unsigned long long)at);
+	return translate(s, on_host ? at ^ CREF_ADDR_BIT : at, bytes, "copy",
+			 index, &r, out_p, err);
+}
+
 static int32_t copy(void *self, struct genai_stream *s, uint64_t dst,
 		    uint64_t src, uint64_t bytes, uint32_t kind,
 		    struct genai_error *err)
 {
 	struct cref_device *dev = self;
 	struct cref_queued *op;
-	uint64_t host_end = kind == GENAI_COPY_H2D ? src : dst;
-	int32_t rc = 0;
+	int32_t rc;
 
 	if (kind < GENAI_COPY_H2D || kind > GENAI_COPY_D2D)
 		return CREF_FAIL(dev, err, GENAI_E_INVAL,
@@ -210,35 +178,35 @@ static int32_t copy(void *self, struct genai_stream *s, uint64_t dst,
 	if (!bytes)
 		return 0;
 	pthread_mutex_lock(&dev->lock);
-	if (kind != GENAI_COPY_D2D && !cref_host_known(dev, host_end, bytes))
-		rc = CREF_FAIL(dev, err, GENAI_E_INVAL,
-			       "copy of %llu bytes: host memory at %#llx is "
-			       "neither pinned nor registered",
-			       (unsigned long long)bytes,
-			       (unsigned long long)host_end);
+	rc = cref_op_next(s, &op, err);
 	if (!rc)
-		rc = next_op(s, &op, err);
-	if (!rc && kind == GENAI_COPY_H2D)
-		op->mem[1] = (void *)(uintptr_t)src;
-	else if (!rc)
-		rc = translate(s, src, bytes, "copy", 1, &op->mem[1], err);
-	if (!rc && kind == GENAI_COPY_D2H)
-		op->mem[0] = (void *)(uintptr_t)dst;
-	else if (!rc)
-		rc = translate(s, dst, bytes, "copy", 0, &op->mem[0], err);
+		rc = copy_end(s, src, bytes, kind == GENAI_COPY_H2D, 1,
+			      &op->mem[1], err);
+	if (!rc)
+		rc = copy_end(s, dst, bytes, kind == GENAI_COPY_D2H, 0,
+			      &op->mem[0], err);
 	if (!rc) {
 		op->kind = CREF_COPY;
 		op->name = "copy";
 		op->bytes = bytes;
 		op->copy_kind = kind;
-		commit_op(s, op);
-		if (s->rec)
-			s->rec->copy_bytes[kind] += bytes;
+		op->n_mem = 2;
+		cref_op_commit(s, op);
 	} else if (s->rec) {
 		s->rec->spoilt = rc;
 	}
 	pthread_mutex_unlock(&dev->lock);
 	return rc;
+}
+
+void cref_count_copy(struct cref_device *dev, uint32_t kind, uint64_t bytes)
+{
+	if (kind == GENAI_COPY_H2D)
+		dev->stats.h2d_bytes += bytes;
+	else if (kind == GENAI_COPY_D2H)
+		dev->stats.d2h_bytes += bytes;
+	else
+		dev->stats.d2d_bytes += bytes;
 }
 
 // ---- points ----
@@ -251,48 +219,9 @@ static int32_t mark(void *self, struct genai_stream *s,
 	(void)err;
 	pthread_mutex_lock(&dev->lock);
 	out_point->stream = s;
-	out_point->value = s->rec ? IN_RECORDING | s->rec->count[s->id]
+	out_point->value = s->rec ? CREF_IN_RECORDING | s->rec->count[s->id]
 				  : s->tail;
 	pthread_mutex_unlock(&dev->lock);
-	return 0;
-}
-
-static int32_t wait_recorded(struct genai_stream *s, struct genai_point p,
-			     struct genai_error *err)
-{
-	struct genai_recording *rec = p.stream->rec;
-	struct genai_stream *from = p.stream;
-	uint64_t upto = p.value & ~IN_RECORDING;
-	struct cref_queued *op;
-	int32_t rc;
-
-	if (!rec)
-		return CREF_FAIL(s->dev, err, GENAI_E_STATE,
-				 "a point of stream '%s' made while recording "
-				 "is used outside the recording",
-				 from->name);
-	if (s->rec && s->rec != rec)
-		return CREF_FAIL(s->dev, err, GENAI_E_STATE,
-				 "stream '%s' is part of another recording",
-				 s->name);
-	if (!s->rec) {
-		s->rec = rec;
-		rec->joined[s->id] = true;
-		// even a join that waits for nothing orders after the start
-	} else if (rec->known[s->id][from->id] >= upto) {
-		return 0;
-	}
-	rc = next_op(s, &op, err);
-	if (rc)
-		return rc;
-	op->kind = CREF_WAIT;
-	op->point = p;
-	commit_op(s, op);
-	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
-		if (rec->known[s->id][i] < rec->known[from->id][i])
-			rec->known[s->id][i] = rec->known[from->id][i];
-	if (rec->known[s->id][from->id] < upto)
-		rec->known[s->id][from->id] = upto;
 	return 0;
 }
 
@@ -302,26 +231,26 @@ static int32_t wait_locked(struct genai_stream *s, struct genai_point p,
 	struct cref_queued *op;
 	int32_t rc;
 
-	if (p.stream == s && !(p.value & IN_RECORDING))
+	if (p.stream == s && !(p.value & CREF_IN_RECORDING))
 		return 0;
-	if (p.value & IN_RECORDING)
-		return p.stream == s ? 0 : wait_recorded(s, p, err);
+	if (p.value & CREF_IN_RECORDING)
+		return p.stream == s ? 0 : cref_record_wait(s, p, err);
 	if (s->known[p.stream->id] >= p.value)
 		return 0;
 	if (s->rec) {
-		if (done(p.stream) >= p.value)
+		if (cref_done(p.stream) >= p.value)
 			return 0;
 		return CREF_FAIL(s->dev, err, GENAI_E_STATE,
 				 "a recording of '%s' would wait for work of "
 				 "'%s' outside it",
 				 s->name, p.stream->name);
 	}
-	rc = next_op(s, &op, err);
+	rc = cref_op_next(s, &op, err);
 	if (rc)
 		return rc;
 	op->kind = CREF_WAIT;
 	op->point = p;
-	commit_op(s, op);
+	cref_op_commit(s, op);
 	// what the other stream knew by then is known too, conservatively what
 	// it knew at the time of the wait only if nothing came after the point
 	if (p.stream->tail == p.value)
@@ -348,236 +277,131 @@ static int32_t stream_wait(void *self, struct genai_stream *s,
 	return rc;
 }
 
-int32_t cref_point_state(const struct genai_point *point,
-			 struct genai_error *err)
-{
-	const struct genai_stream *s = point->stream;
-
-	if (!s)
-		return 0;
-	if (point->value & IN_RECORDING)
-		return CREF_FAIL(s->dev, err, GENAI_E_STATE,
-				 "a point made while recording has no time");
-	if (done(s) < point->value)
-		return GENAI_PENDING;
-	if (!s->poisoned || point->value <= s->poison_at)
-		return 0;
-	if (err)
-		*err = s->error;
-	return s->error.code;
-}
-
 static int32_t poll_point(void *self, struct genai_point point,
 			  struct genai_error *err)
 {
 	struct cref_device *dev = self;
 	int32_t rc;
 
-	// another thread inside a barrier makes the progress
+	// another thread is inside a barrier and makes the progress
 	if (pthread_mutex_trylock(&dev->lock))
-		return point.stream && done(point.stream) < point.value
-			       ? GENAI_PENDING
-			       : 0;
+		return GENAI_PENDING;
 	rc = cref_point_state(&point, err);
-	if (rc == GENAI_PENDING && cref_run_one(dev))
+	if (rc == GENAI_PENDING && dev->schedule != CREF_THREADS &&
+	    cref_run_one(dev))
 		rc = cref_point_state(&point, err);
+	if (!rc && dev->clock.on)
+		cref_clock_waited(dev, &point);
 	pthread_mutex_unlock(&dev->lock);
 	return rc;
 }
 
-// ---- running ----
-
-static void poison(struct genai_stream *s, uint64_t at,
-		   const struct genai_error *e)
-{
-	if (s->poisoned)
-		return;
-	s->poisoned = true;
-	s->poison_at = at;
-	s->error = *e;
-}
-
-static int32_t run_unit(struct cref_device *dev, const struct cref_queued *op,
-			struct genai_error *err)
-{
-	int32_t rc;
-
-	if (op->kind == CREF_COPY) {
-		memcpy(op->mem[0], op->mem[1], op->bytes);
-		return 0;
-	}
-	rc = op->fn(op->ctx, op->mem, err);
-	if (rc && !err->code)
-		CREF_FAIL(dev, err, rc, "%s: failed with code %d", op->name,
-			  rc);
-	if (rc)
-		err->node = op->node;
-	return rc;
-}
-
-// All of a recording that has only one stream.
-static int32_t run_graph(struct cref_device *dev, struct genai_recording *rec,
-			 struct genai_error *err)
-{
-	int32_t rc = 0;
-
-	for (uint64_t i = 0; !rc && i < rec->n_ops; i++)
-		if (rec->ops[i].kind != CREF_WAIT)
-			rc = run_unit(dev, &rec->ops[i], err);
-	return rc;
-}
-
-static void count_copy(struct cref_device *dev, uint32_t kind, uint64_t bytes)
-{
-	if (kind == GENAI_COPY_H2D)
-		dev->stats.h2d_bytes += bytes;
-	else if (kind == GENAI_COPY_D2H)
-		dev->stats.d2h_bytes += bytes;
-	else
-		dev->stats.d2d_bytes += bytes;
-}
-
-static void run_head(struct cref_device *dev, struct genai_stream *s)
-{
-	uint64_t at = done(s);
-	struct cref_queued *op = slot(s, at);
-	struct genai_error e = GENAI_ERROR_INIT;
-	int32_t rc = 0;
-
-	if (op->kind == CREF_WAIT) {
-		rc = cref_point_state(&op->point, &e);
-	} else if (!s->poisoned) {
-		if (op->kind == CREF_GRAPH) {
-			rc = run_graph(dev, op->graph, &e);
-		} else {
-			rc = run_unit(dev, op, &e);
-			if (op->kind == CREF_COPY) {
-				dev->stats.copies++;
-				count_copy(dev, op->copy_kind, op->bytes);
-			}
-		}
-	}
-	if (op->graph && op->kind == CREF_GRAPH)
-		op->graph->queued--;
-	if (rc)
-		poison(s, at, &e);
-	atomic_store_explicit(&s->done, at + 1, memory_order_release);
-}
-
-static bool ready(struct genai_stream *s)
-{
-	const struct cref_queued *op;
-
-	if (done(s) == s->tail)
-		return false;
-	op = slot(s, done(s));
-	return op->kind != CREF_WAIT || !op->point.stream ||
-	       done(op->point.stream) >= op->point.value;
-}
-
-static uint64_t next_random(struct cref_device *dev)
-{
-	uint64_t x = dev->random;
-
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	return dev->random = x;
-}
-
-// How much the schedule wants this stream's head to run: larger first.
-static uint64_t preference(struct cref_device *dev, struct genai_stream *s)
-{
-	const struct cref_queued *op = slot(s, done(s));
-	bool is_copy = op->kind == CREF_COPY;
-
-	switch (dev->schedule) {
-	case CREF_LATE:
-		return (is_copy ? 0 : UINT64_C(1) << 62) +
-		       (UINT64_C(1) << 60) - op->seq;
-	case CREF_EARLY:
-		return (is_copy ? UINT64_C(1) << 62 : 0) +
-		       (UINT64_C(1) << 60) - op->seq;
-	case CREF_RANDOM:
-		return next_random(dev);
-	default:
-		return UINT64_MAX - op->seq;
-	}
-}
-
-bool cref_run_one(struct cref_device *dev)
-{
-	struct genai_stream *best = NULL;
-	uint64_t best_pref = 0;
-
-	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++) {
-		struct genai_stream *s = dev->streams[i];
-		uint64_t pref;
-
-		if (!s || !ready(s))
-			continue;
-		pref = preference(dev, s);
-		if (!best || pref > best_pref) {
-			best = s;
-			best_pref = pref;
-		}
-	}
-	if (!best)
-		return false;
-	run_head(dev, best);
-	return true;
-}
-
 // ---- streams ----
+
+static void free_stream(struct genai_stream *s)
+{
+	const struct genai_host *host = s->dev->host;
+
+	host->free(host->ctx, s->ops);
+	host->free(host->ctx, s->ends);
+	host->free(host->ctx, s);
+}
+
+static struct genai_stream *new_stream(struct cref_device *dev,
+				       const char *name)
+{
+	struct genai_stream *s = dev->host->alloc(dev->host->ctx, sizeof(*s),
+						  "stream");
+
+	if (!s)
+		return NULL;
+	memset(s, 0, sizeof(*s));
+	s->dev = dev;
+	snprintf(s->name, sizeof(s->name), "%s", name ? name : "");
+	if (!dev->clock.on)
+		return s;
+	s->ends = dev->host->alloc(dev->host->ctx,
+				   CREF_ENDS * sizeof(*s->ends), "clock");
+	if (s->ends)
+		return s;
+	free_stream(s);
+	return NULL;
+}
+
+static int32_t add_stream(struct genai_stream *s, struct genai_error *err)
+{
+	struct cref_device *dev = s->dev;
+	uint32_t id = 0;
+
+	while (id < CREF_MAX_STREAMS && dev->streams[id])
+		id++;
+	if (id == CREF_MAX_STREAMS)
+		return CREF_FAIL(dev, err, GENAI_E_LIMIT,
+				 "more than %u streams", CREF_MAX_STREAMS);
+	s->id = id;
+	dev->streams[id] = s;
+	// a reused number: nobody knows anything of the new stream
+	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
+		if (dev->streams[i])
+			dev->streams[i]->known[id] = 0;
+	return 0;
+}
+
+static void remove_stream(struct genai_stream *s)
+{
+	struct cref_device *dev = s->dev;
+
+	pthread_mutex_lock(&dev->lock);
+	dev->streams[s->id] = NULL;
+	pthread_mutex_unlock(&dev->lock);
+	free_stream(s);
+}
 
 static int32_t create(void *self, const char *name,
 		      struct genai_stream **out_stream, struct genai_error *err)
 {
 	struct cref_device *dev = self;
-	struct genai_stream *s;
-	uint32_t id = 0;
+	struct genai_stream *s = new_stream(dev, name);
+	int32_t rc;
 
+	if (!s)
+		return CREF_FAIL(dev, err, GENAI_E_NOMEM,
+				 "no memory for a stream");
 	pthread_mutex_lock(&dev->lock);
-	while (id < CREF_MAX_STREAMS && dev->streams[id])
-		id++;
-	if (id == CREF_MAX_STREAMS) {
-		pthread_mutex_unlock(&dev->lock);
-		return CREF_FAIL(dev, err, GENAI_E_LIMIT,
-				 "more than %u streams", CREF_MAX_STREAMS);
-	}
-	s = dev->host->alloc(dev->host->ctx, sizeof(*s), "stream");
-	if (s) {
-		memset(s, 0, sizeof(*s));
-		s->dev = dev;
-		s->id = id;
-		snprintf(s->name, sizeof(s->name), "%s", name ? name : "");
-		dev->streams[id] = s;
-		// a reused number: nobody knows anything of the new stream
-		for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
-			if (dev->streams[i])
-				dev->streams[i]->known[id] = 0;
-		*out_stream = s;
-	}
+	rc = add_stream(s, err);
 	pthread_mutex_unlock(&dev->lock);
-	return s ? 0
-		 : CREF_FAIL(dev, err, GENAI_E_NOMEM, "no memory for a stream");
+	if (rc) {
+		free_stream(s);
+		return rc;
+	}
+	if (dev->schedule == CREF_THREADS)
+		rc = cref_thread_start(s, err);
+	if (rc)
+		remove_stream(s);
+	else
+		*out_stream = s;
+	return rc;
 }
 
 static int32_t destroy(void *self, struct genai_stream *s,
 		       struct genai_error *err)
 {
 	struct cref_device *dev = self;
+	int32_t rc = 0;
 
 	pthread_mutex_lock(&dev->lock);
-	if (done(s) != s->tail || s->rec) {
-		pthread_mutex_unlock(&dev->lock);
-		return CREF_FAIL(dev, err, GENAI_E_BUSY,
-				 "stream '%s' has queued work", s->name);
-	}
-	dev->streams[s->id] = NULL;
+	if (cref_done(s) != s->tail || s->rec)
+		rc = CREF_FAIL(dev, err, GENAI_E_BUSY,
+			       "stream '%s' has queued work", s->name);
+	else if (s->recordings)
+		rc = CREF_FAIL(dev, err, GENAI_E_BUSY,
+			       "stream '%s' is part of %u live recordings",
+			       s->name, s->recordings);
 	pthread_mutex_unlock(&dev->lock);
-	dev->host->free(dev->host->ctx, s->ops);
-	dev->host->free(dev->host->ctx, s);
+	if (rc)
+		return rc;
+	cref_thread_stop(s);
+	remove_stream(s);
 	return 0;
 }
 
@@ -598,226 +422,6 @@ static int32_t reset(void *self, const struct genai_ticket *ticket,
 	return 0;
 }
 
-// ---- recordings ----
-
-static void free_recording(struct genai_recording *rec)
-{
-	const struct genai_host *host = rec->dev->host;
-
-	host->free(host->ctx, rec->ops);
-	host->free(host->ctx, rec->regions);
-	host->free(host->ctx, rec);
-}
-
-static void leave_recording(struct genai_recording *rec)
-{
-	struct cref_device *dev = rec->dev;
-
-	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
-		if (dev->streams[i] && dev->streams[i]->rec == rec)
-			dev->streams[i]->rec = NULL;
-	dev->n_recording--;
-}
-
-static int32_t capture_begin(void *self, struct genai_stream *s,
-			     struct genai_error *err)
-{
-	struct cref_device *dev = self;
-	struct genai_recording *rec;
-	int32_t rc = 0;
-
-	pthread_mutex_lock(&dev->lock);
-	if (s->rec)
-		rc = CREF_FAIL(dev, err, GENAI_E_STATE,
-			       "stream '%s' is being recorded already",
-			       s->name);
-	else if (s->poisoned)
-		rc = CREF_FAIL(dev, err, GENAI_E_STATE,
-			       "stream '%s' is poisoned: %s", s->name,
-			       s->error.text);
-	if (!rc) {
-		rec = dev->host->alloc(dev->host->ctx, sizeof(*rec),
-				       "recording");
-		if (!rec)
-			rc = CREF_FAIL(dev, err, GENAI_E_NOMEM,
-				       "no memory for a recording");
-	}
-	if (!rc) {
-		memset(rec, 0, sizeof(*rec));
-		rec->dev = dev;
-		rec->origin = s;
-		rec->joined[s->id] = true;
-		s->rec = rec;
-		dev->n_recording++;
-	}
-	pthread_mutex_unlock(&dev->lock);
-	return rc;
-}
-
-static int32_t not_joined(struct genai_recording *rec, struct genai_error *err)
-{
-	uint32_t o = rec->origin->id;
-
-	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
-		if (i != o && rec->joined[i] &&
-		    rec->known[o][i] < rec->count[i])
-			return CREF_FAIL(rec->dev, err, GENAI_E_STATE,
-					 "stream '%s' was not joined back into "
-					 "the recording of '%s'",
-					 rec->dev->streams[i]->name,
-					 rec->origin->name);
-	return 0;
-}
-
-static int32_t capture_end(void *self, struct genai_stream *s,
-			   struct genai_recording **out_recording,
-			   struct genai_error *err)
-{
-	struct cref_device *dev = self;
-	struct genai_recording *rec;
-	int32_t rc = 0;
-
-	pthread_mutex_lock(&dev->lock);
-	rec = s->rec;
-	if (!rec || rec->origin != s) {
-		pthread_mutex_unlock(&dev->lock);
-		return CREF_FAIL(dev, err, GENAI_E_STATE,
-				 "no recording was begun on stream '%s'",
-				 s->name);
-	}
-	rc = rec->spoilt;
-	if (rc)
-		CREF_FAIL(dev, err, rc,
-			  "the recording of '%s' was spoilt by an earlier "
-			  "error",
-			  s->name);
-	else
-		rc = not_joined(rec, err);
-	leave_recording(rec);
-	if (rc) {
-		free_recording(rec);
-	} else {
-		for (uint32_t i = 0; i < rec->n_regions; i++)
-			cref_region_find(dev, rec->regions[i], 1)->recordings++;
-		*out_recording = rec;
-	}
-	pthread_mutex_unlock(&dev->lock);
-	return rc;
-}
-
-static int32_t capture_abort(void *self, struct genai_stream *s,
-			     struct genai_error *err)
-{
-	struct cref_device *dev = self;
-	struct genai_recording *rec;
-
-	pthread_mutex_lock(&dev->lock);
-	rec = s->rec;
-	if (rec) {
-		leave_recording(rec);
-		free_recording(rec);
-	}
-	pthread_mutex_unlock(&dev->lock);
-	return rec ? 0
-		   : CREF_FAIL(dev, err, GENAI_E_STATE,
-			       "stream '%s' is not being recorded", s->name);
-}
-
-// Enqueue the recorded operations on their streams, points made absolute.
-static int32_t expand(struct genai_recording *rec, struct genai_stream *origin,
-		      struct genai_error *err)
-{
-	uint64_t base[CREF_MAX_STREAMS] = {0};
-	struct cref_device *dev = rec->dev;
-	struct cref_queued *op;
-	int32_t rc = 0;
-
-	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
-		if (rec->joined[i] && dev->streams[i])
-			base[i] = dev->streams[i]->tail;
-	for (uint64_t i = 0; !rc && i < rec->n_ops; i++) {
-		const struct cref_queued *r = &rec->ops[i];
-
-		rc = next_op(r->on, &op, err);
-		if (rc)
-			break;
-		*op = *r;
-		if (r->kind == CREF_WAIT)
-			op->point.value = base[r->point.stream->id] +
-					  (r->point.value & ~IN_RECORDING);
-		commit_op(r->on, op);
-	}
-	for (uint32_t i = 0; !rc && i < CREF_MAX_STREAMS; i++)
-		if (rec->joined[i] && dev->streams[i])
-			origin->known[i] = dev->streams[i]->tail;
-	return rc;
-}
-
-static bool one_stream(const struct genai_recording *rec)
-{
-	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
-		if (rec->joined[i] && i != rec->origin->id)
-			return false;
-	return true;
-}
-
-static int32_t launch_graph(void *self, struct genai_recording *rec,
-			    struct genai_stream *s, struct genai_error *err)
-{
-	struct cref_device *dev = self;
-	struct cref_queued *op;
-	int32_t rc = 0;
-
-	pthread_mutex_lock(&dev->lock);
-	if (s->rec)
-		rc = CREF_FAIL(dev, err, GENAI_E_STATE,
-			       "a recording cannot be launched into one");
-	else if (rec->origin != s)
-		rc = CREF_FAIL(dev, err, GENAI_E_INVAL,
-			       "a recording is launched on the stream it was "
-			       "made on");
-	else if (!one_stream(rec))
-		rc = expand(rec, s, err);
-	else
-		rc = next_op(s, &op, err);
-	if (!rc && one_stream(rec)) {
-		op->kind = CREF_GRAPH;
-		op->graph = rec;
-		op->name = "graph";
-		rec->queued++;
-		commit_op(s, op);
-		// an expanded one counts its copies as they run
-		for (uint32_t k = 1; k <= GENAI_COPY_D2D; k++)
-			count_copy(dev, k, rec->copy_bytes[k]);
-	}
-	if (!rc)
-		dev->stats.graph_launches++;
-	pthread_mutex_unlock(&dev->lock);
-	return rc;
-}
-
-static int32_t graph_destroy(void *self, struct genai_recording *rec,
-			     const struct genai_ticket *ticket,
-			     struct genai_error *err)
-{
-	struct cref_device *dev = self;
-	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
-	int32_t rc = dev->host->ticket_check(dev->host->ctx, ticket, all, err);
-
-	if (rc)
-		return rc;
-	pthread_mutex_lock(&dev->lock);
-	if (rec->queued)
-		rc = CREF_FAIL(dev, err, GENAI_E_BUSY,
-			       "the recording is still queued");
-	for (uint32_t i = 0; !rc && i < rec->n_regions; i++)
-		cref_region_find(dev, rec->regions[i], 1)->recordings--;
-	pthread_mutex_unlock(&dev->lock);
-	if (!rc)
-		free_recording(rec);
-	return rc;
-}
-
 static int32_t caps(void *self, struct genai_stream_caps *out,
 		    struct genai_error *err)
 {
@@ -827,7 +431,9 @@ static int32_t caps(void *self, struct genai_stream_caps *out,
 	memset(out, 0, sizeof(*out));
 	out->size = sizeof(*out);
 	out->flags = GENAI_STREAM_CAP_RECORD | GENAI_STREAM_CAP_IN_PLACE |
-		     GENAI_STREAM_CAP_RESERVE | GENAI_STREAM_CAP_SHARED;
+		     GENAI_STREAM_CAP_RESERVE;
+	if (!dev->clock.link_bytes_per_s)
+		out->flags |= GENAI_STREAM_CAP_SHARED;
 	snprintf(out->device_kind, sizeof(out->device_kind), "sim");
 	snprintf(out->device_name, sizeof(out->device_name),
 		 "simulated device, %u threads",
@@ -848,6 +454,7 @@ static int32_t stats(void *self, struct genai_stream_stats *out,
 	pthread_mutex_lock(&dev->lock);
 	*out = dev->stats;
 	out->size = sizeof(*out);
+	out->simulated_ns = dev->clock.makespan;
 	out->device_used_bytes = dev->used_bytes;
 	pthread_mutex_unlock(&dev->lock);
 	return 0;
@@ -873,11 +480,11 @@ const struct genai_stream_ops cref_stream_ops = {
 	.copy = copy,
 	.launch = launch,
 	.launch_host = launch,
-	.capture_begin = capture_begin,
-	.capture_end = capture_end,
-	.capture_abort = capture_abort,
-	.launch_graph = launch_graph,
-	.graph_destroy = graph_destroy,
+	.capture_begin = cref_capture_begin,
+	.capture_end = cref_capture_end,
+	.capture_abort = cref_capture_abort,
+	.launch_graph = cref_launch_graph,
+	.graph_destroy = cref_graph_destroy,
 	.reset = reset,
 	.stats = stats,
 };

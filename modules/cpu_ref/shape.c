@@ -80,6 +80,7 @@ static int32_t init_node(struct cref_shape *s, uint32_t i,
 	struct cref_node *n = &s->nodes[i];
 
 	n->node = gn;
+	n->graph = s->plan->graph;
 	n->op = cref_op_find(gn);
 	if (!n->op)
 		return CREF_FAIL(dev, err, GENAI_E_UNSUPPORTED,
@@ -109,7 +110,8 @@ static bool foldable(const struct cref_node *n)
 {
 	// these read their input's dims, never its bytes
 	bool dims_only = !strcmp(n->node->op, "Shape") ||
-			 !strcmp(n->node->op, "Size");
+			 !strcmp(n->node->op, "Size") ||
+			 !strcmp(n->node->op, "EyeLike");
 	uint64_t bytes = 0;
 
 	for (uint32_t k = 0; !dims_only && k < n->n_in; k++)
@@ -192,6 +194,11 @@ static int32_t place_output(struct cref_shape *s, uint32_t v, bool cache,
 		return CREF_FAIL(p->dev, err, GENAI_E_INVAL,
 				 "output %s is bound to a view of another "
 				 "type or shape than the graph makes",
+				 t->name);
+	if (!cache && memcmp(b->strides, t->strides,
+			     t->rank * sizeof(t->strides[0])))
+		return CREF_FAIL(p->dev, err, GENAI_E_UNSUPPORTED,
+				 "output %s is bound to a view with strides",
 				 t->name);
 	from_view(t, b);
 	return 0;

@@ -94,16 +94,16 @@ VF vf vf_min(vf a, vf b) /* a < b ? a : b */
 }
 VF vf vf_if_lt(vf a, vf b, vf x, vf y) /* a < b ? x : y */
 {
-	return vf_make(_mm256_blendv_ps(y.a, x.a,
-					_mm256_cmp_ps(a.a, b.a, _CMP_LT_OQ)),
-		       _mm256_blendv_ps(y.b, x.b,
-					_mm256_cmp_ps(a.b, b.b, _CMP_LT_OQ)));
+	return vf_make(
+		_mm256_blendv_ps(y.a, x.a, _mm256_cmp_ps(a.a, b.a, _CMP_LT_OQ)),
+		_mm256_blendv_ps(y.b, x.b,
+				 _mm256_cmp_ps(a.b, b.b, _CMP_LT_OQ)));
 }
 VF vf vf_abs(vf a)
 {
 	return BOTH2(_mm256_andnot_ps, vf_set1(-0.0f), a);
 }
-VF vf vf_copysign(vf a, vf s) /* |a| is a */
+VF vf vf_copysign(vf a, vf s) /* set the sign bit if s has it */
 {
 	vf sign = BOTH2(_mm256_and_ps, vf_set1(-0.0f), s);
 
@@ -171,19 +171,18 @@ VF vi vi_load_u16(const void *p) /* 32 bytes */
 {
 	const char *q = p;
 
-	return vi_make(_mm256_cvtepu16_epi32(
-			       _mm_loadu_si128((const void *)q)),
-		       _mm256_cvtepu16_epi32(
-			       _mm_loadu_si128((const void *)(q + 16))));
+	return vi_make(
+		_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)q)),
+		_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(q + 16))));
 }
 
 VF vf vf_load_f16(const void *p)
 {
 	const char *q = p;
 
-	return vf_make(_mm256_cvtph_ps(_mm_loadu_si128((const void *)q)),
-		       _mm256_cvtph_ps(_mm_loadu_si128(
-			       (const void *)(q + 16))));
+	return vf_make(
+		_mm256_cvtph_ps(_mm_loadu_si128((const void *)q)),
+		_mm256_cvtph_ps(_mm_loadu_si128((const void *)(q + 16))));
 }
 VF void vf_store_f16(void *p, vf v)
 {
@@ -205,10 +204,9 @@ VF __m256i vi_bf16_half(__m256 v)
 	__m256i u = _mm256_castps_si256(v), r, q;
 	__m256 nan = _mm256_cmp_ps(v, v, _CMP_UNORD_Q);
 
-	r = _mm256_add_epi32(
-		_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)),
-		_mm256_and_si256(_mm256_srli_epi32(u, 16),
-				 _mm256_set1_epi32(1)));
+	r = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)),
+			     _mm256_and_si256(_mm256_srli_epi32(u, 16),
+					      _mm256_set1_epi32(1)));
 	q = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
 	r = _mm256_blendv_epi8(r, q, _mm256_castps_si256(nan));
 	return _mm256_srli_epi32(r, 16);

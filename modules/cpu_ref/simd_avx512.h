@@ -79,7 +79,7 @@ VF vf vf_abs(vf a)
 	return _mm512_castsi512_ps(_mm512_and_si512(
 		_mm512_castps_si512(a), _mm512_set1_epi32(0x7fffffff)));
 }
-VF vf vf_copysign(vf a, vf s) /* |a| is a */
+VF vf vf_copysign(vf a, vf s) /* set the sign bit if s has it */
 {
 	return _mm512_castsi512_ps(_mm512_or_si512(
 		_mm512_castps_si512(a),
@@ -89,8 +89,8 @@ VF vf vf_copysign(vf a, vf s) /* |a| is a */
 /* Keep lanes [lo, hi), put fill in the others. */
 VF vf vf_range(vf v, unsigned lo, unsigned hi, vf fill)
 {
-	return _mm512_mask_mov_ps(
-		fill, (__mmask16)(vf_mask(hi) & ~vf_mask(lo)), v);
+	return _mm512_mask_mov_ps(fill, (__mmask16)(vf_mask(hi) & ~vf_mask(lo)),
+				  v);
 }
 VF float vf_first(vf v)
 {
@@ -185,19 +185,19 @@ VF vf vtab_high(vtab t, vi bytes)
 /* Elements 0, 2, 4, ... and 1, 3, 5, ... of a:b. */
 VF vf vf_evens(vf a, vf b)
 {
-	return _mm512_permutex2var_ps(
-		a,
-		_mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24,
-				  26, 28, 30),
-		b);
+	return _mm512_permutex2var_ps(a,
+				      _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12,
+							14, 16, 18, 20, 22, 24,
+							26, 28, 30),
+				      b);
 }
 VF vf vf_odds(vf a, vf b)
 {
-	return _mm512_permutex2var_ps(
-		a,
-		_mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25,
-				  27, 29, 31),
-		b);
+	return _mm512_permutex2var_ps(a,
+				      _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13,
+							15, 17, 19, 21, 23, 25,
+							27, 29, 31),
+				      b);
 }
 
 /* Sums of 8 vectors in lanes 0..7.  Each is the tree (i, i+8), (i, i+4),

@@ -121,10 +121,10 @@ VF vf vf_abs(vf a)
 	QUADS(i) a.q[i] = (v4f)((v4u)a.q[i] & 0x7fffffffu);
 	return a;
 }
-VF vf vf_copysign(vf a, vf s) /* |a| is a */
+VF vf vf_copysign(vf a, vf s) /* set the sign bit if s has it */
 {
 	QUADS(i)
-		a.q[i] = (v4f)((v4u)a.q[i] | ((v4u)s.q[i] & 0x80000000u));
+	a.q[i] = (v4f)((v4u)a.q[i] | ((v4u)s.q[i] & 0x80000000u));
 	return a;
 }
 /* Keep lanes [lo, hi), put fill in the others. */
@@ -285,8 +285,7 @@ VF float vf_hmax(vf v)
 {
 	for (unsigned h = 8; h; h /= 2)
 		for (unsigned i = 0; i < h; i++)
-			v.f[i] =
-				v.f[i] > v.f[i + h] ? v.f[i] : v.f[i + h];
+			v.f[i] = v.f[i] > v.f[i + h] ? v.f[i] : v.f[i + h];
 	return v.f[0];
 }
 

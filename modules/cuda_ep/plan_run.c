@@ -318,7 +318,7 @@ static const char *cannot_record(const struct genai_plan *p)
 	if (!S(p)->capture_begin || !S(p)->capture_end || !S(p)->launch_graph)
 		return "the stream runtime does not record";
 	if (p->n_visits &&
-	    (p->pager->ops->caps(p->pager->pager, &pc, NULL) ||
+	    (p->pager->ops->caps(p->pager->self, &pc, NULL) ||
 	     !(pc.flags & GENAI_PAGER_CAP_STABLE)))
 		return "the pager's addresses are not stable";
 	if (p->n_recordings == CEP_RECORDINGS)
@@ -463,5 +463,5 @@ int32_t cep_plan_submit(struct genai_plan *p, struct genai_stream *stream,
 	if (rc)
 		return rc;
 	p->stats.steps++;
-	return S(p)->mark(SELF(p), stream, out_signal, err);
+	return out_signal ? S(p)->mark(SELF(p), stream, out_signal, err) : 0;
 }

@@ -374,7 +374,8 @@ static int32_t release(struct genai_pager *p, uint32_t visit,
 	slot = &p->slots[pg->slot];
 	slot->held--;
 	slot->free_at = point;
-	if (slot->held || visit != pg->last || !p->m->async)
+	// the last release frees the slot, whichever visit it is of
+	if (slot->held || p->next_visit <= pg->last || !p->m->async)
 		return 0;
 	// the slot's next page; after its last one, its first of the next sweep
 	next = pg->stream_index + p->n_slots;

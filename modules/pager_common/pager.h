@@ -17,7 +17,7 @@ struct pager_page {
 	uint64_t bytes;
 	uint32_t flags;
 	uint32_t n_extents;
-	struct genai_extent *extents; /* src replaced by what fill made */
+	struct genai_extent *extents;
 	enum pager_placement placement;
 	genai_addr addr;	/* pinned */
 	uint32_t slot;		/* streamed */

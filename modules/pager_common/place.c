@@ -243,16 +243,13 @@ static int32_t make_copy(struct genai_pager *p, struct pager_page *pg,
 		return rc;
 	p->report.host_bytes += pg->bytes;
 	for (uint32_t i = 0; i < pg->n_extents; i++) {
-		struct genai_extent *e = &pg->extents[i];
+		const struct genai_extent *e = &pg->extents[i];
 		char *dst = (char *)pg->copy.host + e->place;
 
 		if (e->fill)
 			e->fill(e->ctx, dst, e->bytes, e->src, e->src_bytes);
 		else
 			memcpy(dst, e->src, e->bytes);
-		e->src = dst;
-		e->src_bytes = e->bytes;
-		e->fill = NULL;
 	}
 	return 0;
 }

@@ -1,6 +1,7 @@
 // bench_kernels.c - times of cpu_ref's hot kernels at SmolLM2-135M's shapes.
 // usage: bench_kernels [threads [level]]
-// Every figure is the best of several runs, with random weights.
+// Every figure is the best of several runs, with random weights.  One thread:
+// processor time, so that a busy machine disturbs less.
 #include <stdio.h>
 #include <time.h>
 
@@ -9,16 +10,18 @@
 
 #define LAYERS 30
 
+static struct cref_pool *pool;
+static uint64_t seed = 1;
+
 static double now(void)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(cref_pool_threads(pool) == 1 ? CLOCK_PROCESS_CPUTIME_ID
+						   : CLOCK_MONOTONIC,
+		      &t);
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
-
-static struct cref_pool *pool;
-static uint64_t seed = 1;
 
 struct site {
 	const char *name;
@@ -45,8 +48,12 @@ static void fill(struct site *s)
 		const uint64_t blocks = s->K / 32;
 		unsigned char *b;
 
-		*w = (struct cref_nbits){s->K, s->N, s->bits, 32, GENAI_DT_F32,
-					 CREF_Z_FLOAT};
+		*w = (struct cref_nbits){.K = s->K,
+					 .N = s->N,
+					 .bits = s->bits,
+					 .block = 32,
+					 .s_dtype = GENAI_DT_F32,
+					 .z_kind = CREF_Z_FLOAT};
 		w->b_row = blocks * 4 * s->bits;
 		w->s_row = w->z_row = blocks * 4;
 		b = malloc(s->N * w->b_row);
@@ -136,10 +143,17 @@ static void dense(uint64_t M, uint64_t K, uint64_t N, uint32_t dtype, int runs)
 		const double from = now();
 
 		for (uint64_t i = 0; i < copies; i++) {
-			struct cref_mm_job j = {
-				a,  b + i * K * N * ksize(dtype),
-				c,  dtype,
-				GENAI_DT_F32, M, N, K, K, N, N};
+			struct cref_mm_job j = {a,
+						b + i * K * N * ksize(dtype),
+						c,
+						dtype,
+						GENAI_DT_F32,
+						M,
+						N,
+						K,
+						K,
+						N,
+						N};
 
 			cref_mm_mul(&j, pool);
 		}
@@ -164,16 +178,25 @@ static void attn(uint64_t S, uint64_t T, uint64_t N, uint64_t Nkv, uint64_t H,
 	float *q = kfloats(&seed, GENAI_DT_F32, S * N * H, 1);
 	float *y = calloc(S * N * H, 4);
 	const int64_t row = (int64_t)(Nkv * H), head = (int64_t)H;
-	struct cref_attn a = {.B = 1, .S = S, .N = N, .Nkv = Nkv, .H = H,
-			      .Hv = H, .q = q, .past = &past, .total = &total,
-			      .causal = true, .scale = 0.125f, .out = y,
+	struct cref_attn a = {.B = 1,
+			      .S = S,
+			      .N = N,
+			      .Nkv = Nkv,
+			      .H = H,
+			      .Hv = H,
+			      .q = q,
+			      .past = &past,
+			      .total = &total,
+			      .causal = true,
+			      .scale = 0.125f,
+			      .out = y,
 			      .out_dtype = GENAI_DT_F32};
 	double best = 1e9;
 
 	a.k = (struct cref_kv){kv, GENAI_DT_F32, 0, head, row};
 	a.v = (struct cref_kv){kv + T * Nkv * H, GENAI_DT_F32, 0, head, row};
-	a.ws = aligned_alloc(
-		64, (cref_attn_ws(1, S, N, Nkv, H, H) + 63) / 64 * 64);
+	a.ws = aligned_alloc(64,
+			     (cref_attn_ws(1, S, N, Nkv, H, H) + 63) / 64 * 64);
 	for (int r = 0; r < runs; r++) {
 		const double from = now();
 

@@ -338,8 +338,12 @@ static struct op *op_new(enum op_kind kind)
 
 CUresult cuInit(unsigned int flags)
 {
+	const char *s = getenv("FAKE_CUDA_SEED");
+
 	(void)flags;
 	ENTER();
+	if (s && !seed)
+		seed = strtoull(s, NULL, 10);
 	return leave(n_devices ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE);
 }
 

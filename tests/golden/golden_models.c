@@ -58,7 +58,8 @@ static int32_t subject_open(struct subject *u, const char *folder,
 	char set[6][400];
 	const char *sets[6];
 	struct genai_runtime_options o = {.size = sizeof(o),
-					  .config_path = "/dev/null",
+					  .config_path = GENAI_TESTDATA
+					  "/../../conf/cpu.ini",
 					  .sets = sets,
 					  .n_sets = 6,
 					  .log = quiet};
@@ -300,13 +301,13 @@ static void check_matrix(const char *folder, const struct golden *g)
 {
 	static const char *const executors[] = {"eager", "captured"};
 	static const char *const pagers[] = {"pager_sync", "pager_async"};
-	static const char *const budgets[] = {"auto", "100%", "50%", "10%",
-					      "0"};
+	static const char *const budgets[] = {"auto", "100%", "50%",
+					      "30%",  "10%",  "0"};
 	struct sample first = {0};
 
-	for (unsigned i = 0; i < 20; i++) {
-		struct cell c = {executors[i / 10], pagers[i / 5 % 2],
-				 budgets[i % 5]};
+	for (unsigned i = 0; i < 24; i++) {
+		struct cell c = {executors[i / 12], pagers[i / 6 % 2],
+				 budgets[i % 6]};
 		struct genai_error err = GENAI_ERROR_INIT;
 		struct sample s = {0};
 		char what[128], why[512] = "";

@@ -42,7 +42,7 @@ struct rig_graph {
 };
 
 /* NULL and a line on stderr when the module does not come up. */
-struct rig *rig_open(const char *module, const char *driver,
+struct rig *rig_open(const char *module, const char *driver, int overlap,
 		     struct genai_error *err);
 void rig_close(struct rig *r);
 

@@ -373,6 +373,54 @@ START_TEST(test_no_error_record)
 }
 END_TEST
 
+// The value of ConstantOfShape is a stored tensor of the node's graph.
+START_TEST(test_constant_value)
+{
+	static const unsigned char bytes[] = {0,    0xfe, 0xff, 0xff, 0xff,
+					      0xff, 0xff, 0xff, 0xff};
+	const struct genai_file file = {.size = sizeof(file),
+					.path = "",
+					.data = bytes,
+					.bytes = sizeof(bytes)};
+	struct genai_tensor stored = {.size = sizeof(stored),
+				      .dtype = GENAI_DT_I64,
+				      .rank = 1,
+				      .offset = 1,
+				      .bytes = 8,
+				      .dims = {1}};
+	struct genai_graph g = {.size = sizeof(g),
+				.n_files = 1,
+				.n_tensors = 1,
+				.file_stride = sizeof(file),
+				.tensor_stride = sizeof(stored),
+				.files = &file,
+				.tensors = &stored};
+	const struct cref_op *op = find("", "ConstantOfShape", 21);
+	int64_t shape[] = {3}, y[3];
+	struct knode k;
+	struct genai_attr *a;
+
+	knode_init(&k, "ConstantOfShape", 1, 1);
+	a = knode_attr(&k, "value", GENAI_ATTR_TENSOR);
+	k.n.graph = &g;
+	knode_in(&k, 0, GENAI_DT_I64, shape, DIMS(1));
+	k.t[0].value = shape;
+	ck_assert_int_eq(knode_prepare(&k, op->prepare), 0);
+	ck_assert_uint_eq(k.n.out[0]->dtype, GENAI_DT_I64);
+	k.n.out[0]->data = y;
+	ck_assert_int_eq(knode_run(&k, op->run, NULL, 0, 0), 0);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(y[i], -2);
+	a->tensor = 1;
+	ck_assert_int_eq(knode_prepare(&k, op->prepare), GENAI_E_UNSUPPORTED);
+	a->tensor = 0;
+	stored.bytes = 16;
+	ck_assert_int_eq(knode_prepare(&k, op->prepare), GENAI_E_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(k.err.text, "16 bytes must be one"));
+	knode_free(&k);
+}
+END_TEST
+
 #define ADD(name) tcase_add_loop_test(t, table_##name, 0, COUNT(name##_cases))
 
 int main(void)
@@ -400,6 +448,7 @@ int main(void)
 	tcase_add_test(t, test_table);
 	tcase_add_loop_test(t, test_half_roundtrip, 0, 2);
 	tcase_add_test(t, test_no_error_record);
+	tcase_add_test(t, test_constant_value);
 	suite_add_tcase(s, t);
 	return genai_check_main(s);
 }

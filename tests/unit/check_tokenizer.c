@@ -465,6 +465,7 @@ static Suite *suite(void)
 	tcase_add_test(c, threads_share_a_tokenizer);
 	suite_add_tcase(s, c);
 	suite_add_tcase(s, bad_input_case());
+	suite_add_tcase(s, out_of_memory_case());
 	return s;
 }
 

@@ -6,5 +6,7 @@
 
 // Files that must be refused, and how (check_tok_bad.c).
 TCase *bad_input_case(void);
+// Every allocation failing once (check_tok_faults.c).
+TCase *out_of_memory_case(void);
 
 #endif

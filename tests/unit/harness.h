@@ -5,13 +5,15 @@
 #include <check.h>
 #include <stdlib.h>
 
-// Run the suite; with GENAI_TAP set, a line per test goes to stdout as TAP.
+// Run the suite; with GENAI_TAP set, a line per test goes to stdout as TAP, and
+// the exit status only says that they are all there.
 static inline int genai_check_main(Suite *s)
 {
 	SRunner *sr = srunner_create(s);
+	const int is_tap = getenv("GENAI_TAP") != NULL;
 	int failed;
 
-	if (getenv("GENAI_TAP")) {
+	if (is_tap) {
 		srunner_set_tap(sr, "-");
 		srunner_run_all(sr, CK_SILENT);
 	} else {
@@ -19,7 +21,7 @@ static inline int genai_check_main(Suite *s)
 	}
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return failed && !is_tap ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 #endif

@@ -378,6 +378,11 @@ void golden_run(const char *dir, struct golden_count *count)
 	json_t *j;
 
 	snprintf(path, sizeof(path), "%s/golden.json", dir);
+	if (access(path, F_OK)) { // a folder of other things
+		printf("%s: nothing recorded\n", dir);
+		count->skipped++;
+		return;
+	}
 	j = json_load_file(path, JSON_ALLOW_NUL, &je);
 	if (!j) {
 		printf("%s: %s\n", path, je.text);

@@ -1,0 +1,332 @@
+// record.c - recordings: operations kept instead of queued, and queued again.
+#include "cpu_ref.h"
+
+#include <string.h>
+
+int32_t cref_record_room(struct genai_recording *rec, struct genai_error *err)
+{
+	struct cref_device *dev = rec->dev;
+	uint64_t cap = rec->cap ? 2 * rec->cap : 256;
+	void *p = dev->host->realloc(dev->host->ctx, rec->ops,
+				     cap * sizeof(*rec->ops), "recording");
+
+	if (!p)
+		return CREF_FAIL(dev, err, GENAI_E_NOMEM,
+				 "no memory for %llu recorded operations",
+				 (unsigned long long)cap);
+	rec->ops = p;
+	rec->cap = cap;
+	return 0;
+}
+
+// Remember that a recording names the region.
+int32_t cref_record_region(struct genai_recording *rec, genai_addr addr,
+			   struct genai_error *err)
+{
+	struct cref_device *dev = rec->dev;
+	uint32_t lo = 0, hi = rec->n_regions;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (rec->regions[mid] < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo < rec->n_regions && rec->regions[lo] == addr)
+		return 0;
+	if (rec->n_regions == rec->cap_regions) {
+		uint32_t cap = rec->cap_regions ? 2 * rec->cap_regions : 64;
+		void *p = dev->host->realloc(dev->host->ctx, rec->regions,
+					     cap * sizeof(*rec->regions),
+					     "recording");
+		if (!p)
+			return CREF_FAIL(dev, err, GENAI_E_NOMEM,
+					 "no memory for a recording");
+		rec->regions = p;
+		rec->cap_regions = cap;
+	}
+	memmove(&rec->regions[lo + 1], &rec->regions[lo],
+		(rec->n_regions - lo) * sizeof(*rec->regions));
+	rec->regions[lo] = addr;
+	rec->n_regions++;
+	return 0;
+}
+
+int32_t cref_record_wait(struct genai_stream *s, struct genai_point p,
+			 struct genai_error *err)
+{
+	struct genai_recording *rec = p.stream->rec;
+	struct genai_stream *from = p.stream;
+	uint64_t upto = p.value & ~CREF_IN_RECORDING;
+	struct cref_queued *op;
+	int32_t rc;
+
+	if (!rec)
+		return CREF_FAIL(s->dev, err, GENAI_E_STATE,
+				 "a point of stream '%s' made while recording "
+				 "is used outside the recording",
+				 from->name);
+	if (s->rec && s->rec != rec)
+		return CREF_FAIL(s->dev, err, GENAI_E_STATE,
+				 "stream '%s' is part of another recording",
+				 s->name);
+	if (!s->rec) {
+		s->rec = rec;
+		rec->joined[s->id] = true;
+		// even a join that waits for nothing orders after the start
+	} else if (rec->known[s->id][from->id] >= upto) {
+		return 0;
+	}
+	rc = cref_op_next(s, &op, err);
+	if (rc)
+		return rc;
+	op->kind = CREF_WAIT;
+	op->point = p;
+	cref_op_commit(s, op);
+	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
+		if (rec->known[s->id][i] < rec->known[from->id][i])
+			rec->known[s->id][i] = rec->known[from->id][i];
+	if (rec->known[s->id][from->id] < upto)
+		rec->known[s->id][from->id] = upto;
+	return 0;
+}
+
+static void free_recording(struct genai_recording *rec)
+{
+	const struct genai_host *host = rec->dev->host;
+
+	host->free(host->ctx, rec->ops);
+	host->free(host->ctx, rec->regions);
+	host->free(host->ctx, rec);
+}
+
+// A live recording keeps the memory and the streams that it names.
+static void name_all(struct genai_recording *rec, uint32_t by)
+{
+	struct cref_device *dev = rec->dev;
+
+	for (uint32_t i = 0; i < rec->n_regions; i++)
+		cref_region_find(dev, rec->regions[i], 1)->recordings += by;
+	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
+		if (rec->joined[i])
+			dev->streams[i]->recordings += by;
+}
+
+static void leave_recording(struct genai_recording *rec)
+{
+	struct cref_device *dev = rec->dev;
+
+	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
+		if (dev->streams[i] && dev->streams[i]->rec == rec)
+			dev->streams[i]->rec = NULL;
+	dev->n_recording--;
+}
+
+int32_t cref_capture_begin(void *self, struct genai_stream *s,
+			     struct genai_error *err)
+{
+	struct cref_device *dev = self;
+	struct genai_recording *rec;
+	int32_t rc = 0;
+
+	pthread_mutex_lock(&dev->lock);
+	if (s->rec)
+		rc = CREF_FAIL(dev, err, GENAI_E_STATE,
+			       "stream '%s' is being recorded already",
+			       s->name);
+	else if (s->poisoned)
+		rc = CREF_FAIL(dev, err, GENAI_E_STATE,
+			       "stream '%s' is poisoned: %s", s->name,
+			       s->error.text);
+	if (!rc) {
+		rec = dev->host->alloc(dev->host->ctx, sizeof(*rec),
+				       "recording");
+		if (!rec)
+			rc = CREF_FAIL(dev, err, GENAI_E_NOMEM,
+				       "no memory for a recording");
+	}
+	if (!rc) {
+		memset(rec, 0, sizeof(*rec));
+		rec->dev = dev;
+		rec->origin = s;
+		rec->joined[s->id] = true;
+		s->rec = rec;
+		dev->n_recording++;
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return rc;
+}
+
+static int32_t not_joined(struct genai_recording *rec, struct genai_error *err)
+{
+	uint32_t o = rec->origin->id;
+
+	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
+		if (i != o && rec->joined[i] &&
+		    rec->known[o][i] < rec->count[i])
+			return CREF_FAIL(rec->dev, err, GENAI_E_STATE,
+					 "stream '%s' was not joined back into "
+					 "the recording of '%s'",
+					 rec->dev->streams[i]->name,
+					 rec->origin->name);
+	return 0;
+}
+
+int32_t cref_capture_end(void *self, struct genai_stream *s,
+			   struct genai_recording **out_recording,
+			   struct genai_error *err)
+{
+	struct cref_device *dev = self;
+	struct genai_recording *rec;
+	int32_t rc = 0;
+
+	pthread_mutex_lock(&dev->lock);
+	rec = s->rec;
+	if (!rec || rec->origin != s) {
+		pthread_mutex_unlock(&dev->lock);
+		return CREF_FAIL(dev, err, GENAI_E_STATE,
+				 "no recording was begun on stream '%s'",
+				 s->name);
+	}
+	rc = rec->spoilt;
+	if (rc)
+		CREF_FAIL(dev, err, rc,
+			  "the recording of '%s' was spoilt by an earlier "
+			  "error",
+			  s->name);
+	else
+		rc = not_joined(rec, err);
+	leave_recording(rec);
+	if (rc) {
+		free_recording(rec);
+	} else {
+		name_all(rec, 1);
+		*out_recording = rec;
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return rc;
+}
+
+int32_t cref_capture_abort(void *self, struct genai_stream *s,
+			     struct genai_error *err)
+{
+	struct cref_device *dev = self;
+	struct genai_recording *rec;
+
+	pthread_mutex_lock(&dev->lock);
+	rec = s->rec;
+	if (rec) {
+		leave_recording(rec);
+		free_recording(rec);
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return rec ? 0
+		   : CREF_FAIL(dev, err, GENAI_E_STATE,
+			       "stream '%s' is not being recorded", s->name);
+}
+
+// Enqueue the recorded operations on their streams, points made absolute.
+static int32_t expand(struct genai_recording *rec, struct genai_stream *origin,
+		      struct genai_error *err)
+{
+	uint64_t base[CREF_MAX_STREAMS] = {0};
+	struct cref_device *dev = rec->dev;
+	struct cref_queued *op;
+	int32_t rc = 0;
+
+	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
+		if (rec->joined[i])
+			base[i] = dev->streams[i]->tail;
+	for (uint64_t i = 0; !rc && i < rec->n_ops; i++) {
+		const struct cref_queued *r = &rec->ops[i];
+
+		rc = cref_op_next(r->on, &op, err);
+		if (rc)
+			break;
+		*op = *r;
+		if (r->kind == CREF_WAIT)
+			op->point.value = base[r->point.stream->id] +
+					  (r->point.value & ~CREF_IN_RECORDING);
+		cref_op_commit(r->on, op);
+	}
+	for (uint32_t i = 0; !rc && i < CREF_MAX_STREAMS; i++)
+		if (rec->joined[i])
+			origin->known[i] = dev->streams[i]->tail;
+	return rc;
+}
+
+static bool one_stream(const struct genai_recording *rec)
+{
+	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
+		if (rec->joined[i] && i != rec->origin->id)
+			return false;
+	return true;
+}
+
+static bool in_recording(const struct genai_recording *rec)
+{
+	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
+		if (rec->joined[i] && rec->dev->streams[i]->rec)
+			return true;
+	return false;
+}
+
+int32_t cref_launch_graph(void *self, struct genai_recording *rec,
+			    struct genai_stream *s, struct genai_error *err)
+{
+	struct cref_device *dev = self;
+	struct cref_queued *op;
+	int32_t rc = 0;
+
+	pthread_mutex_lock(&dev->lock);
+	if (s->rec)
+		rc = CREF_FAIL(dev, err, GENAI_E_STATE,
+			       "a recording cannot be launched into one");
+	else if (rec->origin != s)
+		rc = CREF_FAIL(dev, err, GENAI_E_INVAL,
+			       "a recording is launched on the stream it was "
+			       "made on");
+	else if (in_recording(rec))
+		rc = CREF_FAIL(dev, err, GENAI_E_STATE,
+			       "a stream of the recording is being recorded");
+	else if (!one_stream(rec))
+		rc = expand(rec, s, err);
+	else
+		rc = cref_op_next(s, &op, err);
+	if (!rc && one_stream(rec)) {
+		op->kind = CREF_GRAPH;
+		op->graph = rec;
+		op->name = "graph";
+		rec->queued++;
+		cref_op_commit(s, op);
+	}
+	if (!rc)
+		dev->stats.graph_launches++;
+	pthread_mutex_unlock(&dev->lock);
+	return rc;
+}
+
+int32_t cref_graph_destroy(void *self, struct genai_recording *rec,
+			     const struct genai_ticket *ticket,
+			     struct genai_error *err)
+{
+	struct cref_device *dev = self;
+	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
+	int32_t rc = dev->host->ticket_check(dev->host->ctx, ticket, all, err);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&dev->lock);
+	if (rec->queued)
+		rc = CREF_FAIL(dev, err, GENAI_E_BUSY,
+			       "the recording is still queued");
+	else
+		name_all(rec, UINT32_MAX);
+	pthread_mutex_unlock(&dev->lock);
+	if (!rc)
+		free_recording(rec);
+	return rc;
+}
+

@@ -1,0 +1,50 @@
+// trace.c - the order in which things ran, a line each: number, stream, what.
+// It holds no address and no time, so the same seed gives the same text.
+#include "cpu_ref.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+int32_t cref_trace_open(struct cref_device *dev, const char *path,
+			struct genai_error *err)
+{
+	if (!strcmp(path, "off"))
+		return 0;
+	if (getauxval(AT_SECURE))
+		return CREF_FAIL(dev, err, GENAI_E_CONFIG,
+				 "trace: not in a privileged process");
+	dev->trace = fopen(path, "we");
+	if (dev->trace)
+		return 0;
+	return CREF_FAIL(dev, err, GENAI_E_IO, "trace = %s: %s", path,
+			 strerror(errno));
+}
+
+void cref_trace_op(struct cref_device *dev, const struct genai_stream *s,
+		   const struct cref_queued *op)
+{
+	static const char *const kinds[] = {"", "to device", "from device",
+					    "on device"};
+
+	fprintf(dev->trace, "%llu %s: ", (unsigned long long)++dev->traced,
+		s->name);
+	if (op->kind == CREF_WAIT)
+		fprintf(dev->trace, "wait for %llu of %s\n",
+			(unsigned long long)op->point.value,
+			op->point.stream->name);
+	else if (op->kind == CREF_COPY)
+		fprintf(dev->trace, "copy %llu bytes %s\n",
+			(unsigned long long)op->bytes, kinds[op->copy_kind]);
+	else if (op->node == GENAI_NONE)
+		fprintf(dev->trace, "%s\n", op->name);
+	else
+		fprintf(dev->trace, "%s (node %u)\n", op->name, op->node);
+}
+
+void cref_trace_close(struct cref_device *dev)
+{
+	if (dev->trace)
+		fclose(dev->trace);
+	dev->trace = NULL;
+}

@@ -1,0 +1,91 @@
+/* book.h - a pager under test: random pages with known bytes, steps over them,
+ * and a tap between the pager and the device that counts and breaks things. */
+#ifndef GENAI_CONFORM_BOOK_H
+#define GENAI_CONFORM_BOOK_H
+
+#include "conform.h"
+
+#define BOOK_MAX_PAGES 40
+#define BOOK_MAX_EXTENTS 4
+#define BOOK_MAX_VISITS 128
+#define BOOK_MAX_SEEN 4096
+
+struct book_page {
+	uint64_t bytes;
+	uint32_t flags, n_extents;
+	struct genai_extent extents[BOOK_MAX_EXTENTS];
+	uint32_t fills[BOOK_MAX_EXTENTS]; /* how often fill was called */
+	unsigned char *content; /* what the device shall see */
+};
+
+/* A visit as a unit of work checks it. */
+struct book_visit {
+	const unsigned char *want;
+	uint64_t bytes;
+	uint32_t number;
+	genai_addr addr; /* of the first acquire; 0: none yet */
+	uint32_t kind;
+};
+
+struct book {
+	struct cf_rt r;
+	struct genai_stream_ops tapped;
+	struct genai_barrier_ops tapped_barrier;
+	struct genai_stream_api stream;
+	struct genai_barrier_api barrier;
+	const struct genai_pager_ops *ops;
+	struct genai_pager *p;
+	struct genai_stream *s; /* of the steps */
+	uint64_t seed;
+	unsigned char *source;
+	uint64_t source_bytes, total;
+	uint32_t n_pages, n_visits;
+	struct book_page pages[BOOK_MAX_PAGES];
+	struct genai_sweep_visit sweep[BOOK_MAX_VISITS];
+	struct book_visit visits[BOOK_MAX_VISITS];
+	uint32_t turn[BOOK_MAX_VISITS]; /* grows from page to page */
+	struct genai_pager_report report;
+	/* A NATIVE device runs no functions: copies of what was seen, compared
+	 * later. */
+	struct genai_mem log, log_host;
+	uint64_t log_used;
+	struct {
+		uint32_t visit;
+		uint64_t at;
+	} seen[BOOK_MAX_SEEN];
+	uint32_t n_seen;
+	struct genai_point tail;
+	bool stable; /* addresses may not change */
+};
+
+/* What the tap saw and shall break; set before the call in question. */
+struct book_tap {
+	uint64_t device_bytes;	 /* allocated now */
+	uint32_t takes;		 /* calls that take memory or make streams */
+	uint32_t barriers;	 /* calls of the barrier */
+	uint32_t copies;
+	uint64_t copy_bytes;
+	uint32_t fail_take;	 /* the n-th of takes fails; 0: none */
+	uint32_t fail_copy;
+	bool refuse_register;
+};
+extern struct book_tap book_tap;
+
+/* Make n_pages random pages; nothing is opened yet. */
+void book_make(struct book *b, uint64_t seed, uint32_t n_pages);
+/* A runtime, a pager, and every page added. */
+void book_open(struct book *b, const char *const *sets);
+void book_add_all(struct book *b);
+int32_t book_seal(struct book *b, uint64_t budget, struct genai_error *err);
+/* One sweep: acquire, check by a unit of work, release, in a random but legal
+ * order; recording as step_begin wants it.  The first visit that may not be
+ * acquired ends it with the error. */
+int32_t book_step(struct book *b, int32_t recording, struct genai_error *err);
+/* Wait; the test fails if a unit saw wrong bytes. */
+void book_check(struct book *b, const char *when);
+void book_close(struct book *b); /* with a ticket; checks what is left */
+void book_free(struct book *b);
+/* Enqueue a unit that checks the visit at its place. */
+void book_use(struct book *b, uint32_t visit, const struct genai_place *place);
+
+#endif

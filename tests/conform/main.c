@@ -1,0 +1,384 @@
+// main.c - genai-conform: does a module keep the contract?
+// The list of tests, each run by Check in a process of its own, and the report.
+#include "conform.h"
+
+#include <dlfcn.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct cf cf;
+
+const struct cf_suite *const cf_suites[] = {
+	&cf_suite_handshake, &cf_suite_stream, &cf_suite_record,
+	&cf_suite_barrier,   &cf_suite_pager,	 &cf_suite_paging,
+	NULL,
+};
+
+#define MAX_CASES 512
+static struct cf_case cases[MAX_CASES];
+static uint32_t n_cases;
+static struct cf_note *notes; // shared with the tests' processes
+
+static const char usage[] =
+	"usage: genai-conform --module FILE|NAME [options]\n"
+	"Checks a module against the contract of docs/MODULES.md.\n"
+	"  --module M         a shared object, or a name that --config knows\n"
+	"  --iface NAME       only this interface of the module\n"
+	"  --test ID          only this test; may be given several times\n"
+	"  --config FILE      genai.ini for the module and its companions\n"
+	"  --set S.KEY=VALUE  a setting that wins over the file\n"
+	"  --expect FILE      conform.ini: [unsupported] and [xfail]\n"
+	"  --strict           an [xfail] that passes is a failure\n"
+	"  --require-device   a missing device is a failure, not a skip\n"
+	"  --torture          let every allocation fail in turn; slow\n"
+	"  --tap              Test Anything Protocol\n"
+	"  --list             list the tests: id, interface, requirement\n"
+	"  --version\n"
+	"Exit status: 0 all passed, 1 a failure, 2 wrong use.\n";
+
+// ---- options ----
+
+static int add_to(const char **list, uint32_t *n, const char *what)
+{
+	if (*n == 64) {
+		fprintf(stderr, "genai-conform: more than 64 of %s\n", what);
+		return 2;
+	}
+	list[(*n)++] = optarg;
+	return 0;
+}
+
+static const struct option options[] = {
+	{"module", 1, NULL, 'm'}, {"iface", 1, NULL, 'i'},
+	{"test", 1, NULL, 't'},	  {"config", 1, NULL, 'c'},
+	{"set", 1, NULL, 's'},	  {"expect", 1, NULL, 'e'},
+	{"strict", 0, NULL, 'S'}, {"require-device", 0, NULL, 'r'},
+	{"torture", 0, NULL, 'T'}, {"tap", 0, NULL, 'a'},
+	{"list", 0, NULL, 'l'},	  {"version", 0, NULL, 'v'},
+	{"help", 0, NULL, 'h'},	  {0},
+};
+
+static int take_option(struct cf_options *o, int c)
+{
+	switch (c) {
+	case 'm':
+		o->module = optarg;
+		return 0;
+	case 'i':
+		o->iface = optarg;
+		return 0;
+	case 't':
+		return add_to(o->tests, &o->n_tests, "--test");
+	case 'c':
+		o->config = optarg;
+		return 0;
+	case 's':
+		return add_to(o->sets, &o->n_sets, "--set");
+	case 'e':
+		o->expect = optarg;
+		return 0;
+	case 'S':
+		o->strict = true;
+		return 0;
+	case 'r':
+		o->require_device = true;
+		return 0;
+	case 'T':
+		o->torture = true;
+		return 0;
+	case 'a':
+		o->tap = true;
+		return 0;
+	case 'l':
+		o->list = true;
+		return 0;
+	case 'v':
+		printf("genai-conform " GENAI_VERSION_STRING ", ABI %d.%d\n",
+		       GENAI_ABI_MAJOR, GENAI_ABI_MINOR);
+		exit(0);
+	case 'h':
+		fputs(usage, stdout);
+		exit(0);
+	default:
+		return 2;
+	}
+}
+
+static int parse(int argc, char **argv, struct cf_options *o)
+{
+	int c, rc = 0;
+
+	while (!rc && (c = getopt_long(argc, argv, "", options, NULL)) != -1)
+		rc = take_option(o, c);
+	if (!rc && (optind < argc || (!o->module && !o->list))) {
+		fputs(usage, stderr);
+		rc = 2;
+	}
+	return rc;
+}
+
+// ---- the module ----
+
+// A file's module has to be asked what it is called before the loader, which
+// compares that with the configuration, can be asked to load it.
+static int name_of_file(char *name, size_t cap)
+{
+	const struct genai_module_block *b;
+	genai_module_query_fn query;
+	int32_t reason = 0;
+	void *h, *sym;
+
+	if (!realpath(cf.o.module, cf.path)) {
+		fprintf(stderr, "genai-conform: %s: %m\n", cf.o.module);
+		return 1;
+	}
+	h = dlopen(cf.path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	sym = h ? dlsym(h, GENAI_MODULE_QUERY_SYMBOL) : NULL;
+	if (!sym) {
+		fprintf(stderr, "genai-conform: %s\n", dlerror());
+		return 1;
+	}
+	memcpy(&query, &sym, sizeof(query));
+	b = query(GENAI_ABI, &reason);
+	if (!b || b->magic != GENAI_MODULE_MAGIC || !b->name) {
+		fprintf(stderr,
+			"genai-conform: %s: refuses core ABI %d.%d (%s), or "
+			"gives no block\n",
+			cf.path, GENAI_ABI_MAJOR, GENAI_ABI_MINOR,
+			genai_status_name(reason));
+		return 1;
+	}
+	snprintf(name, cap, "%s", b->name);
+	return 0;
+}
+
+static void add_cases(const struct cf_suite *s, const char *type,
+		      const char *name)
+{
+	for (uint32_t i = 0; i < s->n && n_cases < MAX_CASES; i++) {
+		const struct cf_test *t = &s->tests[i];
+		bool wanted = !cf.o.n_tests;
+
+		for (uint32_t k = 0; k < cf.o.n_tests; k++)
+			wanted |= !strcmp(cf.o.tests[k], t->id);
+		if (wanted && (type ? t->iface && !strcmp(t->iface, type)
+				    : !t->iface))
+			cases[n_cases++] = (struct cf_case){
+				.test = t, .iface = strdup(name)};
+	}
+}
+
+static int find_cases(void)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct genai_config *config = NULL;
+	struct genai_module *m = NULL;
+	const struct genai_iface *f;
+	bool found = !cf.o.iface;
+
+	if (cf_load(NULL, &config, &m, &err)) {
+		fprintf(stderr, "genai-conform: %s\n", err.text);
+		return 1;
+	}
+	for (uint32_t s = 0; !cf.o.iface && cf_suites[s]; s++)
+		add_cases(cf_suites[s], NULL, "");
+	for (uint32_t i = 0; (f = genai_module_iface_at(m, i)); i++) {
+		if (cf.o.iface && strcmp(cf.o.iface, f->name) &&
+		    strcmp(cf.o.iface, f->type))
+			continue;
+		found = true;
+		for (uint32_t s = 0; cf_suites[s]; s++)
+			add_cases(cf_suites[s], f->type, f->name);
+	}
+	genai_module_close(m);
+	genai_config_close(config);
+	if (!found || !n_cases) {
+		fprintf(stderr,
+			"genai-conform: %s: no test of that name, or no "
+			"interface %s\n",
+			cf.name, cf.o.iface ? cf.o.iface : "");
+		return 2;
+	}
+	return 0;
+}
+
+// ---- running ----
+
+static void run(const struct cf_case *c, struct cf_note *note)
+{
+	cf.at = c;
+	cf.note = note;
+	note->state = CF_RAN;
+	cf_log_errors();
+	if (!setjmp(cf.skip))
+		c->test->fn();
+}
+
+START_TEST(run_case)
+{
+	run(&cases[_i], &notes[_i]);
+}
+END_TEST
+
+// Claimed and listed as unsupported does not fit.
+static void check_claim(void)
+{
+	uint32_t with = cf.at->test->needs & CF_STABLE	  ? CF_WITH_PAGER
+			: cf.at->test->needs & CF_RECORDS ? CF_WITH_EXECUTOR
+							  : 0;
+	struct cf_rt r;
+
+	if (cf.at->test->needs) {
+		cf_open(&r, with, NULL);
+		genai_close(r.rt);
+		ck_abort_msg("claims what it needs, but conform.ini says it is "
+			     "unsupported: %s",
+			     cf.at->reason);
+	}
+	cf_skip("unsupported: %s", cf.at->reason);
+}
+
+START_TEST(run_claim)
+{
+	cf.at = &cases[_i];
+	cf.note = &notes[_i];
+	if (!setjmp(cf.skip))
+		check_claim();
+}
+END_TEST
+
+static SRunner *run_all(void)
+{
+	Suite *s = suite_create("conform");
+	SRunner *sr;
+
+	for (uint32_t i = 0; i < n_cases; i++) {
+		TCase *tc = tcase_create(cases[i].test->id);
+		bool claim = cases[i].reason && cases[i].unsupported;
+
+		tcase_set_timeout(tc, cf.o.torture ? 1200 : 120);
+		tcase_add_loop_test(tc, claim ? run_claim : run_case, (int)i,
+				    (int)i + 1);
+		suite_add_tcase(s, tc);
+	}
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_SILENT);
+	return sr;
+}
+
+// ---- report ----
+
+enum verdict { PASSED, FAILED, SKIPPED };
+
+static enum verdict judge(const struct cf_case *c, const struct cf_note *note,
+			  bool failed, const char **out_why)
+{
+	bool xfail = c->reason && !c->unsupported;
+
+	if (!failed && note->state == CF_SKIPPED) {
+		*out_why = note->text;
+		return SKIPPED;
+	}
+	if (failed && xfail) {
+		*out_why = c->reason;
+		return SKIPPED;
+	}
+	if (!failed && xfail && cf.o.strict) {
+		*out_why = "passes, but conform.ini expects it to fail";
+		return FAILED;
+	}
+	return failed ? FAILED : PASSED;
+}
+
+static void print_case(uint32_t i, enum verdict v, const char *why)
+{
+	const struct cf_case *c = &cases[i];
+	const char *space = *c->iface ? " " : "";
+
+	if (cf.o.tap) {
+		printf("%sok %u - %s%s%s%s%s\n", v == FAILED ? "not " : "",
+		       i + 1, c->test->id, space, c->iface,
+		       v == SKIPPED ? " # SKIP " : "",
+		       v == SKIPPED ? why : "");
+		if (v == FAILED)
+			printf("# %s: %s\n", c->test->gm, why);
+	} else if (v == FAILED) {
+		printf("FAIL %s%s%s (%s): %s\n", c->test->id, space, c->iface,
+		       c->test->gm, why);
+	} else if (v == SKIPPED) {
+		printf("skip %s%s%s: %s\n", c->test->id, space, c->iface, why);
+	}
+}
+
+static uint32_t report(SRunner *sr)
+{
+	TestResult **results = srunner_results(sr);
+	uint32_t n = (uint32_t)srunner_ntests_run(sr), count[3] = {0};
+
+	if (cf.o.tap)
+		printf("1..%u\n", n);
+	for (uint32_t i = 0; i < n && i < n_cases; i++) {
+		const char *why = tr_msg(results[i]);
+		enum verdict v = judge(&cases[i], &notes[i],
+				       tr_rtype(results[i]) != CK_PASS, &why);
+
+		count[v]++;
+		print_case(i, v, why ? why : "no message");
+	}
+	free(results);
+	printf("%s%u passed, %u failed, %u skipped\n", cf.o.tap ? "# " : "",
+	       count[PASSED], count[FAILED], count[SKIPPED]);
+	return count[FAILED];
+}
+
+static void list(void)
+{
+	for (uint32_t s = 0; cf_suites[s]; s++)
+		for (uint32_t i = 0; i < cf_suites[s]->n; i++) {
+			const struct cf_test *t = &cf_suites[s]->tests[i];
+
+			printf("%-32s %-16s %s\n", t->id,
+			       t->iface ? t->iface : "-", t->gm);
+		}
+}
+
+int main(int argc, char **argv)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	uint32_t failed;
+	SRunner *sr;
+	int rc = parse(argc, argv, &cf.o);
+
+	if (rc)
+		return rc;
+	if (cf.o.list) {
+		list();
+		return 0;
+	}
+	if (strchr(cf.o.module, '/') || strstr(cf.o.module, ".so"))
+		rc = name_of_file(cf.name, sizeof(cf.name));
+	else
+		snprintf(cf.name, sizeof(cf.name), "%s", cf.o.module);
+	if (!rc)
+		rc = find_cases();
+	if (!rc && cf.o.expect &&
+	    cf_expect_read(cf.o.expect, cases, n_cases, &err)) {
+		fprintf(stderr, "genai-conform: %s\n", err.text);
+		rc = 2;
+	}
+	if (rc)
+		return rc;
+	notes = mmap(NULL, n_cases * sizeof(*notes), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (notes == MAP_FAILED) {
+		perror("genai-conform");
+		return 1;
+	}
+	sr = run_all();
+	failed = report(sr);
+	srunner_free(sr);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,445 @@
+// setup.c - a runtime around the module under test.
+#include "conform.h"
+
+#include <dirent.h>
+#include <malloc.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOT(type, name) {offsetof(struct type, name), #name}
+
+char cf_logged[1024];
+static atomic_uint n_errors;
+
+static void keep(void *ctx, int32_t level, const char *text)
+{
+	(void)ctx;
+	if (level > GENAI_LOG_ERROR)
+		return;
+	atomic_fetch_add(&n_errors, 1);
+	snprintf(cf_logged, sizeof(cf_logged), "%s", text);
+}
+
+const struct genai_log cf_log = {keep, NULL, GENAI_LOG_DEBUG};
+
+uint32_t cf_log_errors(void)
+{
+	return atomic_exchange(&n_errors, 0);
+}
+
+void cf_skip(const char *fmt, ...)
+{
+	va_list ap;
+
+	cf.note->state = CF_SKIPPED;
+	va_start(ap, fmt);
+	vsnprintf(cf.note->text, sizeof(cf.note->text), fmt, ap);
+	va_end(ap);
+	longjmp(cf.skip, 1);
+}
+
+// ---- configuration ----
+
+// The settings of a test: where the module is, what the user said, what the
+// test says.
+struct sets {
+	const char *list[96];
+	uint32_t n;
+	char path[4200], choice[4][160];
+};
+
+static const struct {
+	const char *type, *key;
+} kinds[] = {
+	{GENAI_IFACE_STREAM, "stream"},
+	{GENAI_IFACE_BARRIER, "barrier"},
+	{GENAI_IFACE_EXECUTOR, "executor"},
+	{GENAI_IFACE_PAGER, "pager"},
+};
+
+static void add(struct sets *s, const char *set)
+{
+	if (s->n < sizeof(s->list) / sizeof(s->list[0]))
+		s->list[s->n++] = set;
+}
+
+static void collect(struct sets *s, const char *const *more)
+{
+	s->n = 0;
+	if (cf.path[0]) {
+		snprintf(s->path, sizeof(s->path), "module.%s.path=%s",
+			 cf.name, cf.path);
+		add(s, s->path);
+	}
+	for (uint32_t i = 0; i < cf.o.n_sets; i++)
+		add(s, cf.o.sets[i]);
+	for (; more && *more; more++)
+		if (**more)
+			add(s, *more);
+}
+
+// The module takes every place that it can fill; the interface under test the
+// one that is tested.
+static void choose(struct sets *s, const struct genai_module *m)
+{
+	const struct genai_iface *f;
+	const char *at = cf.at ? cf.at->test->iface : NULL;
+
+	for (uint32_t k = 0; k < 4; k++) {
+		const char *name = NULL;
+
+		for (uint32_t i = 0; (f = genai_module_iface_at(m, i)); i++)
+			if (!strcmp(f->type, kinds[k].type) &&
+			    (!name || (at && !strcmp(at, f->type) &&
+				       !strcmp(cf.at->iface, f->name))))
+				name = f->name;
+		if (!name)
+			continue;
+		snprintf(s->choice[k], sizeof(s->choice[k]),
+			 "runtime.%s=%s:%s", kinds[k].key, cf.name, name);
+		add(s, s->choice[k]);
+	}
+}
+
+int32_t cf_load(const char *const *sets, struct genai_config **out_config,
+		struct genai_module **out_module, struct genai_error *err)
+{
+	struct sets s;
+	int32_t rc;
+
+	collect(&s, sets);
+	rc = genai_config_load(cf.o.config, s.list, s.n, out_config, err);
+	if (rc)
+		return rc;
+	rc = genai_module_load(cf.name, *out_config, &cf_log, out_module, err);
+	if (rc) {
+		genai_config_close(*out_config);
+		*out_config = NULL;
+	}
+	return rc;
+}
+
+// ---- runtime ----
+
+static int32_t load_choice(struct genai_runtime *rt, const char *key,
+			   struct genai_choice *c, struct genai_error *err)
+{
+	const char *v = genai_config_get(rt->config, "runtime", key);
+	char name[64];
+	int32_t rc;
+
+	snprintf(c->label, sizeof(c->label), "%s", v);
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(v, ":"), v);
+	snprintf(c->name, sizeof(c->name), "%s",
+		 strchr(v, ':') ? strchr(v, ':') + 1 : "");
+	for (uint32_t i = 0; i < rt->n_modules; i++)
+		if (!strcmp(genai_module_name(rt->modules[i]), name))
+			c->module = rt->modules[i];
+	if (c->module)
+		return 0;
+	rc = genai_module_load(name, rt->config, &rt->log, &c->module, err);
+	if (!rc)
+		rt->modules[rt->n_modules++] = c->module;
+	return rc;
+}
+
+static int32_t load_all(struct genai_runtime *rt, uint32_t with,
+			const char *const *sets, struct genai_error *err)
+{
+	struct genai_module *m = NULL;
+	struct genai_config *first = NULL;
+	struct sets s;
+	int32_t rc = cf_load(sets, &first, &m, err);
+
+	if (rc)
+		return rc;
+	collect(&s, sets);
+	choose(&s, m);
+	genai_module_close(m);
+	genai_config_close(first);
+	rc = genai_config_load(cf.o.config, s.list, s.n, &rt->config, err);
+	if (!rc)
+		rc = load_choice(rt, "stream", &rt->stream, err);
+	if (!rc)
+		rc = load_choice(rt, "barrier", &rt->barrier, err);
+	if (!rc && with & CF_WITH_EXECUTOR)
+		rc = load_choice(rt, "executor", &rt->executor, err);
+	if (!rc && with & CF_WITH_PAGER)
+		rc = load_choice(rt, "pager", &rt->pager, err);
+	return rc;
+}
+
+static int32_t pager_table(struct genai_runtime *rt, struct genai_error *err)
+{
+	static const struct {
+		uint32_t offset;
+		const char *name;
+	} s[] = {
+		SLOT(genai_pager_ops, caps),
+		SLOT(genai_pager_ops, open),
+		SLOT(genai_pager_ops, close),
+		SLOT(genai_pager_ops, add),
+		SLOT(genai_pager_ops, seal),
+		SLOT(genai_pager_ops, step_begin),
+		SLOT(genai_pager_ops, acquire),
+		SLOT(genai_pager_ops, release),
+		SLOT(genai_pager_ops, step_end),
+		SLOT(genai_pager_ops, reset),
+		SLOT(genai_pager_ops, stats),
+	};
+	uint32_t offsets[11];
+	const char *names[11];
+
+	for (uint32_t i = 0; i < 11; i++) {
+		offsets[i] = s[i].offset;
+		names[i] = s[i].name;
+	}
+	return genai_module_get_iface(
+		rt->pager.module, GENAI_IFACE_PAGER,
+		rt->pager.name[0] ? rt->pager.name : NULL, &rt->pager_ops,
+		sizeof(rt->pager_ops), offsets, names, 11, NULL, err);
+}
+
+static int32_t executor_table(struct genai_runtime *rt,
+			      struct genai_error *err)
+{
+	static const struct {
+		uint32_t offset;
+		const char *name;
+	} s[] = {
+		SLOT(genai_executor_ops, caps),
+		SLOT(genai_executor_ops, plan_create),
+		SLOT(genai_executor_ops, plan_visits),
+		SLOT(genai_executor_ops, plan_set_pages),
+		SLOT(genai_executor_ops, plan_destroy),
+		SLOT(genai_executor_ops, bind_input),
+		SLOT(genai_executor_ops, bind_output),
+		SLOT(genai_executor_ops, output_shape),
+		SLOT(genai_executor_ops, submit),
+		SLOT(genai_executor_ops, stats),
+	};
+	uint32_t offsets[10];
+	const char *names[10];
+
+	for (uint32_t i = 0; i < 10; i++) {
+		offsets[i] = s[i].offset;
+		names[i] = s[i].name;
+	}
+	return genai_module_get_iface(
+		rt->executor.module, GENAI_IFACE_EXECUTOR,
+		rt->executor.name[0] ? rt->executor.name : NULL, &rt->exec,
+		sizeof(rt->exec), offsets, names, 10, NULL, err);
+}
+
+static int32_t take_caps(struct genai_runtime *rt, uint32_t with,
+			 struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	if (with & CF_WITH_PAGER) {
+		rc = pager_table(rt, err);
+		rt->pager_caps.size = sizeof(rt->pager_caps);
+		if (!rc)
+			rc = rt->pager_ops.caps(
+				genai_module_self(rt->pager.module),
+				&rt->pager_caps, err);
+	}
+	if (!rc && with & CF_WITH_EXECUTOR) {
+		rc = executor_table(rt, err);
+		rt->exec_caps.size = sizeof(rt->exec_caps);
+		if (!rc)
+			rc = rt->exec.caps(
+				genai_module_self(rt->executor.module),
+				&rt->exec_caps, err);
+		if (!rc && strcmp(rt->exec_caps.device_kind,
+				  rt->device.caps.device_kind))
+			rc = genai_fail(err, GENAI_E_CONFIG,
+					"the executor needs a device of kind "
+					"'%s', stream = %s drives '%s': choose "
+					"with --set runtime.stream=",
+					rt->exec_caps.device_kind,
+					rt->stream.label,
+					rt->device.caps.device_kind);
+	}
+	return rc;
+}
+
+static int32_t start(struct genai_runtime *rt, uint32_t with,
+		     struct genai_error *err)
+{
+	struct genai_init_params params = {.size = sizeof(params),
+					   .device_limit = UINT64_MAX};
+	const char *v = genai_config_get(rt->config, "runtime", "device");
+	uint64_t device = 0;
+	int32_t rc = genai_parse_u64(v, &device, err);
+
+	params.device = (uint32_t)device;
+	for (uint32_t i = 0; !rc && i < rt->n_modules; i++)
+		rc = genai_module_start(rt->modules[i], &params, err);
+	if (!rc)
+		rc = genai_device_open(
+			&rt->device, rt->stream.module,
+			rt->stream.name[0] ? rt->stream.name : NULL,
+			rt->barrier.module,
+			rt->barrier.name[0] ? rt->barrier.name : NULL, 1,
+			&rt->log, err);
+	if (rc)
+		return rc;
+	rt->device_open = true;
+	for (uint32_t i = 0; i < rt->n_modules; i++)
+		genai_device_serve(&rt->device, rt->modules[i]);
+	return take_caps(rt, with, err);
+}
+
+int32_t cf_try_open(struct cf_rt *r, uint32_t with, const char *const *sets,
+		    void (*before)(struct genai_module *m),
+		    struct genai_error *err)
+{
+	struct genai_runtime *rt = calloc(1, sizeof(*rt));
+	int32_t rc;
+
+	memset(r, 0, sizeof(*r));
+	ck_assert_ptr_nonnull(rt);
+	rt->log = cf_log;
+	rc = load_all(rt, with, sets, err);
+	for (uint32_t i = 0; !rc && i < rt->n_modules; i++)
+		if (!strcmp(genai_module_name(rt->modules[i]), cf.name))
+			r->tested = rt->modules[i];
+	if (!rc && before && r->tested)
+		before(r->tested);
+	if (!rc)
+		rc = start(rt, with, err);
+	if (rc) {
+		genai_close(rt);
+		return rc;
+	}
+	r->rt = rt;
+	r->d = &rt->device;
+	r->st = rt->device.stream.ops;
+	r->ba = rt->device.barrier.ops;
+	r->caps = rt->device.caps;
+	return 0;
+}
+
+static const char *missing_cap(const struct cf_rt *r, uint32_t needs)
+{
+	uint32_t have = r->caps.flags;
+
+	if (needs & CF_RECORD && !(have & GENAI_STREAM_CAP_RECORD))
+		return "RECORD";
+	if (needs & CF_RESERVE && !(have & GENAI_STREAM_CAP_RESERVE))
+		return "RESERVE";
+	if (needs & CF_IN_PLACE && !(have & GENAI_STREAM_CAP_IN_PLACE))
+		return "IN_PLACE";
+	if (needs & CF_UNITS && have & GENAI_STREAM_CAP_NATIVE)
+		return "units that are functions (it is NATIVE)";
+	if (needs & CF_STABLE &&
+	    !(r->rt->pager_caps.flags & GENAI_PAGER_CAP_STABLE))
+		return "STABLE";
+	if (needs & CF_RECORDS &&
+	    !(r->rt->exec_caps.flags & GENAI_EXEC_CAP_RECORDS))
+		return "RECORDS";
+	return NULL;
+}
+
+void cf_open(struct cf_rt *r, uint32_t with, const char *const *sets)
+{
+	const char *missing;
+	int32_t rc;
+
+	CF_CLEAR();
+	rc = cf_try_open(r, with, sets, NULL, &cf_err);
+	if (rc == GENAI_E_NODEVICE && !cf.o.require_device)
+		cf_skip("no device: %s", cf_err.text);
+	if (rc)
+		ck_abort_msg("cannot open: %s: %s", genai_status_name(rc),
+			     cf_err.text);
+	missing = missing_cap(r, cf.at->test->needs);
+	if (missing) {
+		genai_close(r->rt);
+		cf_skip("does not claim %s", missing);
+	}
+}
+
+void cf_close(struct cf_rt *r)
+{
+	uint32_t n;
+
+	genai_close(r->rt);
+	r->rt = NULL;
+	n = cf_log_errors();
+	if (n)
+		ck_abort_msg("%u errors logged, the last: %s", n, cf_logged);
+}
+
+// ---- schedules ----
+
+static const char *const values[] = {"inorder",  "late",     "early",
+				     "random:1", "random:2", "random:3",
+				     "random:4", "random:5"};
+#define N_SCHEDULES (sizeof(values) / sizeof(values[0]))
+static char texts[N_SCHEDULES][96];
+static const char *schedules[N_SCHEDULES][2];
+
+// Does the device that the tests run on know the key schedule?
+static bool has_schedules(char *name, size_t cap)
+{
+	struct genai_runtime rt = {.log = cf_log};
+	const char *key = NULL;
+	char section[80];
+
+	if (!load_all(&rt, 0, NULL, NULL)) {
+		snprintf(section, sizeof(section), "module %s",
+			 genai_module_name(rt.stream.module));
+		key = genai_config_get(rt.config, section, "schedule");
+		snprintf(name, cap, "%s", genai_module_name(rt.stream.module));
+	}
+	while (rt.n_modules)
+		genai_module_close(rt.modules[--rt.n_modules]);
+	genai_config_close(rt.config);
+	return key != NULL;
+}
+
+uint32_t cf_n_schedules(void)
+{
+	char name[64];
+
+	if (!has_schedules(name, sizeof(name)))
+		return 1;
+	for (uint32_t i = 0; i < N_SCHEDULES; i++) {
+		snprintf(texts[i], sizeof(texts[i]), "module.%s.schedule=%s",
+			 name, values[i]);
+		schedules[i][0] = texts[i];
+	}
+	return N_SCHEDULES;
+}
+
+const char *const *cf_schedule(uint32_t i)
+{
+	return schedules[i];
+}
+
+// ---- census ----
+
+static uint32_t entries(const char *path)
+{
+	DIR *d = opendir(path);
+	uint32_t n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+struct cf_census cf_count(void)
+{
+	struct mallinfo2 m = mallinfo2();
+
+	return (struct cf_census){entries("/proc/self/fd"),
+				  entries("/proc/self/task"),
+				  m.uordblks + m.hblkhd};
+}

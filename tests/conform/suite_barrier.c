@@ -1,0 +1,211 @@
+// suite_barrier.c - the two calls that wait.
+#include "conform.h"
+
+#include <string.h>
+#include <time.h>
+
+static struct cf_rt r;
+static const struct genai_range everything = {0, GENAI_RANGE_ALL_BYTES};
+
+static int32_t slow(void *ctx, void *const *mem, struct genai_error *err)
+{
+	struct timespec ms = {0, 5000000};
+
+	(void)mem;
+	(void)err;
+	nanosleep(&ms, NULL);
+	atomic_fetch_add((atomic_int *)ctx, 1);
+	return 0;
+}
+
+static uint64_t now(void)
+{
+	const struct genai_host *h =
+		genai_host_table(genai_module_host(r.tested));
+
+	return h->clock_ns(h->ctx);
+}
+
+static void host_read(void)
+{
+	struct genai_mem up, down, dev;
+	struct genai_stream *s[3];
+	struct genai_point p[4] = {{0}};
+	atomic_int n = 0;
+
+	cf_open(&r, 0, NULL);
+	up = cf_pinned(&r, 3 * 4096);
+	down = cf_pinned(&r, 3 * 4096);
+	dev = cf_alloc(&r, 3 * 4096);
+	cf_pattern(up.host, 3 * 4096, 4);
+	for (uint64_t i = 0; i < 3; i++) {
+		s[i] = cf_stream(&r, "s");
+		cf_call(&r, s[i], "slow", slow, &n);
+		cf_copy(&r, s[i], dev.range.addr + 4096 * i,
+			(uintptr_t)up.host + 4096 * i, 4096, GENAI_COPY_H2D);
+		cf_copy(&r, s[i], (uintptr_t)down.host + 4096 * i,
+			dev.range.addr + 4096 * i, 4096, GENAI_COPY_D2H);
+		p[i] = cf_mark(&r, s[i]);
+	}
+	// p[3] is the zero point; no points at all is no wait
+	CF_OK(r.ba->host_read(r.d, p, 4, UINT64_MAX, &cf_err));
+	ck_assert_int_eq(n, 3);
+	ck_assert_mem_eq(up.host, down.host, 3 * 4096);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(r.st->poll(r.d, p[i], &cf_err), 0);
+	CF_OK(r.ba->host_read(r.d, NULL, 0, UINT64_MAX, &cf_err));
+	CF_OK(r.ba->host_read(r.d, p, 3, 0, &cf_err)); // nothing to wait for
+	for (int i = 0; i < 3; i++)
+		cf_destroy(&r, s[i]);
+	cf_free(&r, &up);
+	cf_free(&r, &down);
+	cf_free(&r, &dev);
+	cf_close(&r);
+}
+
+static void drain(void)
+{
+	struct genai_mem up, down, dev;
+	struct genai_stream *s[3];
+	struct genai_ticket t;
+	atomic_int n = 0;
+
+	cf_open(&r, 0, NULL);
+	up = cf_pinned(&r, 4096);
+	down = cf_pinned(&r, 4096);
+	dev = cf_alloc(&r, 4096);
+	cf_pattern(up.host, 4096, 5);
+	for (int i = 0; i < 3; i++)
+		s[i] = cf_stream(&r, "s");
+	for (int round = 0; round < 2; round++) {
+		memset(down.host, 0, 4096);
+		for (int i = 0; i < 3; i++)
+			cf_call(&r, s[i], "slow", slow, &n);
+		cf_copy(&r, s[2], dev.range.addr, (uintptr_t)up.host, 4096,
+			GENAI_COPY_H2D);
+		cf_copy(&r, s[2], (uintptr_t)down.host, dev.range.addr, 4096,
+			GENAI_COPY_D2H);
+		// a drain of a range waits at least for what touches it
+		CF_OK(r.ba->drain(r.d, round ? dev.range : everything,
+				  UINT64_MAX, &t, &cf_err));
+		ck_assert_msg(!memcmp(up.host, down.host, 4096),
+			      "work on the range was not done after a drain");
+		if (!round)
+			ck_assert_int_eq(n, 3);
+	}
+	CF_OK(r.st->free(r.d, dev.range.addr, &t, &cf_err));
+	cf_free(&r, &up);
+	cf_free(&r, &down);
+	for (int i = 0; i < 3; i++)
+		cf_destroy(&r, s[i]);
+	cf_close(&r);
+}
+
+static void deadline(void)
+{
+	struct genai_ticket t = {.size = 4321};
+	struct genai_stream *s;
+	struct genai_point p;
+	atomic_int n = 0;
+	uint64_t from;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	for (int i = 0; i < 40; i++)
+		cf_call(&r, s, "slow", slow, &n);
+	p = cf_mark(&r, s);
+	from = now();
+	CF_FAILS(GENAI_E_DEADLINE,
+		 r.ba->host_read(r.d, &p, 1, from + 10000000, &cf_err));
+	CF_FAILS(GENAI_E_DEADLINE,
+		 r.ba->drain(r.d, everything, from, &t, &cf_err));
+	ck_assert_msg(now() - from < 100000000,
+		      "a deadline of 10 ms took %lu ms",
+		      (unsigned long)((now() - from) / 1000000));
+	ck_assert_msg(t.size == 4321, "a ticket was given past the deadline");
+	ck_assert_int_lt(n, 40);
+	CF_OK(r.ba->host_read(r.d, &p, 1, UINT64_MAX, &cf_err));
+	ck_assert_int_eq(n, 40);
+	CF_OK(r.ba->drain(r.d, everything, now() + 5000000000u, &t, &cf_err));
+	CF_OK(r.st->reset(r.d, &t, &cf_err));
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
+static void in_recording(void)
+{
+	struct genai_ticket t = {.size = 4321};
+	struct genai_recording *rec = NULL;
+	struct genai_stream *s, *other;
+	struct genai_point p;
+	atomic_int n = 0;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	other = cf_stream(&r, "other");
+	cf_call(&r, other, "slow", slow, &n);
+	p = cf_mark(&r, other);
+	CF_OK(r.st->capture_begin(r.d, s, &cf_err));
+	cf_call(&r, s, "slow", slow, &n);
+	CF_FAILS(GENAI_E_STATE,
+		 r.ba->host_read(r.d, &p, 1, UINT64_MAX, &cf_err));
+	CF_FAILS(GENAI_E_STATE,
+		 r.ba->drain(r.d, everything, UINT64_MAX, &t, &cf_err));
+	ck_assert_uint_eq(t.size, 4321);
+	CF_OK(r.st->capture_end(r.d, s, &rec, &cf_err));
+	t = cf_drain(&r);
+	ck_assert_int_eq(n, 1);
+	CF_OK(r.st->graph_destroy(r.d, rec, &t, &cf_err));
+	cf_destroy(&r, s);
+	cf_destroy(&r, other);
+	cf_close(&r);
+}
+
+static int32_t break_down(void *ctx, void *const *mem, struct genai_error *err)
+{
+	(void)ctx;
+	(void)mem;
+	return genai_fail(err, GENAI_E_LIMIT, "gave up");
+}
+
+static void poisoned(void)
+{
+	struct genai_work w = {sizeof(w), 17, "node_17", break_down, NULL};
+	struct genai_stream *s, *fine;
+	struct genai_point p[2];
+	struct genai_ticket t;
+	atomic_int n = 0;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	fine = cf_stream(&r, "fine");
+	cf_call(&r, fine, "slow", slow, &n);
+	p[0] = cf_mark(&r, fine);
+	CF_OK(r.st->launch_host(r.d, s, &w, NULL, 0, &cf_err));
+	cf_call(&r, s, "slow", slow, &n);
+	p[1] = cf_mark(&r, s);
+	CF_FAILS(GENAI_E_LIMIT,
+		 r.ba->host_read(r.d, p, 2, UINT64_MAX, &cf_err));
+	ck_assert_msg(cf_err.node == 17, "the error names node %u, not 17",
+		      cf_err.node);
+	CF_OK(r.ba->host_read(r.d, p, 1, UINT64_MAX, &cf_err));
+	CF_FAILS(GENAI_E_LIMIT,
+		 r.ba->host_read(r.d, p + 1, 1, UINT64_MAX, &cf_err));
+	t = cf_drain(&r);
+	CF_OK(r.st->reset(r.d, &t, &cf_err));
+	ck_assert_int_eq(n, 1);
+	cf_destroy(&r, s);
+	cf_destroy(&r, fine);
+	cf_close(&r);
+}
+
+#define B GENAI_IFACE_BARRIER
+static const struct cf_test tests[] = {
+	{"barrier/host-read", "GM-60", B, 0, host_read},
+	{"barrier/drain", "GM-61", B, 0, drain},
+	{"barrier/deadline", "GM-62", B, 0, deadline},
+	{"barrier/in-recording", "GM-63", B, CF_RECORD, in_recording},
+	{"barrier/poisoned", "GM-64", B, 0, poisoned},
+};
+const struct cf_suite cf_suite_barrier = {tests,
+					  sizeof(tests) / sizeof(tests[0])};

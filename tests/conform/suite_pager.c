@@ -1,0 +1,501 @@
+// suite_pager.c - a pager's table call by call: what it refuses, what it
+// reports, what it may not do.
+#include "book.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct book b;
+
+static void open_book(uint64_t seed, uint32_t n_pages)
+{
+	book_make(&b, seed, n_pages);
+	book_open(&b, NULL);
+}
+
+static void close_book(void)
+{
+	book_close(&b);
+	book_free(&b);
+}
+
+static void caps(void)
+{
+	struct genai_pager_caps c = {.size = sizeof(c)}, d = c;
+
+	cf_open(&b.r, CF_WITH_PAGER, NULL);
+	b.ops = &b.r.rt->pager_ops;
+	CF_OK(b.ops->caps(genai_module_self(b.r.tested), &c, &cf_err));
+	CF_OK(b.ops->caps(genai_module_self(b.r.tested), &d, NULL));
+	ck_assert_uint_eq(c.size, sizeof(c));
+	ck_assert_uint_eq(c.flags, d.flags);
+	ck_assert_msg(!(c.flags & ~15u), "unknown caps %#x", c.flags);
+	cf_close(&b.r);
+}
+
+static void add_fails(struct genai_extent e, uint64_t bytes, uint32_t flags,
+		      uint32_t n)
+{
+	struct genai_extent two[2] = {e, e};
+
+	CF_FAILS(0, b.ops->add(b.p, bytes, flags, two, n, &cf_err));
+}
+
+static void add_refuses(void)
+{
+	struct genai_extent good, e;
+
+	open_book(11, 5);
+	good = (struct genai_extent){.size = sizeof(e),
+				     .src = b.source,
+				     .src_bytes = 512,
+				     .place = 256,
+				     .bytes = 512};
+	add_fails(good, 768, 0, 2); // overlap
+	e = good;
+	e.place = 128;
+	add_fails(e, 768, 0, 1);
+	add_fails(good, 767, 0, 1); // leaves the page
+	e = good;
+	e.place = UINT64_MAX - 255;
+	add_fails(e, 768, 0, 1);
+	e = good;
+	e.bytes = 256; // without fill both must be equal
+	add_fails(e, 768, 0, 1);
+	e = good;
+	e.src = NULL;
+	add_fails(e, 768, 0, 1);
+	add_fails(good, 768, 1u << 31, 1);
+	add_fails(good, 0, 0, 0);
+	CF_OK(book_seal(&b, b.total / 2, &cf_err)); // none of it counted
+	ck_assert_uint_eq(b.report.n_pages, 5);
+	CF_FAILS(GENAI_E_STATE, b.ops->add(b.p, 768, 0, &good, 1, &cf_err));
+	CF_FAILS(GENAI_E_STATE, book_seal(&b, b.total / 2, &cf_err));
+	CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "after refusals");
+	close_book();
+}
+
+static void seal_refuses(void)
+{
+	struct genai_sweep_visit good;
+	uint32_t last;
+
+	open_book(12, 6);
+	last = b.n_visits - 1;
+	good = b.sweep[last];
+	b.sweep[last].page = 6;
+	CF_FAILS(0, book_seal(&b, b.total / 2, &cf_err));
+	b.sweep[last] = good;
+	b.sweep[last].bytes = b.pages[good.page].bytes - good.offset + 1;
+	CF_FAILS(0, book_seal(&b, b.total / 2, &cf_err));
+	b.sweep[last] = good;
+	b.sweep[last].offset = UINT64_MAX - 3;
+	CF_FAILS(0, book_seal(&b, b.total / 2, &cf_err));
+	b.sweep[last] = good;
+	b.sweep[last].flags = 1u << 30;
+	CF_FAILS(0, book_seal(&b, b.total / 2, &cf_err));
+	b.sweep[last] = good;
+	ck_assert_msg(!b.report.n_pages, "an output was written on failure");
+	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "after refusals");
+	close_book();
+}
+
+// The visits of a streamed page come together.
+static void seal_order(void)
+{
+	uint32_t a = 0;
+
+	open_book(13, 8);
+	while (b.pages[a].flags)
+		a++;
+	b.sweep[b.n_visits] = b.sweep[0];
+	b.sweep[b.n_visits].page = a;
+	b.sweep[b.n_visits].offset = 0;
+	b.sweep[b.n_visits].bytes = b.pages[a].extents[0].bytes;
+	b.n_visits++;
+	CF_FAILS(GENAI_E_INVAL, book_seal(&b, b.total / 2, &cf_err));
+	b.n_visits--;
+	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	close_book();
+}
+
+// Every budget is served, kept and reported.
+static void try_budget(uint64_t budget)
+{
+	const struct genai_pager_report *p = &b.report;
+	uint64_t bytes = 0;
+
+	book_open(&b, NULL);
+	for (uint32_t i = 0; i < b.n_pages; i++)
+		bytes += b.pages[i].bytes;
+	CF_OK(book_seal(&b, budget, &cf_err));
+	ck_assert_uint_eq(p->size, sizeof(*p));
+	ck_assert_uint_eq(p->n_pages, b.n_pages);
+	ck_assert_uint_eq(p->total_bytes, bytes);
+	ck_assert_msg(p->pinned_bytes + p->ring_bytes <= budget,
+		      "budget %lu: %lu pinned and %lu in the ring",
+		      (unsigned long)budget, (unsigned long)p->pinned_bytes,
+		      (unsigned long)p->ring_bytes);
+	ck_assert_msg(book_tap.device_bytes <= budget,
+		      "budget %lu: holds %lu bytes of device memory",
+		      (unsigned long)budget,
+		      (unsigned long)book_tap.device_bytes);
+	ck_assert_uint_eq(book_tap.device_bytes,
+			  p->pinned_bytes + p->ring_bytes);
+	ck_assert_uint_eq(p->ring_bytes, p->ring_slots * p->slot_bytes);
+	ck_assert_uint_le(p->in_place_bytes + p->streamed_bytes, bytes);
+	ck_assert_uint_ge(p->in_place_bytes + p->streamed_bytes +
+				  p->pinned_bytes,
+			  bytes);
+	ck_assert_msg(!p->n_streamed == !p->ring_slots,
+		      "%u pages are streamed through %u slots", p->n_streamed,
+		      p->ring_slots);
+	for (int i = 0; i < 3; i++)
+		CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "under a budget");
+	book_close(&b);
+}
+
+static void budgets(void)
+{
+	static const uint32_t parts[] = {0, 2, 5, 10, 25, 40, 50, 75, 90, 99};
+
+	for (uint64_t seed = 21; seed < 24; seed++) {
+		book_make(&b, seed, 12 + (uint32_t)seed % 7 * 4);
+		for (uint32_t i = 0; i < 10; i++)
+			try_budget(b.total * parts[i] / 100);
+		try_budget(1);
+		try_budget(b.total - 1);
+		try_budget(b.total);
+		try_budget(UINT64_MAX - 1);
+		try_budget(UINT64_MAX);
+		book_free(&b);
+	}
+}
+
+static void fills(void)
+{
+	uint32_t filled = 0;
+
+	open_book(31, 30);
+	CF_OK(book_seal(&b, b.total / 3, &cf_err));
+	for (int i = 0; i < 4; i++)
+		CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "filled pages");
+	for (uint32_t i = 0; i < b.n_pages; i++)
+		for (uint32_t k = 0; k < b.pages[i].n_extents; k++) {
+			if (!b.pages[i].extents[k].fill)
+				continue;
+			filled++;
+			ck_assert_msg(b.pages[i].fills[k] == 1,
+				      "fill was called %u times for one extent",
+				      b.pages[i].fills[k]);
+		}
+	ck_assert_uint_gt(filled, 0);
+	close_book();
+}
+
+static void order(void)
+{
+	struct genai_place place = {.size = 77};
+	struct genai_point ready, tail;
+	uint32_t v;
+
+	open_book(41, 10);
+	CF_FAILS(GENAI_E_STATE, b.ops->step_begin(b.p, b.s, 0, &cf_err));
+	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	CF_FAILS(GENAI_E_STATE,
+		 b.ops->acquire(b.p, 0, b.s, &place, &ready, &cf_err));
+	CF_FAILS(GENAI_E_STATE,
+		 b.ops->release(b.p, 0, cf_mark(&b.r, b.s), &cf_err));
+	CF_FAILS(GENAI_E_STATE, b.ops->step_end(b.p, b.s, &tail, &cf_err));
+	CF_OK(b.ops->step_begin(b.p, b.s, 0, &cf_err));
+	CF_FAILS(GENAI_E_STATE, b.ops->step_begin(b.p, b.s, 0, &cf_err));
+	CF_FAILS(GENAI_E_STATE,
+		 b.ops->acquire(b.p, 1, b.s, &place, &ready, &cf_err));
+	CF_FAILS(GENAI_E_STATE, b.ops->acquire(b.p, b.n_visits, b.s, &place,
+					       &ready, &cf_err));
+	ck_assert_msg(place.size == 77, "an output was written on failure");
+	for (v = 0; v < b.n_visits; v++) {
+		struct genai_point p;
+
+		CF_OK(b.ops->acquire(b.p, v, b.s, &place, &ready, &cf_err));
+		cf_wait(&b.r, b.s, ready);
+		CF_FAILS(GENAI_E_STATE, b.ops->acquire(b.p, v, b.s, &place,
+						       &ready, &cf_err));
+		CF_FAILS(GENAI_E_STATE,
+			 b.ops->step_end(b.p, b.s, &tail, &cf_err));
+		p = cf_mark(&b.r, b.s);
+		CF_OK(b.ops->release(b.p, v, p, &cf_err));
+		CF_FAILS(GENAI_E_STATE, b.ops->release(b.p, v, p, &cf_err));
+	}
+	CF_FAILS(GENAI_E_STATE,
+		 b.ops->acquire(b.p, v, b.s, &place, &ready, &cf_err));
+	CF_OK(b.ops->step_end(b.p, b.s, &tail, &cf_err));
+	CF_FAILS(GENAI_E_STATE, b.ops->step_end(b.p, b.s, &tail, &cf_err));
+	CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "after refusals");
+	close_book();
+}
+
+// Nothing is allocated, mapped, registered or waited for between seal and
+// close.
+static void quiet(void)
+{
+	struct genai_host_env *host;
+	uint32_t takes, barriers;
+
+	open_book(51, 24);
+	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	CF_OK(book_step(&b, 0, &cf_err));
+	takes = book_tap.takes;
+	barriers = book_tap.barriers;
+	host = genai_module_host(b.r.tested);
+	genai_host_fail_alloc(host, 1, 1);
+	for (int i = 0; i < 5; i++)
+		CF_OK(book_step(&b, 0, &cf_err));
+	genai_host_fail_alloc(host, 0, 0);
+	ck_assert_msg(takes == book_tap.takes,
+		      "%u calls that take memory in a step",
+		      book_tap.takes - takes);
+	ck_assert_msg(barriers == book_tap.barriers,
+		      "%u barriers in a step", book_tap.barriers - barriers);
+	book_check(&b, "quiet steps");
+	close_book();
+}
+
+static void no_blocking(void)
+{
+	struct cf_gate g;
+
+	open_book(52, 24);
+	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "first step");
+	cf_gate_close(&b.r, b.s, &g);
+	for (int i = 0; i < 3; i++)
+		CF_OK(book_step(&b, 0, &cf_err));
+	cf_gate_check(&g, "a step");
+	cf_gate_open(&g);
+	book_check(&b, "steps behind a gate");
+	close_book();
+}
+
+// An error of the device while it is described or sealed leaves it as before.
+static void device_full(void)
+{
+	uint32_t n;
+
+	open_book(61, 16);
+	for (n = 1; n < 60; n++) {
+		int32_t rc;
+
+		book_tap.fail_take = n;
+		CF_CLEAR();
+		rc = book_seal(&b, b.total / 2, &cf_err);
+		if (!rc && book_tap.fail_take)
+			break;
+		book_tap.fail_take = 0;
+		if (rc) {
+			ck_assert_msg(rc == GENAI_E_LIMIT && cf_err.text[0],
+				      "take %u fails: %s: %s", n,
+				      genai_status_name(rc), cf_err.text);
+			ck_assert_msg(!book_tap.copies ||
+					      !b.report.pinned_bytes,
+				      "an output was written on failure");
+			continue;
+		}
+		// it found another way; that has to be right as well
+		CF_OK(book_step(&b, 0, &cf_err));
+		book_check(&b, "after a refusal of the device");
+		book_close(&b);
+		book_open(&b, NULL);
+	}
+	ck_assert_uint_lt(n, 60);
+	book_tap.fail_take = 0;
+	CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "after refusals of the device");
+	close_book();
+}
+
+static void no_registration(void)
+{
+	uint64_t budgets[] = {0, 0, 0};
+
+	book_make(&b, 62, 20);
+	budgets[1] = b.total / 2;
+	budgets[2] = b.total;
+	for (int i = 0; i < 3; i++) {
+		book_open(&b, NULL);
+		book_tap.refuse_register = true;
+		CF_OK(book_seal(&b, budgets[i], &cf_err));
+		for (int k = 0; k < 3; k++)
+			CF_OK(book_step(&b, 0, &cf_err));
+		book_check(&b, "without registered memory");
+		book_close(&b);
+	}
+	book_free(&b);
+}
+
+static void copy_fails(void)
+{
+	struct genai_ticket t;
+	int32_t rc;
+
+	open_book(63, 24);
+	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	CF_OK(book_step(&b, 0, &cf_err));
+	ck_assert_msg(b.report.n_streamed, "nothing is streamed");
+	book_tap.fail_copy = 3;
+	CF_CLEAR();
+	rc = book_step(&b, 0, &cf_err);
+	ck_assert_msg(rc == GENAI_E_LIMIT, "a refused copy is lost: %s",
+		      genai_status_name(rc));
+	t = cf_drain(&b.r);
+	CF_OK(b.ops->reset(b.p, &t, &cf_err));
+	for (int i = 0; i < 3; i++)
+		CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "after a refused copy and reset");
+	close_book();
+}
+
+static void close_ticket(void)
+{
+	struct genai_ticket t;
+
+	open_book(71, 12);
+	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	CF_OK(book_step(&b, 0, &cf_err));
+	CF_FAILS(GENAI_E_STATE, b.ops->close(b.p, NULL, &cf_err));
+	CF_FAILS(GENAI_E_STATE, b.ops->reset(b.p, NULL, &cf_err));
+	t = cf_drain(&b.r);
+	CF_OK(book_step(&b, 0, &cf_err)); // makes it stale
+	CF_FAILS(GENAI_E_STATE, b.ops->reset(b.p, &t, &cf_err));
+	CF_FAILS(GENAI_E_STATE, b.ops->close(b.p, &t, &cf_err));
+	CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "after refusals");
+	close_book();
+	// never sealed, sealed and never used
+	open_book(72, 3);
+	close_book();
+	open_book(73, 12);
+	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	close_book();
+}
+
+static void stats(void)
+{
+	struct genai_pager_stats x = {.size = sizeof(x)}, y = x;
+	uint64_t copies, bytes;
+
+	open_book(81, 24);
+	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	for (int i = 0; i < 2; i++)
+		CF_OK(book_step(&b, 0, &cf_err));
+	CF_OK(b.ops->stats(b.p, &x, &cf_err));
+	copies = book_tap.copies;
+	bytes = book_tap.copy_bytes;
+	for (int i = 0; i < 3; i++)
+		CF_OK(book_step(&b, 0, &cf_err));
+	CF_OK(b.ops->stats(b.p, &y, &cf_err));
+	ck_assert_uint_eq(y.steps - x.steps, 3);
+	ck_assert_uint_eq(y.acquires - x.acquires, 3 * b.n_visits);
+	if (b.r.caps.flags & GENAI_STREAM_CAP_NATIVE)
+		goto out; // the checks are copies too
+	ck_assert_uint_eq(y.copies - x.copies, book_tap.copies - copies);
+	ck_assert_uint_eq(y.copy_bytes - x.copy_bytes,
+			  book_tap.copy_bytes - bytes);
+	// gaps between extents may go along
+	ck_assert_uint_ge(book_tap.copy_bytes - bytes,
+			  3 * b.report.streamed_bytes * 9 / 10);
+	ck_assert_uint_le(book_tap.copy_bytes - bytes,
+			  3 * b.report.streamed_bytes);
+out:
+	book_check(&b, "counted steps");
+	close_book();
+}
+
+// Every allocation of a pager's life in turn.
+static int32_t life(uint32_t n, bool *reached, struct genai_error *err)
+{
+	const struct genai_host *h;
+	struct genai_ticket t;
+	void *probe;
+	int32_t rc;
+
+	book_make(&b, 91, 10);
+	cf_open(&b.r, CF_WITH_PAGER, NULL);
+	b.ops = &b.r.rt->pager_ops;
+	b.s = cf_stream(&b.r, "steps");
+	h = genai_host_table(genai_module_host(b.r.tested));
+	genai_host_fail_alloc(genai_module_host(b.r.tested), n, 1);
+	rc = b.ops->open(genai_module_self(b.r.tested), &b.r.d->stream,
+			 &b.r.d->barrier, &b.p, err);
+	for (uint32_t i = 0; !rc && i < b.n_pages; i++)
+		rc = b.ops->add(b.p, b.pages[i].bytes, b.pages[i].flags,
+				b.pages[i].extents, b.pages[i].n_extents,
+				err);
+	if (!rc)
+		rc = book_seal(&b, b.total / 2, err);
+	if (!rc)
+		rc = book_step(&b, 0, err);
+	probe = h->alloc(h->ctx, 1, "probe");
+	*reached = !probe;
+	h->free(h->ctx, probe);
+	genai_host_fail_alloc(genai_module_host(b.r.tested), 0, 0);
+	if (!rc)
+		book_check(&b, "with an allocation that failed");
+	t = cf_drain(&b.r);
+	if (b.p)
+		b.ops->close(b.p, &t, NULL);
+	cf_destroy(&b.r, b.s);
+	genai_close(b.r.rt);
+	return rc;
+}
+
+static void alloc_fails(void)
+{
+	uint32_t most = cf.o.torture ? 100000 : 60;
+	bool reached = true;
+
+	for (uint32_t n = 1; n <= most && reached; n++) {
+		struct genai_error err = GENAI_ERROR_INIT;
+		int32_t rc = life(n, &reached, &err);
+
+		book_free(&b);
+		// it may find another way to serve
+		ck_assert_msg(!reached || !rc || rc == GENAI_E_NOMEM,
+			      "allocation %u fails: %s: %s", n,
+			      genai_status_name(rc), err.text);
+		ck_assert_msg(!rc || err.text[0],
+			      "allocation %u fails without a text", n);
+		ck_assert_msg(reached || !rc, "fails without a reason: %s",
+			      err.text);
+		ck_assert_msg(!cf_log_errors(), "allocation %u fails: %s", n,
+			      cf_logged);
+	}
+}
+
+#define P GENAI_IFACE_PAGER
+static const struct cf_test tests[] = {
+	{"pager/caps", "GM-70", P, 0, caps},
+	{"pager/add-refuses", "GM-71", P, 0, add_refuses},
+	{"pager/seal-refuses", "GM-72", P, 0, seal_refuses},
+	{"pager/seal-order", "GM-73", P, 0, seal_order},
+	{"pager/budgets", "GM-74", P, 0, budgets},
+	{"pager/fills", "GM-75", P, 0, fills},
+	{"pager/order", "GM-76", P, 0, order},
+	{"pager/quiet", "GM-77", P, 0, quiet},
+	{"pager/no-blocking", "GM-78", P, 0, no_blocking},
+	{"pager/device-full", "GM-79", P, 0, device_full},
+	{"pager/no-registration", "GM-80", P, 0, no_registration},
+	{"pager/copy-fails", "GM-81", P, 0, copy_fails},
+	{"pager/close-ticket", "GM-82", P, 0, close_ticket},
+	{"pager/stats", "GM-83", P, 0, stats},
+	{"pager/alloc-fails", "GM-7", P, 0, alloc_fails},
+};
+const struct cf_suite cf_suite_pager = {tests,
+					sizeof(tests) / sizeof(tests[0])};

@@ -1,0 +1,689 @@
+// suite_stream.c - memory, copies, order, points, poison of a stream runtime.
+#include "conform.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB UINT64_C(1024)
+
+static struct cf_rt r;
+
+// ---- caps and memory ----
+
+static void caps(void)
+{
+	struct genai_stream_caps a = {.size = sizeof(a)}, b = a;
+
+	cf_open(&r, 0, NULL);
+	CF_OK(r.d->raw.caps(r.d->raw_self, &a, &cf_err));
+	CF_OK(r.d->raw.caps(r.d->raw_self, &b, NULL));
+	ck_assert_uint_eq(a.size, sizeof(a));
+	ck_assert_uint_eq(a.flags, b.flags);
+	ck_assert_str_eq(a.device_kind, b.device_kind);
+	ck_assert_uint_ge(a.total_bytes, a.free_bytes);
+	ck_assert_msg(a.device_name[0], "the device has no name");
+	cf_close(&r);
+}
+
+static void alloc(void)
+{
+	static const uint64_t sizes[] = {1, 255, 4096, 4097, 100 * KIB};
+	struct genai_mem m[10], none = {.size = 12345};
+
+	cf_open(&r, 0, NULL);
+	for (uint32_t i = 0; i < 10; i++)
+		m[i] = i % 2 ? cf_pinned(&r, sizes[i / 2])
+			     : cf_alloc(&r, sizes[i / 2]);
+	for (uint32_t i = 0; i < 10; i++) {
+		ck_assert_uint_eq(m[i].size, sizeof(m[i]));
+		ck_assert_uint_eq(m[i].range.addr % r.caps.alignment, 0);
+		ck_assert_uint_ge(m[i].range.bytes, sizes[i / 2]);
+		ck_assert_msg((m[i].host != NULL) == i % 2,
+			      "host address of memory of kind %u: %p", m[i].kind,
+			      m[i].host);
+		for (uint32_t k = 0; k < i; k++)
+			ck_assert_msg(m[k].range.addr + m[k].range.bytes <=
+						      m[i].range.addr ||
+					      m[i].range.addr +
+							      m[i].range.bytes <=
+						      m[k].range.addr,
+				      "two allocations overlap");
+	}
+	for (uint32_t i = 1; i < 10; i += 2)
+		memset(m[i].host, 0x5a, sizes[i / 2]);
+	CF_FAILS(GENAI_E_INVAL, r.d->raw.alloc(r.d->raw_self, GENAI_MEM_DEVICE,
+					       0, "x", &none, &cf_err));
+	CF_FAILS(GENAI_E_INVAL, r.d->raw.alloc(r.d->raw_self, 99, 64, "x",
+					       &none, &cf_err));
+	CF_FAILS(0, r.d->raw.alloc(r.d->raw_self, GENAI_MEM_DEVICE,
+				   UINT64_C(1) << 60, "x", &none, &cf_err));
+	CF_FAILS(0, r.d->raw.alloc(r.d->raw_self, GENAI_MEM_HOST_PINNED,
+				   UINT64_MAX - 8, "x", &none, &cf_err));
+	ck_assert_msg(none.size == 12345, "an output was written on failure");
+	for (uint32_t i = 0; i < 10; i++)
+		CF_OK(r.st->free(r.d, m[i].range.addr, NULL, &cf_err));
+	cf_close(&r);
+}
+
+static void free_ticket(void)
+{
+	struct genai_mem a, b;
+	struct genai_ticket t;
+	struct genai_stream *s;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	a = cf_alloc(&r, 4096);
+	b = cf_pinned(&r, 4096);
+	cf_copy(&r, s, a.range.addr, (uintptr_t)b.host, 4096, GENAI_COPY_H2D);
+	CF_FAILS(GENAI_E_STATE, r.st->free(r.d, a.range.addr, NULL, &cf_err));
+	t = cf_drain(&r);
+	cf_copy(&r, s, a.range.addr, (uintptr_t)b.host, 64, GENAI_COPY_H2D);
+	CF_FAILS(GENAI_E_STATE, r.st->free(r.d, a.range.addr, &t, &cf_err));
+	t = cf_drain(&r);
+	CF_FAILS(GENAI_E_INVAL,
+		 r.st->free(r.d, a.range.addr + 64, &t, &cf_err));
+	CF_OK(r.st->free(r.d, a.range.addr, &t, &cf_err));
+	CF_OK(r.st->free(r.d, b.range.addr, &t, &cf_err));
+	CF_FAILS(GENAI_E_INVAL, r.st->free(r.d, a.range.addr, &t, &cf_err));
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
+// The module's own check, without the core's in front of it.
+static void ticket_kinds(void)
+{
+	struct genai_ticket all, t;
+	struct genai_mem a, b;
+	struct genai_stream *s;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	a = cf_alloc(&r, 4096);
+	b = cf_alloc(&r, 4096);
+	cf_copy(&r, s, a.range.addr, b.range.addr, 4096, GENAI_COPY_D2D);
+	all = cf_drain(&r);
+	t = all;
+	t.seal ^= 1;
+	CF_FAILS(GENAI_E_STATE, r.d->raw.free(r.d->raw_self, a.range.addr, &t,
+					      &cf_err));
+	t = all;
+	t.device++;
+	CF_FAILS(GENAI_E_STATE, r.d->raw.free(r.d->raw_self, a.range.addr, &t,
+					      &cf_err));
+	CF_OK(r.ba->drain(r.d, b.range, UINT64_MAX, &t, &cf_err));
+	CF_FAILS(GENAI_E_STATE, r.d->raw.free(r.d->raw_self, a.range.addr, &t,
+					      &cf_err));
+	CF_OK(r.st->free(r.d, b.range.addr, &t, &cf_err));
+	CF_FAILS(GENAI_E_STATE, r.d->raw.reset(r.d->raw_self, &t, &cf_err));
+	CF_FAILS(GENAI_E_STATE, r.d->raw.reset(r.d->raw_self, NULL, &cf_err));
+	CF_OK(r.st->free(r.d, a.range.addr, &all, &cf_err));
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
+static void host_memory(void)
+{
+	unsigned char *file = aligned_alloc(4096, 16 * KIB), back[16 * KIB];
+	struct genai_mem reg = {.size = sizeof(reg)}, twice = reg, dev;
+	struct genai_ticket t;
+	struct genai_stream *s;
+
+	cf_pattern(file, 16 * KIB, 7);
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	dev = cf_alloc(&r, 16 * KIB);
+	CF_FAILS(GENAI_E_INVAL,
+		 r.st->copy(r.d, s, dev.range.addr, (uintptr_t)file, 4096,
+			    GENAI_COPY_H2D, &cf_err));
+	CF_FAILS(GENAI_E_INVAL, r.st->host_register(r.d, file, 0, &reg,
+						    &cf_err));
+	CF_OK(r.st->host_register(r.d, file, 16 * KIB, &reg, &cf_err));
+	ck_assert_uint_ge(reg.range.bytes, 16 * KIB);
+	CF_FAILS(GENAI_E_INVAL, r.st->host_register(r.d, file + 4096, 4096,
+						    &twice, &cf_err));
+	cf_copy(&r, s, dev.range.addr, (uintptr_t)file + 1, 16 * KIB - 1,
+		GENAI_COPY_H2D);
+	CF_FAILS(GENAI_E_STATE, r.st->host_unregister(r.d, reg.range.addr, NULL,
+						      &cf_err));
+	cf_get(&r, back, dev.range.addr, 16 * KIB - 1);
+	ck_assert_mem_eq(back, file + 1, 16 * KIB - 1);
+	t = cf_drain(&r);
+	CF_OK(r.st->host_unregister(r.d, reg.range.addr, &t, &cf_err));
+	CF_FAILS(GENAI_E_INVAL,
+		 r.st->copy(r.d, s, dev.range.addr, (uintptr_t)file, 4096,
+			    GENAI_COPY_H2D, &cf_err));
+	CF_OK(r.st->host_register(r.d, file, 16 * KIB, &reg, &cf_err));
+	t = cf_drain(&r);
+	CF_OK(r.st->host_unregister(r.d, reg.range.addr, &t, &cf_err));
+	cf_free(&r, &dev);
+	cf_destroy(&r, s);
+	cf_close(&r);
+	free(file);
+}
+
+static void in_place(void)
+{
+	unsigned char *file = aligned_alloc(4096, 8 * KIB), back[5000];
+	struct genai_mem reg = {.size = sizeof(reg)}, dev;
+	struct genai_ticket t;
+	struct genai_stream *s;
+
+	cf_pattern(file, 8 * KIB, 8);
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	dev = cf_alloc(&r, 8 * KIB);
+	CF_OK(r.st->host_register(r.d, file, 8 * KIB, &reg, &cf_err));
+	cf_copy(&r, s, dev.range.addr, reg.range.addr + 256, 5000,
+		GENAI_COPY_D2D);
+	cf_finish(&r, s);
+	cf_get(&r, back, dev.range.addr, 5000);
+	ck_assert_mem_eq(back, file + 256, 5000);
+	t = cf_drain(&r);
+	CF_OK(r.st->host_unregister(r.d, reg.range.addr, &t, &cf_err));
+	cf_free(&r, &dev);
+	cf_destroy(&r, s);
+	cf_close(&r);
+	free(file);
+}
+
+static void ranges(void)
+{
+	struct genai_range all = {0}, lo, hi;
+	struct genai_ticket t;
+	unsigned char in[4096], out[4096];
+	uint64_t g;
+
+	cf_open(&r, 0, NULL);
+	g = r.caps.granule;
+	CF_OK(r.st->reserve(r.d, 4 * g, &all, &cf_err));
+	ck_assert_uint_ge(all.bytes, 4 * g);
+	lo = (struct genai_range){all.addr, g};
+	hi = (struct genai_range){all.addr + g, 2 * g};
+	CF_FAILS(GENAI_E_INVAL,
+		 r.d->raw.map(r.d->raw_self,
+			      (struct genai_range){all.addr + 1, g}, "kv",
+			      &cf_err));
+	CF_OK(r.st->map(r.d, lo, "kv", &cf_err));
+	CF_FAILS(0, r.d->raw.map(r.d->raw_self, lo, "kv", &cf_err));
+	cf_pattern(in, sizeof(in), 9);
+	cf_put(&r, lo.addr + g - 4096, in, 4096);
+	CF_OK(r.st->map(r.d, hi, "kv", &cf_err)); // growing disturbs nothing
+	cf_get(&r, out, lo.addr + g - 4096, 4096);
+	ck_assert_mem_eq(in, out, 4096);
+	cf_put(&r, hi.addr - 2048, in, 4096); // over the seam
+	cf_get(&r, out, hi.addr - 2048, 4096);
+	ck_assert_mem_eq(in, out, 4096);
+	t = cf_drain(&r);
+	CF_FAILS(GENAI_E_BUSY, r.st->unreserve(r.d, all, &t, &cf_err));
+	CF_FAILS(GENAI_E_STATE, r.st->unmap(r.d, hi, NULL, &cf_err));
+	CF_OK(r.st->unmap(r.d, hi, &t, &cf_err));
+	cf_get(&r, out, hi.addr - 2048, 2048);
+	ck_assert_mem_eq(in, out, 2048);
+	t = cf_drain(&r);
+	CF_OK(r.st->unmap(r.d, lo, &t, &cf_err));
+	CF_OK(r.st->unreserve(r.d, all, &t, &cf_err));
+	cf_close(&r);
+}
+
+// ---- streams and copies ----
+
+static int32_t count(void *ctx, void *const *mem, struct genai_error *err)
+{
+	(void)mem;
+	(void)err;
+	atomic_fetch_add((atomic_int *)ctx, 1);
+	return 0;
+}
+
+static void destroy_busy(void)
+{
+	struct genai_stream *s;
+	struct cf_gate g;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	cf_gate_close(&r, s, &g);
+	CF_FAILS(GENAI_E_BUSY, r.st->destroy(r.d, s, &cf_err));
+	cf_gate_check(&g, "destroy");
+	cf_gate_open(&g);
+	cf_destroy(&r, s);
+	for (int i = 0; i < 40; i++) {
+		struct genai_stream *three[3];
+
+		for (int k = 0; k < 3; k++)
+			three[k] = cf_stream(&r, "many");
+		for (int k = 0; k < 3; k++)
+			CF_OK(r.st->destroy(r.d, three[k], &cf_err));
+	}
+	cf_close(&r);
+}
+
+static void copies(void)
+{
+	static const uint64_t sizes[] = {1, 3, 255, 4096, 4097, 1024 * KIB + 1};
+	struct genai_mem up, a, b, down;
+	struct genai_stream *s;
+	const uint64_t room = 1024 * KIB + 64;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	up = cf_pinned(&r, room);
+	down = cf_pinned(&r, room);
+	a = cf_alloc(&r, room);
+	b = cf_alloc(&r, room);
+	for (uint32_t i = 0; i < 6; i++) {
+		uint64_t n = sizes[i], at = i % 3;
+		unsigned char *d = down.host;
+
+		cf_pattern(up.host, room, i);
+		memset(d, 0xee, room);
+		cf_copy(&r, s, a.range.addr + at, (uintptr_t)up.host + i, n,
+			GENAI_COPY_H2D);
+		cf_copy(&r, s, b.range.addr + 5, a.range.addr + at, n,
+			GENAI_COPY_D2D);
+		cf_copy(&r, s, (uintptr_t)d + 1, b.range.addr + 5, n,
+			GENAI_COPY_D2H);
+		cf_copy(&r, s, a.range.addr, b.range.addr, 0, GENAI_COPY_D2D);
+		cf_finish(&r, s);
+		ck_assert_msg(!memcmp(d + 1, (char *)up.host + i, n),
+			      "%lu bytes came back wrong", (unsigned long)n);
+		ck_assert_msg(d[0] == 0xee && d[n + 1] == 0xee,
+			      "a copy of %lu bytes touched its neighbours",
+			      (unsigned long)n);
+	}
+	CF_FAILS(GENAI_E_INVAL, r.st->copy(r.d, s, a.range.addr, b.range.addr,
+					   1, 9, &cf_err));
+	cf_free(&r, &up);
+	cf_free(&r, &down);
+	cf_free(&r, &a);
+	cf_free(&r, &b);
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
+// A random program of copies over several streams and cells, ordered by points
+// where one needs another; the cells must be as if run one after another.
+#define CELLS 12
+#define STREAMS 4
+struct program {
+	struct genai_stream *s[STREAMS];
+	struct genai_mem mem;
+	unsigned char model[CELLS][64];
+	struct genai_point written[CELLS], read[CELLS][STREAMS];
+	uint64_t seed;
+};
+
+static void program_step(struct program *p)
+{
+	uint32_t from = cf_below(&p->seed, CELLS);
+	uint32_t to = (from + 1 + cf_below(&p->seed, CELLS - 1)) % CELLS;
+	uint32_t on = cf_below(&p->seed, STREAMS);
+	struct genai_stream *s = p->s[on];
+
+	cf_wait(&r, s, p->written[from]);
+	cf_wait(&r, s, p->written[to]);
+	for (uint32_t i = 0; i < STREAMS; i++)
+		cf_wait(&r, s, p->read[to][i]);
+	cf_copy(&r, s, p->mem.range.addr + 64 * to,
+		p->mem.range.addr + 64 * from, 64, GENAI_COPY_D2D);
+	memcpy(p->model[to], p->model[from], 64);
+	p->written[to] = cf_mark(&r, s);
+	p->read[from][on] = p->written[to];
+}
+
+static void run_program(const char *const *sets, uint64_t seed)
+{
+	unsigned char got[CELLS][64];
+	struct program p = {.seed = seed};
+
+	cf_open(&r, 0, sets);
+	p.mem = cf_alloc(&r, sizeof(p.model));
+	cf_pattern(p.model, sizeof(p.model), seed);
+	cf_put(&r, p.mem.range.addr, p.model, sizeof(p.model));
+	for (uint32_t i = 0; i < STREAMS; i++)
+		p.s[i] = cf_stream(&r, "s");
+	for (int i = 0; i < 150; i++)
+		program_step(&p);
+	cf_drain(&r);
+	cf_get(&r, got, p.mem.range.addr, sizeof(got));
+	ck_assert_msg(!memcmp(got, p.model, sizeof(got)),
+		      "seed %lu, %s: streams ordered by points gave other bytes "
+		      "than one stream",
+		      (unsigned long)seed, sets && sets[0] ? sets[0] : "");
+	for (uint32_t i = 0; i < STREAMS; i++)
+		cf_destroy(&r, p.s[i]);
+	cf_free(&r, &p.mem);
+	cf_close(&r);
+}
+
+static void wait_order(void)
+{
+	uint32_t n = cf_n_schedules();
+
+	for (uint32_t i = 0; i < n; i++)
+		for (uint64_t seed = 1; seed <= 4; seed++)
+			run_program(cf_schedule(i), 100 * i + seed);
+}
+
+struct log {
+	atomic_int n;
+	int at[8];
+};
+struct entry {
+	struct log *log;
+	int number;
+};
+
+static int32_t note(void *ctx, void *const *mem, struct genai_error *err)
+{
+	struct entry *e = ctx;
+
+	(void)mem;
+	(void)err;
+	e->log->at[atomic_fetch_add(&e->log->n, 1) & 7] = e->number;
+	return 0;
+}
+
+// Units of one stream run in order; those of another wait for its gate.
+static void order(void)
+{
+	struct log log = {0};
+	struct entry e[8];
+	struct genai_stream *s, *other;
+	struct genai_point p;
+	struct cf_gate g;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	other = cf_stream(&r, "other");
+	for (int i = 0; i < 8; i++)
+		e[i] = (struct entry){&log, i};
+	for (int i = 0; i < 4; i++)
+		cf_call(&r, s, "early", note, &e[i]);
+	cf_finish(&r, s);
+	ck_assert_int_eq(log.n, 4);
+	cf_gate_close(&r, other, &g);
+	cf_call(&r, other, "first", note, &e[4]);
+	p = cf_mark(&r, other);
+	cf_wait(&r, s, p);
+	for (int i = 5; i < 8; i++)
+		cf_call(&r, s, "late", note, &e[i]);
+	ck_assert_int_eq(log.n, 4);
+	cf_gate_check(&g, "wait, launch_host or mark");
+	cf_gate_open(&g);
+	cf_finish(&r, s);
+	ck_assert_int_eq(log.n, 8);
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(log.at[i], i);
+	cf_destroy(&r, other);
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
+// ---- points ----
+
+static void points(void)
+{
+	struct genai_point p[5], zero = {0};
+	struct genai_stream *s;
+	atomic_int n = 0;
+	int32_t rc;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	ck_assert_int_eq(r.st->poll(r.d, zero, &cf_err), 0);
+	p[0] = cf_mark(&r, s);
+	ck_assert_int_eq(r.st->poll(r.d, p[0], &cf_err), 0);
+	for (int i = 1; i < 5; i++) {
+		cf_call(&r, s, "count", count, &n);
+		p[i] = cf_mark(&r, s);
+		ck_assert_msg(p[i].value > p[i - 1].value,
+			      "points do not grow along the stream");
+	}
+	for (int i = 1; i < 5; i++) {
+		uint32_t tries = 0;
+
+		while ((rc = r.st->poll(r.d, p[i], &cf_err)) == GENAI_PENDING)
+			ck_assert_msg(++tries < 100000000,
+				      "a point was never reached by polling");
+		CF_OK(rc);
+		ck_assert_msg(n >= i, "point %d is reached after %d units", i,
+			      (int)n);
+		ck_assert_int_eq(r.st->poll(r.d, p[i], &cf_err), 0);
+		ck_assert_int_eq(r.st->poll(r.d, p[0], &cf_err), 0);
+	}
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
+// Nothing but a barrier may wait for the device.
+static void no_blocking(void)
+{
+	struct genai_mem a, b, c;
+	struct genai_stream *s, *t;
+	struct genai_point p;
+	struct cf_gate g;
+	atomic_int n = 0;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	a = cf_alloc(&r, 4096);
+	b = cf_pinned(&r, 4096);
+	cf_gate_close(&r, s, &g);
+	cf_copy(&r, s, a.range.addr, (uintptr_t)b.host, 4096, GENAI_COPY_H2D);
+	cf_copy(&r, s, (uintptr_t)b.host, a.range.addr, 4096, GENAI_COPY_D2H);
+	cf_call(&r, s, "count", count, &n);
+	p = cf_mark(&r, s);
+	t = cf_stream(&r, "t");
+	cf_wait(&r, t, p);
+	cf_call(&r, t, "count", count, &n);
+	c = cf_alloc(&r, 4096);
+	CF_OK(r.st->caps(r.d, &r.caps, &cf_err));
+	cf_gate_check(&g, "a call that is no barrier");
+	ck_assert_int_eq(n, 0);
+	cf_gate_open(&g);
+	cf_finish(&r, t);
+	ck_assert_int_eq(n, 2);
+	cf_free(&r, &a);
+	cf_free(&r, &b);
+	cf_free(&r, &c);
+	cf_destroy(&r, s);
+	cf_destroy(&r, t);
+	cf_close(&r);
+}
+
+// ---- failure ----
+
+static int32_t break_down(void *ctx, void *const *mem, struct genai_error *err)
+{
+	(void)ctx;
+	(void)mem;
+	return genai_fail(err, GENAI_E_FORMAT, "broken on purpose");
+}
+
+static void read_fails(struct genai_point p, const char *what)
+{
+	CF_CLEAR();
+	if (r.ba->host_read(r.d, &p, 1, UINT64_MAX, &cf_err) !=
+	    GENAI_E_FORMAT)
+		ck_abort_msg("%s: not the first error: %s %s", what,
+			     genai_status_name(cf_err.code), cf_err.text);
+	ck_assert_msg(strstr(cf_err.text, "broken on purpose") != NULL,
+		      "%s: the text of the first error is lost: %s", what,
+		      cf_err.text);
+	CF_CLEAR();
+	ck_assert_msg(r.st->poll(r.d, p, &cf_err) == GENAI_E_FORMAT,
+		      "%s: poll does not tell the error", what);
+}
+
+static void poison(void)
+{
+	struct genai_stream *s, *waits, *free_one;
+	struct genai_point before, after;
+	struct genai_ticket t;
+	atomic_int n = 0;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	waits = cf_stream(&r, "waits");
+	free_one = cf_stream(&r, "free");
+	cf_call(&r, s, "fine", count, &n);
+	before = cf_mark(&r, s);
+	cf_call(&r, s, "node_that_fails", break_down, NULL);
+	cf_call(&r, s, "skipped", count, &n);
+	after = cf_mark(&r, s);
+	cf_wait(&r, waits, after);
+	cf_call(&r, waits, "skipped too", count, &n);
+	cf_call(&r, free_one, "fine", count, &n);
+	read_fails(after, "the stream");
+	read_fails(cf_mark(&r, waits), "a stream that waits");
+	cf_finish(&r, free_one);
+	ck_assert_int_eq(r.st->poll(r.d, before, &cf_err), 0);
+	ck_assert_msg(n == 2, "%d units ran, 2 were not behind the failure",
+		      (int)n);
+	CF_FAILS(GENAI_E_STATE, r.st->reset(r.d, NULL, &cf_err));
+	t = cf_drain(&r); // succeeds: skipped work touches nothing
+	CF_OK(r.st->reset(r.d, &t, &cf_err));
+	cf_call(&r, s, "again", count, &n);
+	cf_call(&r, waits, "again", count, &n);
+	cf_finish(&r, s);
+	cf_finish(&r, waits);
+	ck_assert_int_eq(n, 4);
+	t = cf_drain(&r);
+	cf_call(&r, s, "late", count, &n);
+	CF_FAILS(GENAI_E_STATE, r.st->reset(r.d, &t, &cf_err));
+	cf_destroy(&r, s);
+	cf_destroy(&r, waits);
+	cf_destroy(&r, free_one);
+	cf_close(&r);
+}
+
+static void stats(void)
+{
+	struct genai_stream_stats a = {.size = sizeof(a)}, b = a;
+	struct genai_mem m, h;
+	struct genai_stream *s;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	m = cf_alloc(&r, 8192);
+	h = cf_pinned(&r, 8192);
+	CF_OK(r.st->stats(r.d, &a, &cf_err));
+	cf_copy(&r, s, m.range.addr, (uintptr_t)h.host, 1000, GENAI_COPY_H2D);
+	cf_copy(&r, s, m.range.addr + 4096, m.range.addr, 100, GENAI_COPY_D2D);
+	cf_copy(&r, s, (uintptr_t)h.host, m.range.addr, 10, GENAI_COPY_D2H);
+	cf_finish(&r, s);
+	CF_OK(r.st->stats(r.d, &b, &cf_err));
+	ck_assert_uint_eq(b.copies - a.copies, 3);
+	ck_assert_uint_eq(b.h2d_bytes - a.h2d_bytes, 1000);
+	ck_assert_uint_eq(b.d2d_bytes - a.d2d_bytes, 100);
+	ck_assert_uint_eq(b.d2h_bytes - a.d2h_bytes, 10);
+	cf_free(&r, &m);
+	cf_free(&r, &h);
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
+// ---- units of work that are functions ----
+
+static int32_t sum(void *ctx, void *const *mem, struct genai_error *err)
+{
+	const unsigned char *a = mem[0];
+	unsigned char *b = mem[1];
+
+	(void)ctx;
+	if (mem[2])
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "an access of 0 bytes has an address");
+	for (int i = 0; i < 100; i++)
+		b[i] = (unsigned char)(a[i] + 1);
+	return 0;
+}
+
+static void units(void)
+{
+	struct genai_work w = {sizeof(w), 3, "sum", sum, NULL};
+	struct genai_access acc[3];
+	unsigned char in[100], out[100];
+	struct genai_mem m;
+	struct genai_stream *s;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	m = cf_alloc(&r, 4096);
+	cf_pattern(in, 100, 3);
+	cf_put(&r, m.range.addr + 8, in, 100);
+	acc[0] = (struct genai_access){m.range.addr + 8, 100, GENAI_READ, 0};
+	acc[1] = (struct genai_access){m.range.addr + 2048, 100, GENAI_WRITE,
+				       0};
+	acc[2] = (struct genai_access){m.range.addr, 0, GENAI_READ, 0};
+	CF_OK(r.st->launch(r.d, s, &w, acc, 3, &cf_err));
+	memset(acc, 0xff, sizeof(acc)); // they were copied
+	memset(&w, 0xff, sizeof(w));
+	cf_finish(&r, s);
+	cf_get(&r, out, m.range.addr + 2048, 100);
+	for (int i = 0; i < 100; i++)
+		ck_assert_int_eq(out[i], (unsigned char)(in[i] + 1));
+	cf_free(&r, &m);
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
+static void unmapped(void)
+{
+	atomic_int n = 0;
+	struct genai_work w = {sizeof(w), 0, "stray_node", count, &n};
+	struct genai_access acc = {0, 16, GENAI_READ, 0};
+	char host[16];
+	struct genai_mem m;
+	struct genai_stream *s;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	m = cf_alloc(&r, 4096);
+	acc.addr = m.range.addr + m.range.bytes - 8;
+	CF_FAILS(0, r.st->launch(r.d, s, &w, &acc, 1, &cf_err));
+	ck_assert_msg(strstr(cf_err.text, "stray_node") != NULL,
+		      "the error does not name the unit: %s", cf_err.text);
+	acc.addr = (uintptr_t)host; // a host pointer
+	CF_FAILS(0, r.st->launch(r.d, s, &w, &acc, 1, &cf_err));
+	acc.addr = UINT64_MAX - 8;
+	CF_FAILS(0, r.st->launch(r.d, s, &w, &acc, 1, &cf_err));
+	acc.addr = m.range.addr;
+	acc.bytes = UINT64_MAX;
+	CF_FAILS(0, r.st->launch(r.d, s, &w, &acc, 1, &cf_err));
+	CF_FAILS(0, r.st->copy(r.d, s, m.range.addr + 1, m.range.addr,
+			       m.range.bytes, GENAI_COPY_D2D, &cf_err));
+	cf_free(&r, &m);
+	acc = (struct genai_access){acc.addr, 16, GENAI_READ, 0};
+	CF_FAILS(0, r.st->launch(r.d, s, &w, &acc, 1, &cf_err));
+	cf_finish(&r, s);
+	ck_assert_int_eq(n, 0);
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
+#define S GENAI_IFACE_STREAM
+static const struct cf_test tests[] = {
+	{"stream/caps", "GM-20", S, 0, caps},
+	{"stream/alloc", "GM-21", S, 0, alloc},
+	{"stream/free-ticket", "GM-22", S, 0, free_ticket},
+	{"stream/ticket-kinds", "GM-23", S, 0, ticket_kinds},
+	{"stream/host-memory", "GM-24", S, 0, host_memory},
+	{"stream/in-place", "GM-25", S, CF_IN_PLACE, in_place},
+	{"stream/ranges", "GM-26", S, CF_RESERVE, ranges},
+	{"stream/destroy-busy", "GM-27", S, 0, destroy_busy},
+	{"stream/copies", "GM-28", S, 0, copies},
+	{"stream/order", "GM-29", S, 0, order},
+	{"stream/wait-order", "GM-30", S, 0, wait_order},
+	{"stream/points", "GM-31", S, 0, points},
+	{"stream/no-blocking", "GM-32", S, 0, no_blocking},
+	{"stream/poison", "GM-33", S, 0, poison},
+	{"stream/stats", "GM-34", S, 0, stats},
+	{"stream/units", "GM-35", S, CF_UNITS, units},
+	{"stream/unmapped", "GM-36", S, CF_UNITS, unmapped},
+};
+const struct cf_suite cf_suite_stream = {tests,
+					 sizeof(tests) / sizeof(tests[0])};

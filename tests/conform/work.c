@@ -1,0 +1,214 @@
+// work.c - streams, copies, units of work and gates, for tests that would
+// rather say what they want than check every call.
+#include "conform.h"
+
+#include <string.h>
+#include <time.h>
+
+struct genai_error cf_err = GENAI_ERROR_INIT;
+
+void cf_ok(int32_t rc, const char *what, const char *file, int line)
+{
+	mark_point();
+	if (rc)
+		ck_abort_msg("%s:%d: %s: %s: %s", file, line, what,
+			     genai_status_name(rc), cf_err.text);
+}
+
+void cf_fails(int32_t rc, int32_t want, const char *what, const char *file,
+	      int line)
+{
+	mark_point();
+	if (rc >= 0 || (want && rc != want))
+		ck_abort_msg("%s:%d: %s: gave %s, expected %s%s%s", file, line,
+			     what,
+			     rc == 0  ? "success"
+			     : rc > 0 ? "GENAI_PENDING"
+				      : genai_status_name(rc),
+			     want ? genai_status_name(want) : "an error",
+			     cf_err.text[0] ? ": " : "", cf_err.text);
+	if (!cf_err.text[0] || strchr(cf_err.text, '\n'))
+		ck_abort_msg("%s:%d: %s: failed without a line that says why",
+			     file, line, what);
+}
+
+// ---- memory ----
+
+struct genai_mem cf_alloc(struct cf_rt *r, uint64_t bytes)
+{
+	struct genai_mem m = {.size = sizeof(m)};
+
+	CF_OK(r->st->alloc(r->d, GENAI_MEM_DEVICE, bytes,
+			   GENAI_TAG_ACTIVATIONS, &m, &cf_err));
+	return m;
+}
+
+struct genai_mem cf_pinned(struct cf_rt *r, uint64_t bytes)
+{
+	struct genai_mem m = {.size = sizeof(m)};
+
+	CF_OK(r->st->alloc(r->d, GENAI_MEM_HOST_PINNED, bytes,
+			   GENAI_TAG_STAGING, &m, &cf_err));
+	ck_assert_ptr_nonnull(m.host);
+	return m;
+}
+
+void cf_free(struct cf_rt *r, struct genai_mem *m)
+{
+	struct genai_ticket t = cf_drain(r);
+
+	CF_OK(r->st->free(r->d, m->range.addr, &t, &cf_err));
+	memset(m, 0, sizeof(*m));
+}
+
+// ---- streams ----
+
+struct genai_stream *cf_stream(struct cf_rt *r, const char *name)
+{
+	struct genai_stream *s = NULL;
+
+	CF_OK(r->st->create(r->d, name, &s, &cf_err));
+	return s;
+}
+
+struct genai_ticket cf_drain(struct cf_rt *r)
+{
+	struct genai_ticket t = {.size = sizeof(t)};
+	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
+
+	CF_OK(r->ba->drain(r->d, all, UINT64_MAX, &t, &cf_err));
+	return t;
+}
+
+void cf_destroy(struct cf_rt *r, struct genai_stream *s)
+{
+	cf_drain(r);
+	CF_OK(r->st->destroy(r->d, s, &cf_err));
+}
+
+struct genai_point cf_mark(struct cf_rt *r, struct genai_stream *s)
+{
+	struct genai_point p = {0};
+
+	CF_OK(r->st->mark(r->d, s, &p, &cf_err));
+	return p;
+}
+
+void cf_wait(struct cf_rt *r, struct genai_stream *s, struct genai_point p)
+{
+	CF_OK(r->st->wait(r->d, s, p, &cf_err));
+}
+
+void cf_finish(struct cf_rt *r, struct genai_stream *s)
+{
+	struct genai_point p = cf_mark(r, s);
+
+	CF_OK(r->ba->host_read(r->d, &p, 1, UINT64_MAX, &cf_err));
+}
+
+void cf_copy(struct cf_rt *r, struct genai_stream *s, uint64_t dst,
+	     uint64_t src, uint64_t bytes, uint32_t kind)
+{
+	CF_OK(r->st->copy(r->d, s, dst, src, bytes, kind, &cf_err));
+}
+
+static void move(struct cf_rt *r, void *host, genai_addr addr, uint64_t bytes,
+		 bool up)
+{
+	struct genai_stream *s;
+	struct genai_mem m;
+
+	if (!bytes)
+		return;
+	s = cf_stream(r, "move");
+	m = cf_pinned(r, bytes);
+	if (up) {
+		memcpy(m.host, host, bytes);
+		cf_copy(r, s, addr, (uintptr_t)m.host, bytes, GENAI_COPY_H2D);
+	} else {
+		cf_copy(r, s, (uintptr_t)m.host, addr, bytes, GENAI_COPY_D2H);
+	}
+	cf_finish(r, s);
+	if (!up)
+		memcpy(host, m.host, bytes);
+	cf_free(r, &m);
+	cf_destroy(r, s);
+}
+
+void cf_put(struct cf_rt *r, genai_addr dst, const void *src, uint64_t bytes)
+{
+	move(r, (void *)(uintptr_t)src, dst, bytes, true);
+}
+
+void cf_get(struct cf_rt *r, void *dst, genai_addr src, uint64_t bytes)
+{
+	move(r, dst, src, bytes, false);
+}
+
+// ---- units ----
+
+void cf_call(struct cf_rt *r, struct genai_stream *s, const char *name,
+	     cf_fn fn, void *ctx)
+{
+	struct genai_work w = {sizeof(w), GENAI_NONE, name, fn, ctx};
+
+	CF_OK(r->st->launch_host(r->d, s, &w, NULL, 0, &cf_err));
+}
+
+#define GATE_MS 400
+
+static int32_t hold(void *ctx, void *const *mem, struct genai_error *err)
+{
+	struct cf_gate *g = ctx;
+	struct timespec ms = {0, 1000000};
+
+	(void)mem;
+	(void)err;
+	for (int i = 0; i < GATE_MS && !atomic_load(&g->is_open); i++)
+		nanosleep(&ms, NULL);
+	if (!atomic_load(&g->is_open))
+		atomic_store(&g->gave_up, 1);
+	return 0;
+}
+
+void cf_gate_close(struct cf_rt *r, struct genai_stream *s, struct cf_gate *g)
+{
+	atomic_store(&g->is_open, 0);
+	atomic_store(&g->gave_up, 0);
+	cf_call(r, s, "gate", hold, g);
+}
+
+void cf_gate_open(struct cf_gate *g)
+{
+	atomic_store(&g->is_open, 1);
+}
+
+void cf_gate_check(const struct cf_gate *g, const char *what)
+{
+	ck_assert_msg(!atomic_load(&g->gave_up),
+		      "%s waited for the device: a closed gate gave up", what);
+}
+
+// ---- numbers ----
+
+uint64_t cf_random(uint64_t *state)
+{
+	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+uint32_t cf_below(uint64_t *state, uint32_t n)
+{
+	return (uint32_t)(cf_random(state) % n);
+}
+
+void cf_pattern(void *p, uint64_t bytes, uint64_t seed)
+{
+	unsigned char *c = p;
+
+	for (uint64_t i = 0; i < bytes; i++)
+		c[i] = (unsigned char)(cf_random(&seed) >> 13);
+}

@@ -1,0 +1,286 @@
+/* rig_graph.c - elements and small graphs (see rig.h). */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "tests/gpu/rig.h"
+
+/* ---- elements ---- */
+
+static uint32_t dt_bits(uint32_t dt)
+{
+	switch (dt) {
+	case GENAI_DT_U4:
+	case GENAI_DT_I4:
+		return 4;
+	case GENAI_DT_U8:
+	case GENAI_DT_I8:
+	case GENAI_DT_BOOL:
+		return 8;
+	case GENAI_DT_F16:
+	case GENAI_DT_BF16:
+		return 16;
+	case GENAI_DT_I64:
+		return 64;
+	default:
+		return 32;
+	}
+}
+
+uint64_t rig_bytes(uint32_t dtype, uint32_t rank, const int64_t *dims)
+{
+	uint64_t n = 1;
+
+	for (uint32_t d = 0; d < rank; d++)
+		n *= (uint64_t)dims[d];
+	return (n * dt_bits(dtype) + 7) / 8;
+}
+
+static float half_to_float(uint16_t h)
+{
+	int e = h >> 10 & 31;
+	float f = e == 31 ? (h & 1023 ? NAN : INFINITY)
+		  : e	  ? ldexpf((float)((h & 1023) | 1024), e - 25)
+			  : ldexpf((float)(h & 1023), -24);
+
+	return h & 0x8000 ? -f : f;
+}
+
+static uint16_t float_to_half(float f)
+{
+	uint16_t sign = signbit(f) ? 0x8000 : 0;
+	float a = fabsf(f);
+	int e;
+
+	if (a != a)
+		return 0x7e00;
+	if (a >= 65520.f)
+		return sign | 0x7c00;
+	if (a < 6.103515625e-05f)
+		return sign | (uint16_t)lrintf(ldexpf(a, 24));
+	frexpf(a, &e);
+	/* 11 bits; a carry into the exponent comes out right by itself */
+	return sign | (uint16_t)((uint32_t)lrintf(ldexpf(a, 11 - e)) - 1024 +
+				 ((uint32_t)(e + 14) << 10));
+}
+
+float rig_load(uint32_t dtype, const void *p, uint64_t i)
+{
+	uint32_t u;
+	float f;
+
+	switch (dtype) {
+	case GENAI_DT_F16:
+		return half_to_float(((const uint16_t *)p)[i]);
+	case GENAI_DT_BF16:
+		u = (uint32_t)((const uint16_t *)p)[i] << 16;
+		memcpy(&f, &u, 4);
+		return f;
+	case GENAI_DT_I64:
+		return (float)((const int64_t *)p)[i];
+	case GENAI_DT_I32:
+		return (float)((const int32_t *)p)[i];
+	case GENAI_DT_U8:
+	case GENAI_DT_BOOL:
+		return ((const uint8_t *)p)[i];
+	default:
+		return ((const float *)p)[i];
+	}
+}
+
+void rig_store(uint32_t dtype, void *p, uint64_t i, float v)
+{
+	uint32_t u;
+
+	switch (dtype) {
+	case GENAI_DT_F16:
+		((uint16_t *)p)[i] = float_to_half(v);
+		break;
+	case GENAI_DT_BF16:
+		memcpy(&u, &v, 4);
+		u += 0x7fff + (u >> 16 & 1);
+		((uint16_t *)p)[i] = (uint16_t)(u >> 16);
+		break;
+	case GENAI_DT_I64:
+		((int64_t *)p)[i] = (int64_t)v;
+		break;
+	case GENAI_DT_I32:
+		((int32_t *)p)[i] = (int32_t)v;
+		break;
+	case GENAI_DT_U8:
+	case GENAI_DT_BOOL:
+		((uint8_t *)p)[i] = (uint8_t)v;
+		break;
+	default:
+		((float *)p)[i] = v;
+	}
+}
+
+/* ---- graphs ---- */
+
+void rig_graph_init(struct rig_graph *g)
+{
+	memset(g, 0, sizeof(*g));
+	g->g = (struct genai_graph){
+		.size = sizeof(g->g),
+		.file_stride = sizeof(struct genai_file),
+		.tensor_stride = sizeof(struct genai_tensor),
+		.value_stride = sizeof(struct genai_value),
+		.node_stride = sizeof(struct genai_node),
+		.name = "test",
+		.files = g->files,
+		.tensors = g->tensors,
+		.values = g->values,
+		.nodes = g->nodes,
+		.inputs = g->inputs,
+		.outputs = g->outputs,
+	};
+}
+
+uint32_t rig_value(struct rig_graph *g)
+{
+	static const char *const names[RIG_VALUES] = {
+		"v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"};
+	uint32_t v = g->g.n_values++;
+
+	g->values[v] = (struct genai_value){
+		.size = sizeof(struct genai_value),
+		.name = names[v] ? names[v] : "v",
+		.tensor = GENAI_NONE,
+		.producer = GENAI_NONE,
+	};
+	return v;
+}
+
+static void set_view(struct rig_graph *g, uint32_t v, uint32_t dtype,
+		     uint32_t rank, const int64_t *dims, void *data)
+{
+	struct genai_view *w = &g->views[v];
+	int64_t stride = 1;
+
+	w->size = sizeof(*w);
+	w->dtype = dtype;
+	w->rank = rank;
+	for (uint32_t d = rank; d-- > 0;) {
+		w->dims[d] = dims[d];
+		w->strides[d] = stride;
+		stride *= dims[d] ? dims[d] : 1;
+	}
+	g->host[v] = data;
+}
+
+uint32_t rig_input(struct rig_graph *g, uint32_t dtype, uint32_t rank,
+		   const int64_t *dims, void *data)
+{
+	uint32_t v = rig_value(g);
+
+	set_view(g, v, dtype, rank, dims, data);
+	g->values[v].flags = GENAI_VALUE_INPUT;
+	g->inputs[g->g.n_inputs++] = v;
+	return v;
+}
+
+uint32_t rig_output(struct rig_graph *g, uint32_t dtype, uint32_t rank,
+		    const int64_t *dims, void *data)
+{
+	uint32_t v = rig_value(g);
+
+	set_view(g, v, dtype, rank, dims, data);
+	g->values[v].flags = GENAI_VALUE_OUTPUT;
+	g->outputs[g->g.n_outputs++] = v;
+	return v;
+}
+
+uint32_t rig_const(struct rig_graph *g, uint32_t dtype, uint32_t rank,
+		   const int64_t *dims, const void *data)
+{
+	uint32_t v = rig_value(g), t = g->g.n_tensors++;
+
+	g->files[g->g.n_files] = (struct genai_file){
+		sizeof(struct genai_file), 0, "", data,
+		rig_bytes(dtype, rank, dims)};
+	g->tensors[t] = (struct genai_tensor){
+		.size = sizeof(struct genai_tensor),
+		.dtype = dtype,
+		.rank = rank,
+		.file = g->g.n_files++,
+		.bytes = rig_bytes(dtype, rank, dims),
+	};
+	memcpy(g->tensors[t].dims, dims, rank * sizeof(*dims));
+	g->values[v].tensor = t;
+	return v;
+}
+
+struct genai_node *rig_node(struct rig_graph *g, const char *domain,
+			    const char *op, const uint32_t *ins)
+{
+	uint32_t k = g->g.n_nodes++;
+	struct genai_node *n = &g->nodes[k];
+
+	*n = (struct genai_node){
+		.size = sizeof(*n),
+		.name = "node",
+		.op = op,
+		.domain = domain,
+		.opset = *domain ? 1 : 21,
+		.inputs = g->ins[k],
+		.outputs = g->outs[k],
+		.attrs = g->attrs[k],
+		.attr_stride = sizeof(struct genai_attr),
+	};
+	while (ins[n->n_inputs] != RIG_END) {
+		g->ins[k][n->n_inputs] = ins[n->n_inputs];
+		n->n_inputs++;
+	}
+	return n;
+}
+
+void rig_node_out(struct rig_graph *g, const uint32_t *outs)
+{
+	uint32_t k = g->g.n_nodes - 1;
+	struct genai_node *n = &g->nodes[k];
+
+	while (outs[n->n_outputs] != RIG_END) {
+		uint32_t v = outs[n->n_outputs];
+
+		g->outs[k][n->n_outputs++] = v;
+		if (v != GENAI_NONE)
+			g->values[v].producer = k;
+	}
+}
+
+static struct genai_attr *attr(struct rig_graph *g, const char *name,
+			       uint32_t kind)
+{
+	struct genai_node *n = &g->nodes[g->g.n_nodes - 1];
+	struct genai_attr *a = &g->attrs[g->g.n_nodes - 1][n->n_attrs++];
+
+	*a = (struct genai_attr){.size = sizeof(*a),
+				 .kind = kind,
+				 .name = name,
+				 .tensor = GENAI_NONE};
+	return a;
+}
+
+void rig_attr_int(struct rig_graph *g, const char *name, int64_t v)
+{
+	attr(g, name, GENAI_ATTR_INT)->i = v;
+}
+
+void rig_attr_float(struct rig_graph *g, const char *name, double v)
+{
+	attr(g, name, GENAI_ATTR_FLOAT)->f = v;
+}
+
+void rig_attr_string(struct rig_graph *g, const char *name, const char *v)
+{
+	attr(g, name, GENAI_ATTR_STRING)->s = v;
+}
+
+void rig_attr_ints(struct rig_graph *g, const char *name, const int64_t *v,
+		   uint32_t n)
+{
+	struct genai_attr *a = attr(g, name, GENAI_ATTR_INTS);
+
+	a->ints = v;
+	a->count = n;
+}

@@ -1,0 +1,250 @@
+/* rig_pager.c - a pager that has everything on the device, and running a graph
+ * with it (see rig.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tests/gpu/rig.h"
+
+struct genai_pager {
+	uint32_t n, cap;
+	uint64_t *addr;
+};
+
+static int32_t pg_caps(void *self, struct genai_pager_caps *c,
+		       struct genai_error *err)
+{
+	(void)self;
+	(void)err;
+	c->size = sizeof(*c);
+	c->flags = GENAI_PAGER_CAP_STABLE;
+	return 0;
+}
+
+static int32_t pg_begin(struct genai_pager *p, struct genai_stream *s,
+			int32_t recording, struct genai_error *err)
+{
+	(void)p;
+	(void)s;
+	(void)recording;
+	(void)err;
+	return 0;
+}
+
+static int32_t pg_acquire(struct genai_pager *p, uint32_t visit,
+			  struct genai_stream *s, struct genai_place *place,
+			  struct genai_point *ready, struct genai_error *err)
+{
+	(void)s;
+	(void)err;
+	place->kind = GENAI_PLACE_DEVICE;
+	place->addr = p->addr[visit];
+	*ready = (struct genai_point){NULL, 0};
+	return 0;
+}
+
+static int32_t pg_release(struct genai_pager *p, uint32_t visit,
+			  struct genai_point point, struct genai_error *err)
+{
+	(void)p;
+	(void)visit;
+	(void)point;
+	(void)err;
+	return 0;
+}
+
+static int32_t pg_end(struct genai_pager *p, struct genai_stream *s,
+		      struct genai_point *tail, struct genai_error *err)
+{
+	(void)p;
+	(void)s;
+	(void)err;
+	*tail = (struct genai_point){NULL, 0};
+	return 0;
+}
+
+static int32_t pg_stats(struct genai_pager *p, struct genai_pager_stats *s,
+			struct genai_error *err)
+{
+	(void)p;
+	(void)err;
+	memset(s, 0, sizeof(*s));
+	return 0;
+}
+
+static const struct genai_pager_ops pager_ops = {
+	.size = sizeof(pager_ops),
+	.version = 1,
+	.caps = pg_caps,
+	.step_begin = pg_begin,
+	.acquire = pg_acquire,
+	.release = pg_release,
+	.step_end = pg_end,
+	.stats = pg_stats,
+};
+
+struct sweep {
+	struct genai_visit_page pages[4096];
+	uint32_t n;
+};
+
+static void add_page(struct rig *r, struct rig_graph *g, struct genai_pager *p,
+		     struct sweep *s, const struct genai_visit *v, uint32_t i,
+		     uint64_t begin, uint64_t end)
+{
+	const struct genai_tensor *t = &g->tensors[v->tensor];
+	const char *src = (const char *)g->files[t->file].data + t->offset;
+	uint64_t row = t->bytes / v->rows;
+
+	s->pages[s->n] = (struct genai_visit_page){sizeof(s->pages[0]), i,
+						   begin, end};
+	p->addr = realloc(p->addr, (s->n + 1) * sizeof(*p->addr));
+	p->addr[s->n++] = v->rows == 1
+				  ? rig_upload(r, src, t->bytes)
+				  : rig_upload(r, src + begin * row,
+					       (end - begin) * row);
+}
+
+/* Pages in sweep order: the parts of a group one after another. */
+static void make_pages(struct rig *r, struct rig_graph *g,
+		       const struct genai_visit *v, uint32_t n, uint64_t cut,
+		       struct genai_pager *p, struct sweep *s)
+{
+	for (uint32_t i = 0; i < n;) {
+		uint32_t end = i + 1;
+		uint64_t step = cut && (v[i].flags & GENAI_WEIGHT_ROWS)
+					? cut
+					: v[i].rows;
+
+		while (end < n && v[end].group == v[i].group)
+			end++;
+		for (uint64_t row = 0; row < v[i].rows; row += step)
+			for (uint32_t k = i; k < end; k++)
+				add_page(r, g, p, s, &v[k], k, row,
+					 row + step < v[k].rows ? row + step
+								: v[k].rows);
+		i = end;
+	}
+	p->n = s->n;
+}
+
+static int32_t bind_all(struct rig *r, struct rig_graph *g,
+			const struct genai_executor_ops *x,
+			struct genai_plan *plan, struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	for (uint32_t i = 0; i < g->g.n_inputs && !rc; i++) {
+		uint32_t v = g->inputs[i];
+
+		g->views[v].addr = g->device[v];
+		if (!g->device[v])
+			g->views[v].addr = rig_upload(
+				r, g->host[v],
+				rig_bytes(g->views[v].dtype, g->views[v].rank,
+					  g->views[v].dims));
+		rc = x->bind_input(plan, i, &g->views[v], err);
+	}
+	for (uint32_t o = 0; o < g->g.n_outputs && !rc; o++) {
+		uint32_t v = g->outputs[o];
+
+		g->views[v].addr = g->device[v];
+		if (!g->device[v])
+			g->views[v].addr = rig_upload(
+				r, NULL,
+				rig_bytes(g->views[v].dtype, g->views[v].rank,
+					  g->views[v].dims));
+		rc = x->bind_output(plan, o, &g->views[v], err);
+	}
+	return rc;
+}
+
+static void fetch_all(struct rig *r, struct rig_graph *g)
+{
+	for (uint32_t o = 0; o < g->g.n_outputs; o++) {
+		uint32_t v = g->outputs[o];
+
+		if (g->host[v])
+			rig_download(r, g->host[v], g->views[v].addr,
+				     rig_bytes(g->views[v].dtype,
+					       g->views[v].rank,
+					       g->views[v].dims));
+	}
+}
+
+static void unbind_all(struct rig *r, struct rig_graph *g)
+{
+	for (uint32_t v = 0; v < g->g.n_values; v++)
+		if (g->views[v].addr && !g->device[v]) {
+			rig_free(r, g->views[v].addr);
+			g->views[v].addr = 0;
+		}
+}
+
+static int32_t reset_after(struct rig *r)
+{
+	struct genai_ticket t = {.seal = 77};
+
+	r->barrier_ops.drain(r->self,
+			     (struct genai_range){0, GENAI_RANGE_ALL_BYTES},
+			     UINT64_MAX, NULL, NULL);
+	return r->stream_ops.reset(r->self, &t, NULL);
+}
+
+int32_t rig_run(struct rig *r, struct rig_graph *g, struct rig_how *how,
+		struct genai_error *err)
+{
+	const struct genai_executor_ops *x = how->captured ? &r->captured
+							   : &r->eager;
+	static struct sweep sweep;
+	struct genai_pager pager = {0, 0, NULL};
+	struct genai_pager_api papi = {&pager_ops, &pager, NULL};
+	struct genai_view max[RIG_VALUES];
+	struct genai_plan_options opts = {
+		.size = sizeof(opts),
+		.stream = &r->stream,
+		.barrier = &r->barrier,
+		.pager = &papi,
+		.max_inputs = max,
+		.n_max_inputs = g->g.n_inputs,
+	};
+	struct genai_ticket ticket = {.seal = 77};
+	const struct genai_visit *visits = NULL;
+	struct genai_plan *plan = NULL;
+	struct genai_point done = {NULL, 0};
+	uint32_t n = 0;
+	int32_t rc;
+
+	for (uint32_t i = 0; i < g->g.n_inputs; i++)
+		max[i] = g->views[g->inputs[i]];
+	rc = x->plan_create(r->self, &g->g, &opts, &plan, err);
+	if (rc)
+		return rc;
+	sweep.n = 0;
+	rc = x->plan_visits(plan, &visits, &n, err);
+	if (!rc) {
+		make_pages(r, g, visits, n, how->cut_rows, &pager, &sweep);
+		rc = x->plan_set_pages(plan, sweep.pages, sweep.n, err);
+	}
+	if (!rc)
+		rc = bind_all(r, g, x, plan, err);
+	for (uint32_t i = 0; i < (how->steps ? how->steps : 1) && !rc; i++)
+		rc = x->submit(plan, r->compute, NULL, 0, &done, err);
+	if (!rc)
+		rc = r->barrier_ops.host_read(r->self, &done, 1, UINT64_MAX,
+					      err);
+	if (rc)
+		reset_after(r);
+	how->stats.size = sizeof(how->stats);
+	x->stats(plan, &how->stats, NULL);
+	fetch_all(r, g);
+	r->barrier_ops.drain(r->self,
+			     (struct genai_range){0, GENAI_RANGE_ALL_BYTES},
+			     UINT64_MAX, NULL, NULL);
+	if (x->plan_destroy(plan, &ticket, NULL))
+		fprintf(stderr, "plan_destroy failed\n");
+	unbind_all(r, g);
+	for (uint32_t i = 0; i < pager.n; i++)
+		rig_free(r, pager.addr[i]);
+	free(pager.addr);
+	return rc;
+}

@@ -1,0 +1,400 @@
+/* suite_attention.c - GroupQueryAttention against the definition in double:
+ * packed and separate inputs, one buffer for past and present or two, windows,
+ * rotary forms, q/k norm, sinks, softcap, windowed caches. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tests/gpu/check.h"
+
+struct gqa {
+	uint32_t dtype;
+	int64_t heads, kv, size, seq, past, cap;
+	int64_t rot; /* channels; 0 none */
+	bool interleaved, packed, share, norm, sink, smooth, bias, cache;
+	int64_t window;
+	double softcap, scale;
+};
+
+struct data {
+	void *q, *k, *v, *pk, *pv, *cosc, *sinc, *qn, *kn, *sink, *bias;
+	void *out, *ok, *ov;
+	int64_t had, rows; /* rows in the cache before, rows of the buffer */
+};
+
+static double at(uint32_t dt, const void *p, int64_t i)
+{
+	return rig_load(dt, p, (uint64_t)i);
+}
+
+static int64_t window_rows(const struct gqa *t, int64_t total)
+{
+	int64_t c = t->cap, g = c - t->window + 1;
+
+	return total <= c ? total : total - g * ((total - c + g - 1) / g);
+}
+
+/* One head of the source: its vector after norm and rope. */
+static void vector(const struct gqa *t, const struct data *x, int64_t s,
+		   int64_t h, int what, double *o)
+{
+	int64_t width = t->packed ? t->heads + 2 * t->kv
+			: what	  ? t->kv
+				  : t->heads;
+	const void *src = t->packed || !what ? x->q : what == 1 ? x->k : x->v;
+	int64_t col = h, half = t->rot / 2, pos = t->past + s;
+	double ss = 0, y[256];
+
+	if (t->packed && what)
+		col += t->heads + (what == 2 ? t->kv : 0);
+	for (int64_t d = 0; d < t->size; d++) {
+		y[d] = at(t->dtype, src, (s * width + col) * t->size + d);
+		ss += y[d] * y[d];
+	}
+	if (t->norm && what < 2)
+		for (int64_t d = 0; d < t->size; d++)
+			y[d] *= at(t->dtype, what ? x->kn : x->qn, d) /
+				sqrt(ss / (double)t->size + 1e-6);
+	for (int64_t d = 0; d < t->size; d++) {
+		int64_t k = t->interleaved ? d / 2 : d % (half ? half : 1);
+		bool low = t->interleaved ? d % 2 == 0 : d < half;
+		int64_t mate = t->interleaved ? (d ^ 1)
+			       : low	      ? d + half
+					      : d - half;
+
+		o[d] = y[d];
+		if (what == 2 || d >= t->rot)
+			continue;
+		o[d] = y[d] * at(t->dtype, x->cosc, pos * half + k) +
+		       (low ? -1 : 1) * y[mate] *
+			       at(t->dtype, x->sinc, pos * half + k);
+	}
+}
+
+/* Key or value of position j, rounded as a cache holds it. */
+static void cached(const struct gqa *t, const struct data *x, int64_t j,
+		   int64_t h, int what, double *o)
+{
+	if (j >= t->past) {
+		vector(t, x, j - t->past, h, what, o);
+		for (int64_t d = 0; d < t->size; d++) {
+			double v = 0;
+
+			rig_store(t->dtype, &v, 0, (float)o[d]);
+			o[d] = rig_load(t->dtype, &v, 0);
+		}
+		return;
+	}
+	j -= t->past - x->had;
+	for (int64_t d = 0; d < t->size; d++)
+		o[d] = at(t->dtype, what == 1 ? x->pk : x->pv,
+			  (h * x->rows + j) * t->size + d);
+}
+
+/* Expected row of the output and what rounding can do to it. */
+static void want_row(const struct gqa *t, const struct data *x, int64_t s,
+		     int64_t h, double *want, double *tol)
+{
+	int64_t len = t->past + s + 1, first = 0, kvh = h / (t->heads / t->kv);
+	double q[256], k[256], v[256], *score, mx = -INFINITY, sum = 0, d = 0;
+	double u = unit_of(t->dtype);
+
+	if (t->window > 0 && len > t->window)
+		first = len - t->window;
+	vector(t, x, s, h, 0, q);
+	score = calloc((size_t)len, sizeof(*score));
+	for (int64_t j = first; j < len; j++) {
+		double dot = 0, mag = 0, err;
+
+		cached(t, x, j, kvh, 1, k);
+		for (int64_t e = 0; e < t->size; e++) {
+			dot += q[e] * k[e];
+			mag += fabs(q[e] * k[e]);
+		}
+		dot *= t->scale;
+		/* a key may be rounded to the other neighbour: 2 u */
+		err = mag * t->scale *
+		      ((j >= t->past ? 2 * u : 0) +
+		       (double)(t->size + 32) * 0x1p-23);
+		if (err > d)
+			d = err;
+		if (t->softcap > 0)
+			dot = t->softcap * tanh(dot / t->softcap);
+		if (t->bias)
+			dot += at(t->dtype, x->bias, s * (t->past + t->seq) + j);
+		score[j] = dot;
+		mx = fmax(mx, dot);
+	}
+	if (t->smooth)
+		mx = fmax(mx, 0);
+	if (t->sink)
+		mx = fmax(mx, at(t->dtype, x->sink, h));
+	for (int64_t j = first; j < len; j++)
+		sum += exp(score[j] - mx);
+	if (t->smooth)
+		sum += exp(-mx);
+	if (t->sink)
+		sum += exp(at(t->dtype, x->sink, h) - mx);
+	for (int64_t e = 0; e < t->size; e++)
+		want[e] = tol[e] = 0;
+	for (int64_t j = first; j < len; j++) {
+		double p = exp(score[j] - mx) / sum;
+
+		cached(t, x, j, kvh, 2, v);
+		for (int64_t e = 0; e < t->size; e++) {
+			want[e] += p * v[e];
+			tol[e] += p * fabs(v[e]) *
+				  (expm1(2 * d) + (j >= t->past ? 2 * u : 0) +
+				   (double)(len + 64) * 0x1p-23);
+		}
+	}
+	for (int64_t e = 0; e < t->size; e++)
+		tol[e] += 1.01 * u * fabs(want[e]) + 0x1p-24;
+	free(score);
+}
+
+static void make(const struct gqa *t, struct data *x)
+{
+	uint64_t toks = (uint64_t)t->seq, w = (uint64_t)t->size;
+	uint64_t tables = (uint64_t)((t->past + t->seq) * t->rot / 2) + 8;
+
+	memset(x, 0, sizeof(*x));
+	x->rows = t->share ? t->cap : t->past;
+	x->had = t->cache ? window_rows(t, t->past) : t->past;
+	if (t->cache && !t->share)
+		x->rows = t->cap;
+	x->q = rnd_tensor(t->dtype,
+			  toks * w *
+				  (uint64_t)(t->packed ? t->heads + 2 * t->kv
+						       : t->heads),
+			  -2, 2);
+	x->k = rnd_tensor(t->dtype, toks * w * (uint64_t)t->kv, -2, 2);
+	x->v = rnd_tensor(t->dtype, toks * w * (uint64_t)t->kv, -2, 2);
+	x->pk = rnd_tensor(t->dtype, (uint64_t)(t->kv * x->rows) * w, -2, 2);
+	x->pv = rnd_tensor(t->dtype, (uint64_t)(t->kv * x->rows) * w, -2, 2);
+	x->cosc = rnd_tensor(t->dtype, tables, -1, 1);
+	x->sinc = rnd_tensor(t->dtype, tables, -1, 1);
+	x->qn = rnd_tensor(t->dtype, w, .5f, 1.5f);
+	x->kn = rnd_tensor(t->dtype, w, .5f, 1.5f);
+	x->sink = rnd_tensor(t->dtype, (uint64_t)t->heads, -1, 3);
+	x->bias = rnd_tensor(t->dtype,
+			     toks * (uint64_t)(t->past + t->seq), -2, 2);
+	x->out = calloc(toks * w * (uint64_t)t->heads, 4);
+	x->ok = calloc((uint64_t)t->kv * (uint64_t)(t->cap + t->seq) * w, 4);
+	x->ov = calloc((uint64_t)t->kv * (uint64_t)(t->cap + t->seq) * w, 4);
+}
+
+static void unmake(struct data *x)
+{
+	void **p = (void **)x;
+
+	for (int i = 0; i < 14; i++)
+		free(p[i]);
+}
+
+static uint32_t opt(struct rig_graph *g, bool on, uint32_t dtype, uint32_t rank,
+		    const int64_t *dims, void *data)
+{
+	return on ? rig_input(g, dtype, rank, dims, data) : GENAI_NONE;
+}
+
+static int32_t run(struct check *c, const struct gqa *t, struct data *x,
+		   struct genai_error *err)
+{
+	int64_t width = t->packed ? t->heads + 2 * t->kv : t->heads;
+	int64_t qd[3] = {1, t->seq, width * t->size};
+	int64_t kd[3] = {1, t->seq, t->kv * t->size};
+	int64_t pd[4] = {1, t->kv, x->rows, t->size}, one[1] = {1};
+	int64_t od[3] = {1, t->seq, t->heads * t->size};
+	int64_t rd[4] = {1, t->kv, t->share || t->cache ? t->cap
+							: t->past + t->seq,
+			 t->size};
+	int64_t cd[2] = {t->past + t->seq, t->rot / 2}, hd[1] = {t->size};
+	int64_t sd[1] = {t->heads}, bd[4] = {1, 1, t->seq, t->past + t->seq};
+	int32_t last = (int32_t)(t->past + t->seq - 1), total = 1;
+	struct rig_how how = {0};
+	static struct rig_graph g;
+	uint64_t bytes = rig_bytes(t->dtype, 4, pd), dk = 0, dv = 0;
+	uint32_t in[17], outs[4];
+	int32_t rc;
+
+	rig_graph_init(&g);
+	in[0] = rig_input(&g, t->dtype, 3, qd, x->q);
+	in[1] = opt(&g, !t->packed, t->dtype, 3, kd, x->k);
+	in[2] = opt(&g, !t->packed, t->dtype, 3, kd, x->v);
+	in[3] = rig_input(&g, t->dtype, 4, pd, x->pk);
+	in[4] = rig_input(&g, t->dtype, 4, pd, x->pv);
+	in[5] = rig_input(&g, GENAI_DT_I32, 1, one, &last);
+	in[6] = rig_input(&g, GENAI_DT_I32, 0, one, &total);
+	in[7] = opt(&g, t->rot, t->dtype, 2, cd, x->cosc);
+	in[8] = opt(&g, t->rot, t->dtype, 2, cd, x->sinc);
+	in[9] = GENAI_NONE;
+	in[10] = opt(&g, t->bias, t->dtype, 4, bd, x->bias);
+	in[11] = opt(&g, t->sink, t->dtype, 1, sd, x->sink);
+	in[12] = in[13] = GENAI_NONE;
+	in[14] = opt(&g, t->norm, t->dtype, 1, hd, x->qn);
+	in[15] = opt(&g, t->norm, t->dtype, 1, hd, x->kn);
+	in[16] = RIG_END;
+	rig_node(&g, "com.microsoft", "GroupQueryAttention", in);
+	rig_attr_int(&g, "num_heads", t->heads);
+	rig_attr_int(&g, "kv_num_heads", t->kv);
+	rig_attr_int(&g, "do_rotary", t->rot != 0);
+	rig_attr_int(&g, "rotary_interleaved", t->interleaved);
+	rig_attr_int(&g, "local_window_size", t->window ? t->window : -1);
+	rig_attr_float(&g, "softcap", t->softcap);
+	rig_attr_float(&g, "scale", t->scale);
+	rig_attr_int(&g, "smooth_softmax", t->smooth);
+	rig_attr_int(&g, "sliding_window_cache", t->cache);
+	outs[0] = rig_output(&g, t->dtype, 3, od, x->out);
+	outs[1] = rig_output(&g, t->dtype, 4, rd, x->ok);
+	outs[2] = rig_output(&g, t->dtype, 4, rd, x->ov);
+	outs[3] = RIG_END;
+	rig_node_out(&g, outs);
+	if (t->share) {
+		dk = rig_upload(c->rig, x->pk, bytes);
+		dv = rig_upload(c->rig, x->pv, bytes);
+		g.device[in[3]] = g.device[outs[1]] = dk;
+		g.device[in[4]] = g.device[outs[2]] = dv;
+	}
+	rc = rig_run(c->rig, &g, &how, err);
+	if (t->share) {
+		rig_free(c->rig, dk);
+		rig_free(c->rig, dv);
+	}
+	return rc;
+}
+
+/* The cache afterwards: old rows as they were, new ones within a rounding. */
+static void check_cache(struct check *c, const struct gqa *t, struct data *x)
+{
+	int64_t total = t->past + t->seq, stride = t->cap, bad = 0;
+	int64_t has = t->cache ? window_rows(t, total) : total;
+	double v[256], u = unit_of(t->dtype);
+
+	if (!t->share && !t->cache)
+		stride = total;
+	for (int what = 1; what < 3; what++)
+		for (int64_t h = 0; h < t->kv; h++)
+			for (int64_t r = 0; r < has; r++) {
+				int64_t pos = total - has + r;
+
+				cached(t, x, pos, h, what, v);
+				for (int64_t d = 0; d < t->size; d++) {
+					double got = at(t->dtype,
+							what == 1 ? x->ok
+								  : x->ov,
+							(h * stride + r) *
+									t->size +
+								d);
+
+					bad += !(fabs(got - v[d]) <=
+						 (pos >= t->past
+							  ? 2.1 * u *
+								    fabs(v[d]) +
+								    1e-5
+							  : 0));
+				}
+			}
+	check_result(c, !bad, "%lld elements of the cache are wrong",
+		     (long long)bad);
+}
+
+static void gqa_case(struct check *c, struct gqa t)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	double *want, *tol;
+	struct data x;
+
+	if (!check_begin(c,
+			 "gqa dtype %u heads %lld/%lld size %lld seq %lld past "
+			 "%lld rot %lld%s%s%s%s%s%s%s window %lld%s cap %.1f",
+			 t.dtype, (long long)t.heads, (long long)t.kv,
+			 (long long)t.size, (long long)t.seq, (long long)t.past,
+			 (long long)t.rot, t.interleaved ? " interleaved" : "",
+			 t.packed ? " packed" : "", t.share ? " shared" : "",
+			 t.norm ? " norm" : "", t.sink ? " sink" : "",
+			 t.smooth ? " smooth" : "", t.bias ? " bias" : "",
+			 (long long)t.window, t.cache ? " cache" : "",
+			 t.softcap))
+		return;
+	if (!t.scale)
+		t.scale = 1 / sqrt((double)t.size);
+	if (!t.cap)
+		t.cap = t.past + t.seq + 5;
+	make(&t, &x);
+	want = calloc((size_t)(t.seq * t.heads * t.size), sizeof(*want));
+	tol = calloc((size_t)(t.seq * t.heads * t.size), sizeof(*tol));
+	for (int64_t s = 0; s < t.seq; s++)
+		for (int64_t h = 0; h < t.heads; h++)
+			want_row(&t, &x, s, h,
+				 want + (s * t.heads + h) * t.size,
+				 tol + (s * t.heads + h) * t.size);
+	if (run(c, &t, &x, &err)) {
+		check_result(c, false, "%s", err.text);
+	} else {
+		check_close(c, t.dtype, x.out, want, tol,
+			    (uint64_t)(t.seq * t.heads * t.size));
+		check_cache(c, &t, &x);
+	}
+	unmake(&x);
+	free(want);
+	free(tol);
+}
+
+void suite_attention(struct check *c)
+{
+	static const uint32_t floats[3] = {GENAI_DT_F32, GENAI_DT_F16,
+					   GENAI_DT_BF16};
+	static const int64_t sizes[] = {16, 32, 40, 64, 80, 96, 128, 256};
+	static const int64_t pasts[] = {0, 1, 15, 31, 32, 33, 63, 64, 65, 130};
+
+	for (int d = 0; d < 3; d++) {
+		uint32_t dt = floats[d];
+
+		for (size_t i = 0; i < 8; i++)
+			gqa_case(c, (struct gqa){dt, 4, 2, sizes[i], 1, 37,
+						 .rot = sizes[i], .packed = true,
+						 .share = true});
+		for (size_t i = 0; i < 10; i++) {
+			gqa_case(c, (struct gqa){dt, 3, 3, 16, 1, pasts[i],
+						 .rot = 8, .share = true});
+			gqa_case(c, (struct gqa){dt, 7, 1, 32, 5, pasts[i],
+						 .rot = 32,
+						 .interleaved = true,
+						 .packed = true});
+		}
+		gqa_case(c, (struct gqa){dt, 8, 2, 64, 20, 10, .rot = 64,
+					 .packed = true, .share = true,
+					 .norm = true});
+		gqa_case(c, (struct gqa){dt, 8, 2, 64, 1, 100, .rot = 32,
+					 .share = true, .sink = true,
+					 .window = 17});
+		gqa_case(c, (struct gqa){dt, 4, 4, 32, 9, 30, .smooth = true,
+					 .softcap = 5, .scale = .3,
+					 .window = 8, .share = true});
+		gqa_case(c, (struct gqa){dt, 4, 2, 32, 3, 6, .rot = 32,
+					 .bias = true});
+		for (int64_t past = 0; past < 60; past += 7) {
+			gqa_case(c, (struct gqa){dt, 4, 2, 32, 1, past, 16,
+						 .rot = 32, .share = true,
+						 .window = 16, .cache = true});
+			gqa_case(c, (struct gqa){dt, 4, 2, 32, 5, past, 24,
+						 .rot = 32, .window = 16,
+						 .share = past % 2 == 0,
+						 .cache = true});
+		}
+		gqa_case(c, (struct gqa){dt, 4, 2, 32, 40, 0, 16, .rot = 32,
+					 .share = true, .window = 16,
+					 .cache = true});
+	}
+	if (!c->full)
+		return;
+	for (int d = 1; d < 3; d++) {
+		gqa_case(c, (struct gqa){floats[d], 28, 4, 128, 1, 2047,
+					 .rot = 128, .packed = true,
+					 .share = true});
+		gqa_case(c, (struct gqa){floats[d], 16, 8, 128, 64, 200,
+					 .rot = 128, .share = true,
+					 .norm = true});
+	}
+}

@@ -1,0 +1,339 @@
+/* suite_matmul.c - MatMulNBits and MatMul against sums in double. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tests/gpu/check.h"
+
+struct nbits {
+	uint32_t dtype;
+	int64_t m, n, k, block, bits;
+	int zp; /* 0 none, 1 packed, 2 float */
+	bool bias;
+	/* data */
+	int64_t blocks, zp_row;
+	void *a, *b, *s, *z, *v;
+};
+
+static void nbits_make(struct nbits *t)
+{
+	t->blocks = (t->k + t->block - 1) / t->block;
+	t->zp_row = (t->blocks * t->bits + 7) / 8;
+	t->a = rnd_tensor(t->dtype, (uint64_t)(t->m * t->k), -1, 1);
+	t->b = rnd_bytes((uint64_t)(t->n * t->blocks * t->block * t->bits / 8));
+	t->s = rnd_tensor(t->dtype, (uint64_t)(t->n * t->blocks), -.05f, .05f);
+	t->z = t->zp == 1
+		       ? rnd_bytes((uint64_t)(t->n * t->zp_row))
+		       : rnd_tensor(t->dtype, (uint64_t)(t->n * t->blocks), 0,
+				    (float)((1 << t->bits) - 1));
+	t->v = rnd_tensor(t->dtype, (uint64_t)t->n, -1, 1);
+}
+
+static void nbits_free(struct nbits *t)
+{
+	free(t->a);
+	free(t->b);
+	free(t->s);
+	free(t->z);
+	free(t->v);
+}
+
+static int field(const void *p, uint64_t i, int64_t bits)
+{
+	const uint8_t *b = p;
+
+	return b[i * (uint64_t)bits / 8] >> (i * (uint64_t)bits % 8) &
+	       ((1 << bits) - 1);
+}
+
+static double weight(const struct nbits *t, int64_t n, int64_t k)
+{
+	int64_t blk = k / t->block;
+	double zp = 1 << (t->bits - 1);
+	const uint8_t *row = (const uint8_t *)t->b +
+			     n * t->blocks * t->block * t->bits / 8;
+	uint64_t at = (uint64_t)(n * t->blocks + blk);
+
+	if (t->zp == 1)
+		zp = field((const uint8_t *)t->z + n * t->zp_row, (uint64_t)blk,
+			   t->bits);
+	else if (t->zp == 2)
+		zp = rig_load(t->dtype, t->z, at);
+	return (field(row, (uint64_t)k, t->bits) - zp) *
+	       (double)rig_load(t->dtype, t->s, at);
+}
+
+/* Rounding of the result, of the weights where they are rounded (several rows
+ * of half precision), and of K additions in fp32; 2^-24 for half's smallest. */
+static void nbits_want(const struct nbits *t, double *want, double *tol)
+{
+	double u = unit_of(t->dtype);
+	bool rounded = t->m > 1 && t->dtype != GENAI_DT_F32;
+	double *w = malloc((size_t)t->k * sizeof(*w));
+
+	for (int64_t n = 0; n < t->n; n++) {
+		for (int64_t k = 0; k < t->k; k++)
+			w[k] = weight(t, n, k);
+		for (int64_t m = 0; m < t->m; m++) {
+			double sum = 0, mag = 0;
+
+			for (int64_t k = 0; k < t->k; k++) {
+				double x = rig_load(t->dtype, t->a,
+						    (uint64_t)(m * t->k + k));
+
+				sum += w[k] * x;
+				/* zero points subtract sums of both parts */
+				mag += (fabs(w[k]) +
+					(t->zp ? 32 * .05 : 0)) * fabs(x);
+			}
+			if (t->bias)
+				sum += rig_load(t->dtype, t->v, (uint64_t)n);
+			want[m * t->n + n] = sum;
+			tol[m * t->n + n] = 1.01 * u * fabs(sum) + 0x1p-24 +
+					    (rounded ? u * mag : 0) +
+					    (double)(t->k + 16) * 0x1p-24 * mag;
+		}
+	}
+	free(w);
+}
+
+static int32_t nbits_run(struct check *c, const struct nbits *t, void *out,
+			 uint64_t cut, int captured, struct genai_error *err)
+{
+	int64_t ad[3] = {1, t->m, t->k}, od[3] = {1, t->m, t->n};
+	int64_t bd[3] = {t->n, t->blocks, t->block * t->bits / 8};
+	int64_t sd[2] = {t->n, t->blocks}, vd[1] = {t->n};
+	int64_t zd[2] = {t->n, t->zp == 1 ? t->zp_row : t->blocks};
+	struct rig_how how = {.cut_rows = cut, .captured = captured,
+			      .steps = captured ? 3 : 1};
+	static struct rig_graph g;
+	uint32_t in[7], out_v[2];
+
+	rig_graph_init(&g);
+	in[0] = rig_input(&g, t->dtype, 3, ad, t->a);
+	in[1] = rig_const(&g, GENAI_DT_U8, 3, bd, t->b);
+	in[2] = rig_const(&g, t->dtype, 2, sd, t->s);
+	in[3] = t->zp ? rig_const(&g, t->zp == 1 ? GENAI_DT_U8 : t->dtype, 2, zd,
+				  t->z)
+		      : GENAI_NONE;
+	in[4] = GENAI_NONE;
+	in[5] = t->bias ? rig_const(&g, t->dtype, 1, vd, t->v) : GENAI_NONE;
+	in[6] = RIG_END;
+	rig_node(&g, "com.microsoft", "MatMulNBits", in);
+	rig_attr_int(&g, "K", t->k);
+	rig_attr_int(&g, "N", t->n);
+	rig_attr_int(&g, "bits", t->bits);
+	rig_attr_int(&g, "block_size", t->block);
+	out_v[0] = rig_output(&g, t->dtype, 3, od, out);
+	out_v[1] = RIG_END;
+	rig_node_out(&g, out_v);
+	return rig_run(c->rig, &g, &how, err);
+}
+
+static void nbits_case(struct check *c, struct nbits t, uint64_t cut)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	uint64_t count = (uint64_t)(t.m * t.n);
+	void *out, *again;
+	double *want, *tol;
+	int32_t rc;
+
+	if (!check_begin(c,
+			 "nbits dtype %u m %lld n %lld k %lld block %lld bits "
+			 "%lld zp %d bias %d cut %llu",
+			 t.dtype, (long long)t.m, (long long)t.n,
+			 (long long)t.k, (long long)t.block, (long long)t.bits,
+			 t.zp, t.bias, (unsigned long long)cut))
+		return;
+	nbits_make(&t);
+	out = calloc(count, 4);
+	again = calloc(count, 4);
+	want = calloc(count, sizeof(*want));
+	tol = calloc(count, sizeof(*tol));
+	nbits_want(&t, want, tol);
+	rc = nbits_run(c, &t, out, 0, 0, &err);
+	if (rc)
+		check_result(c, false, "%s", err.text);
+	else
+		check_close(c, t.dtype, out, want, tol, count);
+	if (!rc && cut) {
+		rc = nbits_run(c, &t, again, cut, 1, &err);
+		if (rc)
+			check_result(c, false, "cut: %s", err.text);
+		else
+			check_same(c, out, again,
+				   rig_bytes(t.dtype, 1, (int64_t *)&count));
+	}
+	nbits_free(&t);
+	free(out);
+	free(again);
+	free(want);
+	free(tol);
+}
+
+static const uint32_t floats[3] = {GENAI_DT_F32, GENAI_DT_F16, GENAI_DT_BF16};
+
+static void suite_nbits(struct check *c)
+{
+	static const int64_t ms[] = {1, 2, 16, 17, 33};
+	static const int64_t shapes[][3] = {/* n, k, block */
+		{1, 32, 32},   {16, 256, 32}, {17, 96, 32},  {96, 256, 32},
+		{40, 288, 32}, {33, 100, 32}, {24, 64, 64},  {70, 320, 128},
+		{20, 48, 16},  {64, 520, 32}, {8, 2080, 32}, {130, 1024, 32}};
+
+	for (int d = 0; d < 3; d++)
+		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
+			for (int zp = 0; zp < 3; zp++) {
+				struct nbits t = {
+					.dtype = floats[d],
+					.m = ms[(s + (size_t)zp) % 5],
+					.n = shapes[s][0],
+					.k = shapes[s][1],
+					.block = shapes[s][2],
+					.bits = 4,
+					.zp = zp,
+					.bias = (s + (size_t)zp) % 3 == 1,
+				};
+
+				nbits_case(c, t, 5);
+				t.m = 1;
+				nbits_case(c, t, 7);
+				t.bits = 8;
+				nbits_case(c, t, 0);
+				if (s % 4 == 0) {
+					t.bits = 2;
+					t.zp = zp == 2 ? 0 : zp;
+					nbits_case(c, t, 0);
+					t.m = 3;
+					nbits_case(c, t, 0);
+				}
+			}
+	if (!c->full)
+		return;
+	for (int d = 1; d < 3; d++) {
+		for (int64_t m = 1; m <= 16; m++)
+			nbits_case(c,
+				   (struct nbits){.dtype = floats[d], .m = m,
+						  .n = 1024, .k = 3072,
+						  .block = 32, .bits = 4},
+				   100);
+		nbits_case(c,
+			   (struct nbits){.dtype = floats[d], .m = 512,
+					  .n = 896, .k = 4864, .block = 32,
+					  .bits = 4, .zp = 1, .bias = true},
+			   300);
+		nbits_case(c,
+			   (struct nbits){.dtype = floats[d], .m = 1,
+					  .n = 3584, .k = 18944, .block = 32,
+					  .bits = 4},
+			   1000);
+		nbits_case(c,
+			   (struct nbits){.dtype = floats[d], .m = 1,
+					  .n = 20000, .k = 896, .block = 128,
+					  .bits = 4, .zp = 1},
+			   3333);
+	}
+	nbits_case(c,
+		   (struct nbits){.dtype = GENAI_DT_F32, .m = 512, .n = 300,
+				  .k = 600, .block = 32, .bits = 4, .zp = 1},
+		   64);
+}
+
+/* MatMul: B stored [K, N]; or [N, K] behind a Transpose. */
+static void matmul_case(struct check *c, uint32_t dtype, int64_t m, int64_t n,
+			int64_t k, bool transposed, int64_t batch)
+{
+	int64_t ad[3] = {batch, m, k}, bd[2] = {k, n}, od[3] = {batch, m, n};
+	int64_t b3[3] = {batch, k, n}, td[2] = {n, k};
+	uint64_t count = (uint64_t)(batch * m * n);
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct rig_how how = {0};
+	static struct rig_graph g;
+	uint32_t in[3] = {0, 0, RIG_END}, outs[2] = {0, RIG_END};
+	void *a, *b, *out;
+	double *want, *tol, u = unit_of(dtype);
+	bool stacked = batch > 1 && !transposed;
+
+	if (!check_begin(c,
+			 "matmul dtype %u batch %lld m %lld n %lld k %lld "
+			 "transposed %d",
+			 dtype, (long long)batch, (long long)m, (long long)n,
+			 (long long)k, transposed))
+		return;
+	a = rnd_tensor(dtype, (uint64_t)(batch * m * k), -1, 1);
+	b = rnd_tensor(dtype, (uint64_t)((stacked ? batch : 1) * k * n), -1, 1);
+	out = calloc(count, 4);
+	want = calloc(count, sizeof(*want));
+	tol = calloc(count, sizeof(*tol));
+	for (int64_t i = 0; i < batch * m; i++)
+		for (int64_t j = 0; j < n; j++) {
+			double s = 0, mag = 0;
+
+			for (int64_t e = 0; e < k; e++) {
+				int64_t at = transposed ? j * k + e : e * n + j;
+				double x, y;
+
+				if (stacked)
+					at += i / m * k * n;
+				x = rig_load(dtype, a, (uint64_t)(i * k + e));
+				y = rig_load(dtype, b, (uint64_t)at);
+				s += x * y;
+				mag += fabs(x * y);
+			}
+			want[i * n + j] = s;
+			tol[i * n + j] = 1.01 * u * fabs(s) + 0x1p-24 +
+					 (double)(k + 16) * 0x1p-24 * mag;
+		}
+	rig_graph_init(&g);
+	in[0] = rig_input(&g, dtype, 3, ad, a);
+	if (transposed) {
+		uint32_t tin[2] = {0, RIG_END}, tout[2] = {0, RIG_END};
+
+		tin[0] = rig_const(&g, dtype, 2, td, b);
+		rig_node(&g, "", "Transpose", tin);
+		tout[0] = in[1] = rig_value(&g);
+		rig_node_out(&g, tout);
+	} else {
+		in[1] = stacked ? rig_input(&g, dtype, 3, b3, b)
+				: rig_const(&g, dtype, 2, bd, b);
+	}
+	rig_node(&g, "", "MatMul", in);
+	outs[0] = rig_output(&g, dtype, 3, od, out);
+	rig_node_out(&g, outs);
+	if (rig_run(c->rig, &g, &how, &err))
+		check_result(c, false, "%s", err.text);
+	else
+		check_close(c, dtype, out, want, tol, count);
+	free(a);
+	free(b);
+	free(out);
+	free(want);
+	free(tol);
+}
+
+void suite_matmul(struct check *c)
+{
+	static const int64_t sizes[][3] = {/* m, n, k */
+		{1, 1, 1},   {1, 64, 256},  {1, 65, 300}, {1, 96, 520},
+		{2, 33, 40}, {16, 70, 100}, {33, 64, 64}, {70, 130, 72}};
+
+	suite_nbits(c);
+	for (int d = 0; d < 3; d++)
+		for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
+			for (int t = 0; t < 2; t++) {
+				const int64_t *z = sizes[s];
+
+				matmul_case(c, floats[d], z[0], z[1], z[2], t,
+					    1);
+				if (s % 3 == 1)
+					matmul_case(c, floats[d], z[0], z[1],
+						    z[2], t, 3);
+			}
+	if (!c->full)
+		return;
+	for (int d = 0; d < 3; d++)
+		for (int t = 0; t < 2; t++) {
+			matmul_case(c, floats[d], 1, 3000, 2048, t, 1);
+			matmul_case(c, floats[d], 512, 320, 576, t, 1);
+		}
+}

@@ -1,0 +1,546 @@
+// check_paging.c - grouping weights into pages, against an executor and a pager
+// that only write down what they are told.
+#include "core/graph/build.h"
+#include "core/paging.h"
+#include "tests/unit/session_kit.h"
+
+#define MAX 64
+
+static struct {
+	struct {
+		uint64_t bytes;
+		uint32_t flags, n;
+		struct genai_extent e[16];
+	} pages[MAX];
+	uint32_t n_pages;
+	struct genai_sweep_visit sweep[MAX];
+	uint32_t n_sweep;
+	uint64_t budget;
+	struct genai_visit_page parts[MAX];
+	uint32_t n_parts;
+	uint64_t hold; /* bytes that the pager says it holds */
+} seen;
+
+static struct genai_visit visits[16];
+static uint32_t n_visits;
+static struct genai_runtime *rt;
+static struct genai_paging paging;
+static struct genai_graph *graph;
+static struct genai_error err;
+static char data[1 << 20] __attribute__((aligned(4096)));
+
+static int32_t fake_open(void *self, const struct genai_stream_api *s,
+			 const struct genai_barrier_api *bar,
+			 struct genai_pager **out, struct genai_error *e)
+{
+	(void)self;
+	(void)s;
+	(void)bar;
+	(void)e;
+	*out = (struct genai_pager *)&seen;
+	return 0;
+}
+
+static int32_t fake_close(struct genai_pager *p, const struct genai_ticket *t,
+			  struct genai_error *e)
+{
+	(void)p;
+	(void)t;
+	(void)e;
+	return 0;
+}
+
+static int32_t fake_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
+			const struct genai_extent *e, uint32_t n,
+			struct genai_error *er)
+{
+	(void)p;
+	(void)er;
+	ck_assert_uint_le(n, 16);
+	seen.pages[seen.n_pages].bytes = bytes;
+	seen.pages[seen.n_pages].flags = flags;
+	seen.pages[seen.n_pages].n = n;
+	memcpy(seen.pages[seen.n_pages++].e, e, n * sizeof(*e));
+	return 0;
+}
+
+static int32_t fake_seal(struct genai_pager *p,
+			 const struct genai_sweep_visit *sweep, uint32_t n,
+			 uint64_t budget, struct genai_pager_report *out,
+			 struct genai_error *e)
+{
+	(void)p;
+	(void)e;
+	memcpy(seen.sweep, sweep, n * sizeof(*sweep));
+	seen.n_sweep = n;
+	seen.budget = budget;
+	out->pinned_bytes = seen.hold;
+	return 0;
+}
+
+static int32_t fake_visits(struct genai_plan *p, const struct genai_visit **out,
+			   uint32_t *n, struct genai_error *e)
+{
+	(void)p;
+	(void)e;
+	*out = visits;
+	*n = n_visits;
+	return 0;
+}
+
+static int32_t fake_set(struct genai_plan *p,
+			const struct genai_visit_page *parts, uint32_t n,
+			struct genai_error *e)
+{
+	(void)p;
+	(void)e;
+	memcpy(seen.parts, parts, n * sizeof(*parts));
+	seen.n_parts = n;
+	return 0;
+}
+
+static void begin(const char *budget, const char *more)
+{
+	rt = runtime("eager", "pager_sync", budget, more);
+	rt->pager_ops.open = fake_open;
+	rt->pager_ops.close = fake_close;
+	rt->pager_ops.add = fake_add;
+	rt->pager_ops.seal = fake_seal;
+	rt->exec.plan_visits = fake_visits;
+	rt->exec.plan_set_pages = fake_set;
+	memset(&seen, 0, sizeof(seen));
+	memset(&err, 0, sizeof(err));
+	err.size = sizeof(err);
+	n_visits = 0;
+	ck_assert_int_eq(genai_paging_open(rt, &paging, &err), 0);
+}
+
+// Six tensors of bytes, one after another from offset 256 on, and six nodes.
+static void tensors(uint64_t bytes, uint64_t gap)
+{
+	struct genai_builder *b = genai_builder_open("weights");
+	uint32_t f = genai_builder_file(b, "w", data, sizeof(data));
+	int64_t dims = (int64_t)bytes / 4;
+	uint32_t in = genai_builder_value(b, "x", GENAI_DT_F32, 1, &dims, NULL);
+
+	genai_builder_input(b, in);
+	for (uint32_t i = 0; i < 6; i++) {
+		uint32_t t =
+			genai_builder_tensor(b, f, 256 + i * (bytes + gap),
+					     bytes, GENAI_DT_F32, 1, &dims);
+		char name[16];
+		uint32_t args[2] = {in, 0};
+
+		snprintf(name, sizeof(name), "w%u", i);
+		args[1] = genai_builder_stored(b, name, t);
+		snprintf(name, sizeof(name), "y%u", i);
+		in = genai_builder_value(b, name, GENAI_DT_F32, 1, &dims, NULL);
+		genai_builder_node(b, "Add", "", 21, name, args, 2, &in, 1);
+	}
+	genai_builder_output(b, in);
+	ck_assert_int_eq(genai_builder_finish(b, &graph, &err), 0);
+}
+
+static struct genai_visit *visit(uint32_t tensor, uint32_t node, uint32_t rows)
+{
+	uint64_t bytes = genai_graph_tensor(graph, tensor)->bytes;
+
+	visits[n_visits] = (struct genai_visit){
+		.size = sizeof(visits[0]),
+		.tensor = tensor,
+		.first_node = node,
+		.last_node = node,
+		.flags = rows > 1 ? GENAI_WEIGHT_ROWS : 0,
+		.group = n_visits,
+		.rows = rows,
+		.device_bytes = bytes,
+	};
+	return &visits[n_visits++];
+}
+
+static int32_t seal(uint64_t room)
+{
+	return genai_paging_seal(&paging, NULL, graph, room, &err);
+}
+
+static void sealed(uint64_t room)
+{
+	int32_t rc = seal(room);
+
+	ck_assert_msg(!rc, "%s", err.text);
+	ck_assert_uint_eq(seen.n_parts, seen.n_sweep);
+}
+
+static void end(void)
+{
+	ck_assert_int_eq(genai_paging_close(&paging, &err), 0);
+	genai_graph_free(graph);
+	genai_close(rt);
+}
+
+// The whole sweep: every row of every visit once, in order.
+static void whole_sweep(void)
+{
+	uint32_t at = 0;
+	uint64_t row[16] = {0};
+
+	for (uint32_t i = 0; i < seen.n_parts; i++) {
+		const struct genai_visit_page *p = &seen.parts[i];
+
+		ck_assert_uint_eq(p->row_begin, row[p->visit]);
+		ck_assert_uint_lt(p->row_begin, p->row_end);
+		row[p->visit] = p->row_end;
+		ck_assert_uint_ge(visits[p->visit].first_node, at);
+		at = visits[p->visit].first_node;
+		ck_assert_uint_lt(seen.sweep[i].page, seen.n_pages);
+		ck_assert_uint_le(seen.sweep[i].offset + seen.sweep[i].bytes,
+				  seen.pages[seen.sweep[i].page].bytes);
+	}
+	for (uint32_t i = 0; i < n_visits; i++)
+		ck_assert_uint_eq(row[i], visits[i].rows);
+}
+
+// ---- pages ----
+
+START_TEST(small_ones_share_a_page)
+{
+	begin("1MiB", NULL);
+	tensors(1000, 0);
+	for (uint32_t i = 0; i < 6; i++)
+		visit(i, i, 1);
+	sealed(UINT64_MAX);
+	whole_sweep();
+	ck_assert_uint_eq(seen.n_pages, 1);
+	ck_assert_uint_eq(seen.pages[0].n, 6);
+	for (uint32_t i = 0; i < 6; i++) {
+		ck_assert_uint_eq(seen.pages[0].e[i].place, i * 1024);
+		ck_assert_uint_eq(seen.sweep[i].offset, i * 1024);
+		ck_assert_uint_eq(seen.pages[0].e[i].bytes, 1000);
+		ck_assert_ptr_eq(seen.pages[0].e[i].src, data + 256 + i * 1000);
+	}
+	ck_assert_uint_eq(seen.pages[0].bytes, 5 * 1024 + 1000);
+	ck_assert_uint_eq(paging.weights_bytes, 6000);
+	ck_assert_uint_eq(seen.budget, 1 << 20);
+	end();
+}
+END_TEST
+
+START_TEST(pages_of_a_given_size)
+{
+	begin("1MiB", "module.pager_sync.page_bytes=8KiB");
+	tensors(4096, 0);
+	for (uint32_t i = 0; i < 6; i++)
+		visit(i, i, 1);
+	sealed(UINT64_MAX);
+	whole_sweep();
+	ck_assert_uint_eq(seen.n_pages, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		ck_assert_uint_eq(seen.pages[i].bytes, 8192);
+	end();
+}
+END_TEST
+
+START_TEST(auto_pages_follow_the_budget)
+{
+	begin("128KiB", NULL);
+	tensors(4096, 0);
+	for (uint32_t i = 0; i < 6; i++)
+		visit(i, i, 1);
+	sealed(UINT64_MAX);
+	// a sixteenth of the budget
+	for (uint32_t i = 0; i < seen.n_pages; i++)
+		ck_assert_uint_le(seen.pages[i].bytes, 8192);
+	ck_assert_uint_eq(seen.n_pages, 3);
+	end();
+}
+END_TEST
+
+START_TEST(large_matrices_are_cut)
+{
+	begin("1MiB", "module.pager_sync.page_bytes=8KiB");
+	tensors(40000, 0); // 100 rows of 400 bytes
+	visit(0, 0, 100);
+	sealed(UINT64_MAX);
+	whole_sweep();
+	// five tiles of at least 20 rows, cut at multiples of eight
+	ck_assert_uint_eq(seen.n_pages, 5);
+	for (uint32_t i = 0; i < 5; i++) {
+		ck_assert_uint_eq(seen.parts[i].row_begin, i * 24);
+		ck_assert_uint_eq(seen.parts[i].row_end,
+				  i < 4 ? (i + 1) * 24 : 100);
+		ck_assert_ptr_eq(seen.pages[i].e[0].src,
+				 data + 256 + (size_t)i * 24 * 400);
+		ck_assert_uint_eq(seen.pages[i].flags, 0);
+	}
+	end();
+}
+END_TEST
+
+// A matrix, its scales, its zero points: the same rows in the same page.
+START_TEST(groups_are_cut_together)
+{
+	begin("1MiB", "module.pager_sync.page_bytes=16KiB");
+	tensors(32000, 0);
+	for (uint32_t i = 0; i < 3; i++)
+		visit(i, 0, 80)->group = 7;
+	sealed(UINT64_MAX);
+	whole_sweep();
+	for (uint32_t i = 0; i < seen.n_parts; i += 3) {
+		for (uint32_t k = 1; k < 3; k++) {
+			ck_assert_uint_eq(seen.parts[i].row_begin,
+					  seen.parts[i + k].row_begin);
+			ck_assert_uint_eq(seen.parts[i].row_end,
+					  seen.parts[i + k].row_end);
+			ck_assert_uint_eq(seen.sweep[i].page,
+					  seen.sweep[i + k].page);
+		}
+	}
+	ck_assert_uint_eq(seen.pages[0].n, 3);
+	end();
+}
+END_TEST
+
+START_TEST(large_ones_that_cannot_be_cut)
+{
+	begin("1MiB", "module.pager_sync.page_bytes=8KiB");
+	tensors(40000, 0);
+	visit(0, 0, 1);
+	visit(1, 1, 1);
+	sealed(UINT64_MAX);
+	ck_assert_uint_eq(seen.n_pages, 2);
+	ck_assert_uint_eq(seen.pages[0].flags, GENAI_PAGE_NO_STREAM);
+	ck_assert_uint_eq(seen.pages[1].flags, GENAI_PAGE_NO_STREAM);
+	end();
+}
+END_TEST
+
+START_TEST(gathered_ones_are_never_streamed)
+{
+	begin("1MiB", NULL);
+	tensors(1000, 0);
+	visit(0, 0, 1);
+	visit(1, 1, 1)->flags = GENAI_WEIGHT_GATHER;
+	visit(2, 2, 1);
+	sealed(UINT64_MAX);
+	whole_sweep();
+	ck_assert_uint_eq(seen.n_pages, 3);
+	ck_assert_uint_eq(seen.pages[0].flags, 0);
+	ck_assert_uint_eq(seen.pages[1].flags, GENAI_PAGE_NO_STREAM);
+	ck_assert_uint_eq(seen.pages[2].flags, 0);
+	end();
+}
+END_TEST
+
+// A tensor that two nodes read has one page, visited twice.
+START_TEST(shared_tensors)
+{
+	begin("1MiB", NULL);
+	tensors(1000, 0);
+	visit(0, 0, 1);
+	visit(1, 1, 1);
+	visit(0, 5, 1);
+	sealed(UINT64_MAX);
+	ck_assert_uint_eq(seen.n_pages, 2);
+	ck_assert_uint_eq(seen.sweep[0].page, seen.sweep[2].page);
+	ck_assert_uint_ne(seen.sweep[0].page, seen.sweep[1].page);
+	ck_assert_uint_eq(seen.pages[seen.sweep[0].page].flags,
+			  GENAI_PAGE_NO_STREAM);
+	ck_assert_uint_eq(paging.weights_bytes, 2000);
+	end();
+}
+END_TEST
+
+// Bytes that no kernel could load where they lie are copied once.
+START_TEST(odd_offsets)
+{
+	begin("1MiB", NULL);
+	tensors(1000, 3);
+	for (uint32_t i = 0; i < 6; i++)
+		visit(i, i, 1);
+	sealed(UINT64_MAX);
+	for (uint32_t i = 0; i < 6; i++)
+		ck_assert_int_eq(seen.pages[0].e[i].fill != NULL, i % 4 != 0);
+	end();
+}
+END_TEST
+
+static void fill(void *ctx, void *dst, uint64_t bytes, const void *src,
+		 uint64_t src_bytes)
+{
+	(void)ctx;
+	(void)dst;
+	(void)bytes;
+	(void)src;
+	(void)src_bytes;
+}
+
+START_TEST(another_layout_on_the_device)
+{
+	struct genai_visit *v;
+
+	begin("1MiB", "module.pager_sync.page_bytes=16KiB");
+	tensors(40000, 0);
+	v = visit(0, 0, 100);
+	v->device_bytes = 51200; // 512 a row instead of 400
+	v->fill = fill;
+	v->fill_ctx = &seen;
+	sealed(UINT64_MAX);
+	whole_sweep();
+	for (uint32_t i = 0; i < seen.n_pages; i++) {
+		const struct genai_extent *e = &seen.pages[i].e[0];
+		uint64_t rows = seen.parts[i].row_end - seen.parts[i].row_begin;
+
+		ck_assert_ptr_eq((void *)(uintptr_t)e->fill,
+				 (void *)(uintptr_t)fill);
+		ck_assert_ptr_eq(e->ctx, &seen);
+		ck_assert_uint_eq(e->src_bytes, rows * 400);
+		ck_assert_uint_eq(e->bytes, rows * 512);
+	}
+	ck_assert_uint_eq(paging.weights_bytes, 51200);
+	end();
+}
+END_TEST
+
+// Shared memory and no budget: every tensor stays where it is.
+START_TEST(in_place_each_apart)
+{
+	begin("auto", NULL);
+	tensors(1000, 0);
+	for (uint32_t i = 0; i < 6; i++)
+		visit(i, i, 1);
+	sealed(UINT64_MAX);
+	ck_assert_uint_eq(seen.n_pages, 6);
+	ck_assert_uint_eq(seen.budget, UINT64_MAX);
+	end();
+}
+END_TEST
+
+// ---- budgets ----
+
+static const struct {
+	const char *text;
+	uint64_t room, bytes;
+} budgets[] = {
+	{"0", UINT64_MAX, 0},
+	{"5000", UINT64_MAX, 5000},
+	{"4KiB", UINT64_MAX, 4096},
+	{"50%", UINT64_MAX, 3000},
+	{"0.1%", UINT64_MAX, 6},
+	{"100%", UINT64_MAX, UINT64_MAX - 1},
+	{"auto", 777, 777},
+	{"777", 777, 777},
+};
+
+START_TEST(budget)
+{
+	begin(budgets[_i].text, NULL);
+	tensors(1000, 0);
+	for (uint32_t i = 0; i < 6; i++)
+		visit(i, i, 1);
+	sealed(budgets[_i].room);
+	ck_assert_uint_eq(seen.budget, budgets[_i].bytes);
+	end();
+}
+END_TEST
+
+START_TEST(more_than_there_is_room_for)
+{
+	begin("5000", NULL);
+	tensors(1000, 0);
+	visit(0, 0, 1);
+	fails(seal(4999), GENAI_E_CONFIG, &err,
+	      "is 5000 bytes, but device_limit leaves 4999 for weights");
+	end();
+}
+END_TEST
+
+START_TEST(the_pager_keeps_to_it)
+{
+	begin("5000", NULL);
+	tensors(1000, 0);
+	visit(0, 0, 1);
+	seen.hold = 5001;
+	fails(seal(UINT64_MAX), GENAI_E_MODULE, &err,
+	      "holds 5001 bytes, the budget is 5000");
+	end();
+}
+END_TEST
+
+START_TEST(bad_page_size)
+{
+	begin("5000", _i ? "module.pager_sync.page_bytes=50%"
+			 : "module.pager_sync.page_bytes=1");
+	tensors(1000, 0);
+	visit(0, 0, 1);
+	if (_i)
+		fails(seal(UINT64_MAX), GENAI_E_CONFIG, &err, "percentage");
+	else
+		sealed(UINT64_MAX); // taken as the least that makes sense
+	end();
+}
+END_TEST
+
+// ---- an executor that is wrong ----
+
+START_TEST(unsound_visits)
+{
+	struct genai_visit *v;
+
+	begin("1MiB", NULL);
+	tensors(1000, 0);
+	visit(0, 0, 1);
+	v = visit(1, 3, 1);
+	switch (_i) {
+	case 0:
+		v->tensor = 6;
+		break;
+	case 1:
+		v->rows = 0;
+		break;
+	case 2:
+		v->last_node = 2;
+		break;
+	case 3:
+		v->last_node = 6;
+		break;
+	case 4:
+		v->device_bytes = 0;
+		break;
+	case 5:
+		v->rows = 3; // of 1000 bytes
+		break;
+	case 6:
+		visits[0].first_node = visits[0].last_node = 4;
+		break;
+	}
+	fails(seal(UINT64_MAX), GENAI_E_MODULE, &err,
+	      "module cpu_ref: visit 1");
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("paging");
+	TCase *tc = tcase_create("all");
+
+	tcase_add_test(tc, small_ones_share_a_page);
+	tcase_add_test(tc, pages_of_a_given_size);
+	tcase_add_test(tc, auto_pages_follow_the_budget);
+	tcase_add_test(tc, large_matrices_are_cut);
+	tcase_add_test(tc, groups_are_cut_together);
+	tcase_add_test(tc, large_ones_that_cannot_be_cut);
+	tcase_add_test(tc, gathered_ones_are_never_streamed);
+	tcase_add_test(tc, shared_tensors);
+	tcase_add_test(tc, odd_offsets);
+	tcase_add_test(tc, another_layout_on_the_device);
+	tcase_add_test(tc, in_place_each_apart);
+	tcase_add_loop_test(tc, budget, 0,
+			    sizeof(budgets) / sizeof(budgets[0]));
+	tcase_add_test(tc, more_than_there_is_room_for);
+	tcase_add_test(tc, the_pager_keeps_to_it);
+	tcase_add_loop_test(tc, bad_page_size, 0, 2);
+	tcase_add_loop_test(tc, unsound_visits, 0, 7);
+	suite_add_tcase(s, tc);
+	return genai_check_main(s);
+}

@@ -1,0 +1,446 @@
+// check_step.c - a model's graph rewritten into the graph of a step.
+#include "core/graph/build.h"
+#include "tests/unit/session_kit.h"
+
+// A decoder of one layer, small enough to change anything about it.
+struct plan {
+	const char *no_input;	 /* leave this graph input out */
+	const char *no_output;	 /* and this output */
+	const char *mask_reader; /* a further node that reads the mask */
+	const char *extra_input; /* read by a node whose output is a graph's */
+	uint32_t kv_dtype, kv_rank;
+	int64_t heads, head_size, logits_rows;
+	bool positions, hidden, float_head;
+};
+
+static const struct plan plain = {.kv_dtype = GENAI_DT_F32,
+				  .kv_rank = 4,
+				  .heads = 2,
+				  .head_size = 16,
+				  .logits_rows = -1};
+
+static struct genai_model_config config;
+static struct genai_builder *b;
+static const struct plan *made;
+
+static void setup(void)
+{
+	ck_assert_int_eq(
+		genai_model_config_load("/nonexistent", NULL, &config, NULL),
+		GENAI_E_NOTFOUND);
+}
+
+static uint32_t value(const char *name, uint32_t dtype, uint32_t rank,
+		      int64_t d0, int64_t d1, int64_t d2, int64_t d3)
+{
+	int64_t dims[] = {d0, d1, d2, d3};
+
+	return genai_builder_value(b, name, dtype, rank, dims, NULL);
+}
+
+static uint32_t input(const char *name, uint32_t dtype, uint32_t rank,
+		      int64_t d0, int64_t d1, int64_t d2, int64_t d3)
+{
+	uint32_t v = value(name, dtype, rank, d0, d1, d2, d3);
+
+	if (!made->no_input || strcmp(made->no_input, name))
+		genai_builder_input(b, v);
+	return v;
+}
+
+static void output(uint32_t v, const char *name)
+{
+	if (!made->no_output || strcmp(made->no_output, name))
+		genai_builder_output(b, v);
+}
+
+static uint32_t op(const char *name, const char *out, uint32_t dtype,
+		   uint32_t x, uint32_t y)
+{
+	uint32_t in[2] = {x, y};
+	uint32_t v = genai_builder_value(b, out, dtype, GENAI_NONE, NULL, NULL);
+
+	genai_builder_node(b, name, "", 21, out, in, y == GENAI_NONE ? 1 : 2,
+			   &v, 1);
+	return v;
+}
+
+static uint32_t cast32(uint32_t x, const char *out)
+{
+	uint32_t v = op("Cast", out, GENAI_DT_I32, x, GENAI_NONE);
+
+	genai_builder_attr_int(b, genai_builder_get_value(b, v)->producer, "to",
+			       GENAI_DT_I32);
+	return v;
+}
+
+static uint32_t constant(const char *name, uint32_t rank, int64_t v)
+{
+	int64_t one = 1;
+
+	return genai_builder_const(b, name, GENAI_DT_I64, rank, &one, &v);
+}
+
+static void lengths(uint32_t mask, uint32_t *seqlens, uint32_t *total)
+{
+	uint32_t sum = op("ReduceSum", "sum", GENAI_DT_I64, mask,
+			  constant("axis", 1, 1));
+	uint32_t sub =
+		op("Sub", "sub", GENAI_DT_I64, sum, constant("one", 1, 1));
+	uint32_t shape = op("Shape", "shape", GENAI_DT_I64, mask, GENAI_NONE);
+	uint32_t len =
+		op("Gather", "len", GENAI_DT_I64, shape, constant("dim", 0, 1));
+
+	*seqlens = cast32(sub, "seqlens");
+	*total = cast32(len, "total");
+}
+
+static void attention(uint32_t h, uint32_t *out_attn)
+{
+	static const float table[8 * 8];
+	static const int64_t dims[2] = {8, 8};
+	uint32_t mask = input("attention_mask", GENAI_DT_I64, 2, -1, -1, 0, 0);
+	uint32_t k = input("past_key_values.0.key", made->kv_dtype,
+			   made->kv_rank, -1, made->heads, -1, made->head_size);
+	uint32_t v = input("past_key_values.0.value", made->kv_dtype,
+			   made->kv_rank, -1, made->heads, -1, made->head_size);
+	uint32_t in[9] = {h, h, h, k, v}, out[3];
+
+	lengths(mask, &in[5], &in[6]);
+	in[7] = genai_builder_const(b, "cos", GENAI_DT_F32, 2, dims, table);
+	in[8] = genai_builder_const(b, "sin", GENAI_DT_F32, 2, dims, table);
+	out[0] = value("attn", GENAI_DT_F32, 3, -1, -1, 4, 0);
+	out[1] = value("present.0.key", made->kv_dtype, 4, -1, made->heads, -1,
+		       made->head_size);
+	out[2] = value("present.0.value", made->kv_dtype, 4, -1, made->heads,
+		       -1, made->head_size);
+	genai_builder_node(b, "GroupQueryAttention", "com.microsoft", 1, "gqa",
+			   in, 9, out, 3);
+	output(out[1], "present.0.key");
+	output(out[2], "present.0.value");
+	if (made->mask_reader)
+		genai_builder_output(b, op(made->mask_reader, "odd",
+					   GENAI_DT_I64, mask, mask));
+	*out_attn = out[0];
+}
+
+static struct genai_graph *graph(const struct plan *p)
+{
+	static const float emb[8 * 4], head[4 * 8];
+	static const int64_t de[] = {8, 4}, dh[] = {4, 8};
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct genai_graph *g = NULL;
+	uint32_t ids, h, attn, logits;
+	int32_t rc;
+
+	made = p;
+	b = genai_builder_open("tiny");
+	ids = input("input_ids", GENAI_DT_I64, 2, -1, -1, 0, 0);
+	h = op("Gather", "hidden", GENAI_DT_F32,
+	       genai_builder_const(b, "emb", GENAI_DT_F32, 2, de, emb), ids);
+	if (p->positions)
+		h = op("Add", "placed", GENAI_DT_F32, h,
+		       input("position_ids", GENAI_DT_I64, 2, -1, -1, 0, 0));
+	attention(h, &attn);
+	logits = value("logits", GENAI_DT_F32, 3, -1, p->logits_rows, 8, 0);
+	genai_builder_node(b, "MatMul", "", 21, "head",
+			   (uint32_t[]){attn, genai_builder_const(b, "lm_head",
+								  GENAI_DT_F32,
+								  2, dh, head)},
+			   2, &logits, 1);
+	output(logits, "logits");
+	if (p->hidden)
+		genai_builder_output(b, op("Relu", "hidden_states",
+					   GENAI_DT_F32, attn, GENAI_NONE));
+	if (p->extra_input)
+		genai_builder_set_input(
+			b, 0, 0,
+			input(p->extra_input, GENAI_DT_F32, 2, -1, -1, 0, 0));
+	rc = genai_builder_finish(b, &g, &err);
+	ck_assert_msg(!rc, "%s", err.text);
+	return g;
+}
+
+static struct genai_graph *source;
+static struct genai_step step;
+
+static void build(const struct plan *p, bool all)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	int32_t rc;
+
+	source = graph(p);
+	rc = genai_step_build(source, &config, all, &step, &err);
+	ck_assert_msg(!rc, "%s", err.text);
+}
+
+static void drop(void)
+{
+	genai_step_free(&step);
+	genai_graph_free(source);
+}
+
+static void refused(const struct plan *p, int32_t code, const char *text)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct genai_step s;
+
+	source = graph(p);
+	fails(genai_step_build(source, &config, false, &s, &err), code, &err,
+	      text);
+	genai_graph_free(source);
+}
+
+static const char *in_name(uint32_t i)
+{
+	return genai_graph_value(step.graph, step.graph->inputs[i])->name;
+}
+
+static const char *out_name(uint32_t i)
+{
+	return genai_graph_value(step.graph, step.graph->outputs[i])->name;
+}
+
+static int has_op(const char *name)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < step.graph->n_nodes; i++)
+		n += !strcmp(genai_graph_node(step.graph, i)->op, name);
+	return n;
+}
+
+static const struct genai_node *node_named(const char *op_name)
+{
+	for (uint32_t i = 0; i < step.graph->n_nodes; i++)
+		if (!strcmp(genai_graph_node(step.graph, i)->op, op_name))
+			return genai_graph_node(step.graph, i);
+	return NULL;
+}
+
+START_TEST(inputs_and_outputs)
+{
+	build(&plain, false);
+	ck_assert_uint_eq(step.graph->n_inputs, 4);
+	ck_assert_str_eq(in_name(step.ids), "input_ids");
+	ck_assert_str_eq(in_name(step.past), "genai.past");
+	ck_assert_str_eq(in_name(step.layers[0].past_key),
+			 "past_key_values.0.key");
+	ck_assert_str_eq(in_name(step.layers[0].past_value),
+			 "past_key_values.0.value");
+	ck_assert_str_eq(out_name(step.layers[0].present_key), "present.0.key");
+	ck_assert_str_eq(out_name(step.layers[0].present_value),
+			 "present.0.value");
+	ck_assert_str_eq(out_name(step.total), "genai.total");
+	ck_assert_str_eq(out_name(step.next), "genai.next");
+	ck_assert_str_eq(out_name(step.best), "genai.best");
+	ck_assert_uint_eq(step.n_layers, 1);
+	ck_assert_int_eq(step.layers[0].heads, 2);
+	ck_assert_int_eq(step.layers[0].head_size, 16);
+	ck_assert_int_eq(step.vocab, 8);
+	ck_assert_int_eq(step.rope_rows, 8);
+	ck_assert_uint_eq(step.logits_dtype, GENAI_DT_F32);
+	ck_assert(!step.one_row);
+	drop();
+}
+END_TEST
+
+START_TEST(the_mask_is_gone)
+{
+	const struct genai_node *gqa;
+
+	build(&plain, false);
+	ck_assert_int_eq(has_op("ReduceSum"), 0);
+	gqa = node_named("GroupQueryAttention");
+	// past + S - 1 and past + S
+	ck_assert_str_eq(genai_graph_value(step.graph, gqa->inputs[5])->name,
+			 "genai.last");
+	ck_assert_str_eq(genai_graph_value(step.graph, gqa->inputs[6])->name,
+			 "genai.total");
+	ck_assert_uint_eq(genai_graph_value(step.graph, gqa->inputs[6])->dtype,
+			  GENAI_DT_I32);
+	drop();
+}
+END_TEST
+
+// The head sees one row, unless all are wanted or the graph cuts itself.
+START_TEST(one_row_for_the_head)
+{
+	struct plan cut = plain;
+
+	build(&plain, false);
+	ck_assert_str_eq(
+		genai_graph_value(step.graph, node_named("MatMul")->inputs[0])
+			->name,
+		"genai.last_row");
+	drop();
+	build(&plain, true);
+	ck_assert_str_eq(
+		genai_graph_value(step.graph, node_named("MatMul")->inputs[0])
+			->name,
+		"attn");
+	ck_assert_uint_eq(step.next, GENAI_NONE);
+	ck_assert_uint_eq(step.best, GENAI_NONE);
+	ck_assert_int_eq(has_op("ArgMax"), 0);
+	drop();
+	cut.logits_rows = 1;
+	build(&cut, false);
+	ck_assert(step.one_row);
+	ck_assert_str_eq(
+		genai_graph_value(step.graph, node_named("MatMul")->inputs[0])
+			->name,
+		"attn");
+	drop();
+}
+END_TEST
+
+START_TEST(positions_are_computed)
+{
+	struct plan p = plain;
+
+	p.positions = true;
+	build(&p, false);
+	ck_assert_uint_eq(step.graph->n_inputs, 4);
+	ck_assert_str_eq(genai_graph_value(step.graph,
+					   node_named("Unsqueeze")->outputs[0])
+				 ->name,
+			 "genai.position_ids");
+	drop();
+}
+END_TEST
+
+START_TEST(further_outputs_are_dropped)
+{
+	struct plan p = plain;
+
+	p.hidden = true;
+	build(&p, false);
+	for (uint32_t i = 0; i < step.graph->n_outputs; i++)
+		ck_assert_str_ne(out_name(i), "hidden_states");
+	ck_assert_int_eq(has_op("Relu"), 0);
+	drop();
+}
+END_TEST
+
+START_TEST(heads_from_the_configuration)
+{
+	struct plan p = plain;
+
+	p.heads = p.head_size = -1;
+	refused(&p, GENAI_E_FORMAT,
+		"past_key_values.0.key: neither the graph nor "
+		"genai_config.json says");
+	config.n_kv_heads = 3;
+	config.head_size = 32;
+	build(&p, false);
+	ck_assert_int_eq(step.layers[0].heads, 3);
+	ck_assert_int_eq(step.layers[0].head_size, 32);
+	drop();
+}
+END_TEST
+
+static const struct {
+	struct plan p;
+	int32_t code;
+	const char *text;
+} bad[] = {
+	{{.no_output = "logits"}, GENAI_E_UNSUPPORTED, "no output logits"},
+	{{.no_output = "present.0.key"},
+	 GENAI_E_FORMAT,
+	 "graph output present.0.key is missing"},
+	{{.no_output = "present.0.value"},
+	 GENAI_E_FORMAT,
+	 "graph output present.0.value is missing"},
+	{{.kv_dtype = GENAI_DT_I8},
+	 GENAI_E_UNSUPPORTED,
+	 "past_key_values.0.key: a key/value cache of type INT8"},
+	{{.kv_dtype = GENAI_DT_U8}, GENAI_E_UNSUPPORTED, "type UINT8"},
+	{{.kv_rank = 3},
+	 GENAI_E_UNSUPPORTED,
+	 "past_key_values.0.key: rank 3, expected 4"},
+	{{.heads = INT64_C(1) << 40}, GENAI_E_LIMIT, "1099511627776 heads"},
+	{{.head_size = INT64_MAX}, GENAI_E_LIMIT, "at most 65536"},
+	{{.mask_reader = "Mul"}, GENAI_E_UNSUPPORTED, "odd"},
+	{{.mask_reader = "Concat"}, GENAI_E_UNSUPPORTED, "attention mask"},
+	{{.extra_input = "inputs_embeds"},
+	 GENAI_E_UNSUPPORTED,
+	 "inputs_embeds: its meaning is not known"},
+};
+
+START_TEST(what_is_no_decoder)
+{
+	struct plan p = bad[_i].p;
+
+	if (!p.kv_dtype)
+		p.kv_dtype = plain.kv_dtype;
+	if (!p.kv_rank)
+		p.kv_rank = plain.kv_rank;
+	if (!p.heads)
+		p.heads = plain.heads;
+	if (!p.head_size)
+		p.head_size = plain.head_size;
+	p.logits_rows = -1;
+	refused(&p, bad[_i].code, bad[_i].text);
+}
+END_TEST
+
+START_TEST(other_names)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct genai_step s;
+
+	source = graph(&plain);
+	strcpy(config.input_ids, "tokens");
+	fails(genai_step_build(source, &config, false, &s, &err),
+	      GENAI_E_UNSUPPORTED, &err, "no input tokens");
+	strcpy(config.input_ids, "input_ids");
+	strcpy(config.past_value, "old_%d_value");
+	fails(genai_step_build(source, &config, false, &s, &err),
+	      GENAI_E_FORMAT, &err, "graph input old_0_value is missing");
+	// other keys are no cache: then nobody knows what they are
+	strcpy(config.past_key, "old_%d_key");
+	fails(genai_step_build(source, &config, false, &s, &err),
+	      GENAI_E_UNSUPPORTED, &err, "its meaning is not known");
+	genai_graph_free(source);
+}
+END_TEST
+
+// Of real exports: the graph that is planned has these inputs only.
+START_TEST(exports)
+{
+	static const char *const folders[] = {
+		MODEL("llama-cpu-fp32"),  MODEL("llama-cpu-int4-asym"),
+		MODEL("llama-cuda-fp16"), MODEL("mistral-cpu-fp32"),
+		MODEL("phi3-cpu-int4"),	  MODEL("qwen2-cpu-int8"),
+		MODEL("qwen3-cpu-int4")};
+	struct genai_runtime *rt = runtime("eager", "pager_sync", "auto", NULL);
+	struct genai_model *m = model(rt, folders[_i], 0);
+
+	ck_assert_uint_eq(m->step.n_layers, 2);
+	ck_assert_uint_eq(m->step.graph->n_inputs, 6);
+	ck_assert_uint_eq(m->step.graph->n_outputs, 8);
+	ck_assert_int_eq(m->step.vocab, 512);
+	genai_model_close(m);
+	genai_close(rt);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("step");
+	TCase *tc = tcase_create("all");
+
+	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_test(tc, inputs_and_outputs);
+	tcase_add_test(tc, the_mask_is_gone);
+	tcase_add_test(tc, one_row_for_the_head);
+	tcase_add_test(tc, positions_are_computed);
+	tcase_add_test(tc, further_outputs_are_dropped);
+	tcase_add_test(tc, heads_from_the_configuration);
+	tcase_add_loop_test(tc, what_is_no_decoder, 0,
+			    sizeof(bad) / sizeof(bad[0]));
+	tcase_add_test(tc, other_names);
+	tcase_add_loop_test(tc, exports, 0, 7);
+	suite_add_tcase(s, tc);
+	return genai_check_main(s);
+}
