@@ -75,7 +75,8 @@ static int32_t ticket_check(void *ctx, const struct genai_ticket *t,
 
 // ---- books ----
 
-static int32_t forked(const struct genai_device *d, struct genai_error *err)
+int32_t genai_device_forked(const struct genai_device *d,
+			    struct genai_error *err)
 {
 	if (d->pid == getpid())
 		return 0;
@@ -186,7 +187,7 @@ static int32_t dev_alloc(void *self, uint32_t kind, uint64_t bytes,
 {
 	struct genai_device *d = self;
 	struct genai_mem mem = {.size = sizeof(mem)};
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (rc)
 		return rc;
@@ -217,7 +218,7 @@ static int32_t give_back(struct genai_device *d, genai_addr addr,
 			 struct genai_error *err)
 {
 	struct genai_allocation *a;
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (rc)
 		return rc;
@@ -253,7 +254,7 @@ static int32_t dev_register(void *self, const void *ptr, uint64_t bytes,
 {
 	struct genai_device *d = self;
 	struct genai_mem mem = {.size = sizeof(mem)};
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (rc)
 		return rc;
@@ -289,7 +290,7 @@ static int32_t dev_reserve(void *self, uint64_t bytes, struct genai_range *out,
 			   struct genai_error *err)
 {
 	struct genai_device *d = self;
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (rc)
 		return rc;
@@ -303,7 +304,7 @@ static int32_t dev_unreserve(void *self, struct genai_range range,
 			     struct genai_error *err)
 {
 	struct genai_device *d = self;
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (!rc && !d->raw.unreserve)
 		rc = no_reserve(err);
@@ -318,7 +319,7 @@ static int32_t dev_map(void *self, struct genai_range range, const char *tag,
 		       struct genai_error *err)
 {
 	struct genai_device *d = self;
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (rc)
 		return rc;
@@ -340,7 +341,7 @@ static int32_t dev_unmap(void *self, struct genai_range range,
 {
 	struct genai_device *d = self;
 	struct genai_allocation *a;
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (rc)
 		return rc;
@@ -380,7 +381,7 @@ static int32_t dev_create(void *self, const char *name,
 {
 	struct genai_device *d = self;
 	struct genai_stream *s = NULL;
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (!rc)
 		rc = d->raw.create(d->raw_self, name, &s, err);
@@ -396,7 +397,7 @@ static int32_t dev_destroy(void *self, struct genai_stream *s,
 			   struct genai_error *err)
 {
 	struct genai_device *d = self;
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (rc || !s)
 		return rc;
@@ -441,7 +442,7 @@ static int32_t dev_copy(void *self, struct genai_stream *s, uint64_t dst,
 			struct genai_error *err)
 {
 	struct genai_device *d = self;
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (rc || !bytes)
 		return rc;
@@ -481,7 +482,7 @@ static int32_t dev_capture_begin(void *self, struct genai_stream *s,
 				 struct genai_error *err)
 {
 	struct genai_device *d = self;
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (rc)
 		return rc;
@@ -514,7 +515,7 @@ static int32_t dev_launch_graph(void *self, struct genai_recording *r,
 				struct genai_stream *s, struct genai_error *err)
 {
 	struct genai_device *d = self;
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (rc)
 		return rc;
@@ -605,7 +606,7 @@ static int32_t dev_host_read(void *self, const struct genai_point *points,
 			     struct genai_error *err)
 {
 	struct genai_device *d = self;
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (rc)
 		return rc;
@@ -624,7 +625,7 @@ static int32_t dev_drain(void *self, struct genai_range range,
 				 .device = d->number,
 				 .generation = generation,
 				 .range = range};
-	int32_t rc = forked(d, err);
+	int32_t rc = genai_device_forked(d, err);
 
 	if (!rc)
 		rc = d->raw_barrier.drain(d->barrier_self, range, deadline_ns,

@@ -73,6 +73,9 @@ int32_t genai_device_check_order(struct genai_device *d,
 /* Logs what is still allocated. */
 void genai_device_close(struct genai_device *d);
 void genai_device_set_limit(struct genai_device *d, uint64_t limit);
+/* GENAI_E_FORKED in a child process, else 0. */
+int32_t genai_device_forked(const struct genai_device *d,
+			    struct genai_error *err);
 /* A drain of everything, with its ticket. */
 int32_t genai_device_drain(struct genai_device *d, struct genai_ticket *out,
 			   struct genai_error *err);

@@ -441,10 +441,12 @@ void genai_host_close(struct genai_host_env *env)
 
 	if (!env)
 		return;
-	for (t = env->threads; t; t = t->next)
+	for (t = env->threads; t; t = t->next) {
 		genai_log_line(env->log, GENAI_LOG_ERROR,
 			       "%s: left thread '%s' running", env->name,
 			       t->name);
+		pthread_detach(t->id); // nobody will join it now
+	}
 	// A thread may use the table and its memory yet: leak rather than
 	// crash.
 	if (env->threads)

@@ -85,14 +85,8 @@ static int32_t load_files(struct genai_model *m, const char *path,
 	if (rc)
 		return rc;
 	rc = genai_model_config_load(m->folder, &m->rt->log, &m->config, err);
-	if (rc == GENAI_E_NOTFOUND) {
-		genai_log_line(&m->rt->log, GENAI_LOG_WARN,
-			       "%s: no genai_config.json: names and sizes are "
-			       "taken from the graph",
-			       m->folder);
-		rc = 0;
-	}
-	if (rc)
+	m->no_config = rc == GENAI_E_NOTFOUND;
+	if (rc && !m->no_config)
 		return rc;
 	if (file[0])
 		snprintf(m->config.filename, sizeof(m->config.filename), "%s",
@@ -369,6 +363,11 @@ static int32_t open_model(struct genai_model *m, const char *path,
 		rc = genai_onnx_check(m->onnx, err);
 	if (!rc)
 		rc = progress(o, "ready", 4, 4, err);
+	if (!rc && m->no_config)
+		genai_log_line(&m->rt->log, GENAI_LOG_WARN,
+			       "%s: no genai_config.json: names and sizes are "
+			       "taken from the graph",
+			       m->folder);
 	return rc;
 }
 
@@ -385,6 +384,9 @@ int32_t genai_model_open(struct genai_runtime *rt, const char *path,
 		return genai_fail(err, GENAI_E_INVAL,
 				  "model options: size %u, flags %#x", o->size,
 				  o->flags);
+	rc = genai_device_forked(&rt->device, err);
+	if (rc)
+		return rc;
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");

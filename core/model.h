@@ -20,6 +20,7 @@ struct genai_model {
 	struct genai_plan *plan;     /* made at open; the first session's */
 	bool plan_taken;
 	bool all_logits;
+	bool no_config; /* the folder has no genai_config.json */
 	uint64_t context, model_context, kv_row_bytes, chunk;
 	uint32_t vocab;
 	uint32_t n_sessions;

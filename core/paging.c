@@ -191,8 +191,14 @@ static int32_t add_visit(struct build *b, uint32_t visit, uint64_t row_begin,
 	if (rc)
 		return rc;
 	b->sweep[b->n_sweep] = (struct genai_sweep_visit){
-		sizeof(b->sweep[0]), page, offset,
-		v->device_bytes / v->rows * (row_end - row_begin), 0, 0};
+		.size = sizeof(b->sweep[0]),
+		.page = page,
+		.offset = offset,
+		// a gather reads a few rows, nobody knows which
+		.bytes = v->flags & GENAI_WEIGHT_GATHER
+				 ? 0
+				 : v->device_bytes / v->rows *
+					   (row_end - row_begin)};
 	b->p->pages[b->n_sweep] = (struct genai_visit_page){
 		sizeof(b->p->pages[0]), visit, row_begin, row_end};
 	b->n_sweep++;

@@ -223,7 +223,10 @@ int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err)
 	rt->device_open = true;
 	for (uint32_t i = 0; i < rt->n_modules; i++)
 		genai_device_serve(&rt->device, rt->modules[i]);
-	rc = device_limit(rt, rt->device.caps.total_bytes, &limit, err);
+	if (!strcmp(genai_config_get(rt->config, "runtime", "check"), "order"))
+		rc = genai_device_check_order(&rt->device, err);
+	if (!rc)
+		rc = device_limit(rt, rt->device.caps.total_bytes, &limit, err);
 	if (rc)
 		return rc;
 	genai_device_set_limit(&rt->device, limit);

@@ -263,6 +263,10 @@ static int32_t check_ids(struct genai_session *s, const int64_t *ids,
 {
 	struct genai_model *m = s->m;
 
+	int32_t rc = genai_device_forked(&m->rt->device, err);
+
+	if (rc)
+		return rc;
 	if (!count)
 		return genai_fail(err, GENAI_E_INVAL,
 				  "there are no tokens to append");
@@ -459,8 +463,10 @@ int32_t genai_session_next(struct genai_session *s, int32_t ahead,
 			   int64_t *out_id, struct genai_error *err)
 {
 	struct genai_model *m = s->m;
-	int32_t rc = 0;
+	int32_t rc = genai_device_forked(&m->rt->device, err);
 
+	if (rc)
+		return rc;
 	if (m->step.next == GENAI_NONE)
 		return genai_fail(err, GENAI_E_STATE,
 				  "the model was opened for all logits");
@@ -555,9 +561,12 @@ static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 int32_t genai_session_open(struct genai_model *m, struct genai_session **out_s,
 			   struct genai_error *err)
 {
-	struct genai_session *s = calloc(1, sizeof(*s));
-	int32_t rc = 0;
+	int32_t rc = genai_device_forked(&m->rt->device, err);
+	struct genai_session *s;
 
+	if (rc)
+		return rc;
+	s = calloc(1, sizeof(*s));
 	if (!s)
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	s->m = m;

@@ -61,6 +61,32 @@ static const struct genai_tensor *stored_output(const struct single *s,
 		       : genai_graph_tensor(s->graph, v->tensor);
 }
 
+// What the graph says about an input holds.
+static int32_t check_input(const struct genai_value *v,
+			   const struct genai_host_tensor *t,
+			   struct genai_error *err)
+{
+	if (v->dtype && v->dtype != t->dtype)
+		return genai_fail(err, GENAI_E_INVAL,
+				  "input %s is of type %s, given is %s",
+				  v->name, genai_dtype_name(v->dtype),
+				  genai_dtype_name(t->dtype));
+	if (v->rank == GENAI_NONE)
+		return 0;
+	if (v->rank != t->rank)
+		return genai_fail(err, GENAI_E_INVAL,
+				  "input %s has rank %u, given is %u", v->name,
+				  v->rank, t->rank);
+	for (uint32_t d = 0; d < v->rank; d++)
+		if (v->dims[d] >= 0 && v->dims[d] != t->dims[d])
+			return genai_fail(err, GENAI_E_INVAL,
+					  "input %s: dimension %u is %lld, "
+					  "given is %lld",
+					  v->name, d, (long long)v->dims[d],
+					  (long long)t->dims[d]);
+	return 0;
+}
+
 // The graph with its small inputs made constants; inputs that a subgraph may
 // capture by name stay.
 static int32_t fix_inputs(struct single *s, const struct genai_graph *g,
@@ -79,7 +105,8 @@ static int32_t fix_inputs(struct single *s, const struct genai_graph *g,
 		char name[4200];
 		uint32_t c;
 
-		if (keep || !as_constant(t)) {
+		// what is an output too must stay an input
+		if (keep || v->flags & GENAI_VALUE_OUTPUT || !as_constant(t)) {
 			s->source[n++] = i;
 			continue;
 		}
@@ -88,9 +115,6 @@ static int32_t fix_inputs(struct single *s, const struct genai_graph *g,
 					t->data);
 		genai_builder_replace(b, g->inputs[i], c);
 		genai_builder_remove_input(b, g->inputs[i]);
-		if (v->flags & GENAI_VALUE_OUTPUT)
-			genai_fail(err, GENAI_E_UNSUPPORTED,
-				   "input %s is an output too", v->name);
 	}
 	if (!s->source) {
 		genai_builder_close(b);
@@ -245,7 +269,8 @@ static int32_t run(struct single *s, struct genai_host_tensor *outputs,
 		const void *src = s->stage[g->n_inputs + i].host;
 
 		if (st)
-			src = (const char *)genai_graph_file(g, st->file)->data +
+			src = (const char *)genai_graph_file(g, st->file)
+				      ->data +
 			      st->offset;
 		outputs[i].data = malloc(outputs[i].bytes + 1);
 		if (!outputs[i].data)
@@ -303,6 +328,12 @@ int32_t genai_single_run(struct genai_runtime *rt, const struct genai_graph *g,
 	int32_t rc;
 
 	memset(outputs, 0, g->n_outputs * sizeof(*outputs));
+	for (uint32_t i = 0; i < g->n_inputs; i++) {
+		rc = check_input(genai_graph_value(g, g->inputs[i]), &inputs[i],
+				 err);
+		if (rc)
+			return rc;
+	}
 	rc = fix_inputs(&s, g, err);
 	if (!rc)
 		rc = make_plan(&s, err);

@@ -5,13 +5,15 @@
 
 #include "tools/cli.h"
 
-#define BLOCK (UINT64_C(64) << 20)
+#define MOST (UINT64_C(64) << 20)
+#define LEAST (UINT64_C(64) << 10)
 #define ROUNDS 5
 
 struct probe {
 	struct genai_device *d;
 	struct genai_stream *s;
 	struct genai_mem a, b, host;
+	uint64_t bytes; /* of each */
 };
 
 static int32_t timed(struct probe *p, uint64_t dst, uint64_t src, uint32_t kind,
@@ -25,14 +27,13 @@ static int32_t timed(struct probe *p, uint64_t dst, uint64_t src, uint32_t kind,
 	for (int i = 0; !rc && i < ROUNDS; i++) {
 		double t0 = cli_now(), t;
 
-		rc = o->copy(p->d->stream.self, p->s, dst, src, BLOCK, kind,
+		rc = o->copy(p->d->stream.self, p->s, dst, src, p->bytes, kind,
 			     err);
 		if (!rc)
 			rc = o->mark(p->d->stream.self, p->s, &pt, err);
 		if (!rc)
-			rc = p->d->barrier.ops->host_read(p->d->barrier.self,
-							  &pt, 1, UINT64_MAX,
-							  err);
+			rc = p->d->barrier.ops->host_read(
+				p->d->barrier.self, &pt, 1, UINT64_MAX, err);
 		t = cli_now() - t0;
 		if (t < best)
 			best = t;
@@ -41,10 +42,19 @@ static int32_t timed(struct probe *p, uint64_t dst, uint64_t src, uint32_t kind,
 	return rc;
 }
 
+// Two blocks within what device_limit leaves.
+static uint64_t block_bytes(const struct genai_device *d)
+{
+	uint64_t left = d->limit > d->used ? d->limit - d->used : 0;
+	uint64_t bytes = left / 2 & ~(LEAST - 1);
+
+	return bytes > MOST ? MOST : bytes < LEAST ? LEAST : bytes;
+}
+
 int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 			 struct genai_error *err)
 {
-	struct probe p = {.d = &rt->device};
+	struct probe p = {.d = &rt->device, .bytes = block_bytes(&rt->device)};
 	const struct genai_stream_ops *o = p.d->stream.ops;
 	void *self = p.d->stream.self;
 	struct genai_ticket ticket = {.size = sizeof(ticket)};
@@ -52,16 +62,16 @@ int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 	int32_t rc = o->create(self, "ceilings", &p.s, err);
 
 	if (!rc)
-		rc = o->alloc(self, GENAI_MEM_DEVICE, BLOCK, GENAI_TAG_STAGING,
-			      &p.a, err);
+		rc = o->alloc(self, GENAI_MEM_DEVICE, p.bytes,
+			      GENAI_TAG_STAGING, &p.a, err);
 	if (!rc)
-		rc = o->alloc(self, GENAI_MEM_DEVICE, BLOCK, GENAI_TAG_STAGING,
-			      &p.b, err);
+		rc = o->alloc(self, GENAI_MEM_DEVICE, p.bytes,
+			      GENAI_TAG_STAGING, &p.b, err);
 	if (!rc)
-		rc = o->alloc(self, GENAI_MEM_HOST_PINNED, BLOCK,
+		rc = o->alloc(self, GENAI_MEM_HOST_PINNED, p.bytes,
 			      GENAI_TAG_STAGING, &p.host, err);
 	if (!rc) {
-		memset(p.host.host, 0x5a, BLOCK);
+		memset(p.host.host, 0x5a, p.bytes);
 		rc = timed(&p, p.a.range.addr, (uintptr_t)p.host.host,
 			   GENAI_COPY_H2D, &link, err);
 	}
@@ -80,8 +90,8 @@ int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 	}
 	if (rc)
 		return rc;
-	out->link_bytes_s = (double)BLOCK / link;
-	out->memory_bytes_s = 2.0 * (double)BLOCK / mem;
+	out->link_bytes_s = (double)p.bytes / link;
+	out->memory_bytes_s = 2.0 * (double)p.bytes / mem;
 	return 0;
 }
 

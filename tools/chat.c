@@ -250,6 +250,11 @@ static int converse(struct chat *ch)
 		char *line = read_line(ch);
 		bool blank = line && !line[strspn(line, " \t")];
 
+		if (!line && ch->tty && cli_interrupted) {
+			cli_interrupted = 0; // Ctrl-C drops the line only
+			putchar('\n');
+			continue;
+		}
 		if (!line)
 			break;
 		if (ch->tty && !blank)
@@ -269,6 +274,8 @@ static int converse(struct chat *ch)
 		}
 		free(line);
 	}
+	if (cli_interrupted && !ch->tty && !status)
+		status = EXIT_INTERRUPT;
 	return ch->tty ? 0 : status;
 }
 

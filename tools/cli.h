@@ -149,6 +149,7 @@ struct cli_generate {
 	void (*emit)(void *ctx, const char *text, size_t n);
 	void *ctx;
 };
+#define CLI_SIM_SAMPLES 256
 struct cli_result {
 	int64_t *ids; /* new ones, malloc'ed */
 	size_t n_ids;
@@ -156,6 +157,9 @@ struct cli_result {
 	size_t n_text;
 	const char *finish; /* eos, stop, length, interrupted */
 	double prefill_s, decode_s, first_s; /* first_s: since cli_open */
+	/* with a simulated clock: the time of steps, once recorded */
+	double sim_s[CLI_SIM_SAMPLES];
+	size_t n_sim;
 };
 /* Append the prompt's ids and generate.  sequence tells the sampler what came
  * before. */

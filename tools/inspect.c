@@ -59,9 +59,9 @@ static void count_ops(struct inspect *in, const struct genai_graph *g,
 		if (!in->ops[k].carried) {
 			in->n_unsupported++;
 			json_array_append_new(
-				where, json_pack("{s:s, s:s, s:s}", "node",
-						 n->name, "op", n->op, "domain",
-						 n->domain));
+				where,
+				json_pack("{s:s, s:s, s:s}", "node", n->name,
+					  "op", n->op, "domain", n->domain));
 		}
 	}
 	for (uint32_t k = 0; k < in->n_ops; k++)
@@ -81,8 +81,8 @@ static void weights_by_type(struct inspect *in, const struct genai_graph *g)
 	for (uint32_t i = 0; i < g->n_tensors; i++) {
 		const struct genai_tensor *t = genai_graph_tensor(g, i);
 		const char *name = genai_dtype_name(t->dtype);
-		json_int_t sum = json_integer_value(json_object_get(types,
-								    name));
+		json_int_t sum =
+			json_integer_value(json_object_get(types, name));
 
 		json_object_set_new(types, name,
 				    json_integer(sum + (json_int_t)t->bytes));
@@ -138,12 +138,11 @@ static int32_t plan_of(struct inspect *in, struct cli_model *m)
 		return rc;
 	floor_s = ceilings_floor_s(&c, (double)m->info.weights_bytes,
 				   (double)r->streamed_bytes);
-	json_object_set_new(
-		in->j, "predicted",
-		json_pack("{s:f, s:f, s:f}", "tokens_per_s_at_most",
-			  floor_s > 0 ? 1 / floor_s : 0, "memory_gb_s",
-			  c.memory_bytes_s * 1e-9, "link_gb_s",
-			  c.link_bytes_s * 1e-9));
+	json_object_set_new(in->j, "predicted",
+			    json_pack("{s:f, s:f, s:f}", "tokens_per_s_at_most",
+				      floor_s > 0 ? 1 / floor_s : 0,
+				      "memory_gb_s", c.memory_bytes_s * 1e-9,
+				      "link_gb_s", c.link_bytes_s * 1e-9));
 	return 0;
 }
 
@@ -173,14 +172,12 @@ static void print_text(const struct inspect *in)
 	size_t i;
 
 	printf("operators:");
-	json_array_foreach(json_object_get(j, "operators"), i, o)
-		printf(" %s%s:%d%s", json_string_value(json_object_get(o, "op")),
-		       *json_string_value(json_object_get(o, "domain")) ? "*"
-									: "",
-		       (int)json_integer_value(json_object_get(o, "count")),
-		       json_is_true(json_object_get(o, "carried"))
-			       ? ""
-			       : " (not carried)");
+	json_array_foreach(json_object_get(j, "operators"), i, o) printf(
+		" %s%s:%d%s", json_string_value(json_object_get(o, "op")),
+		*json_string_value(json_object_get(o, "domain")) ? "*" : "",
+		(int)json_integer_value(json_object_get(o, "count")),
+		json_is_true(json_object_get(o, "carried")) ? ""
+							    : " (not carried)");
 	printf("\n");
 	json_array_foreach(json_object_get(j, "unsupported"), i, o)
 		printf("not carried: node %s (%s, domain '%s')\n",
@@ -192,6 +189,9 @@ static void print_text(const struct inspect *in)
 		printf(" %s %.1f MiB", key,
 		       (double)json_integer_value(v) / 1048576);
 	printf("\n");
+	if (json_object_get(j, "error"))
+		printf("cannot be run as a decoder: %s\n",
+		       json_string_value(json_object_get(j, "error")));
 	if (!p)
 		return;
 	printf("context: %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT
@@ -207,9 +207,8 @@ static void print_text(const struct inspect *in)
 	       (int)json_integer_value(json_object_get(p, "ring_slots")),
 	       mib(p, "in_place_bytes"), mib(p, "streamed_bytes"));
 	printf("memory:");
-	json_object_foreach(json_object_get(j, "memory"), key, v)
-		printf(" %s %.1f MiB", key,
-		       (double)json_integer_value(v) / 1048576);
+	json_object_foreach(json_object_get(j, "memory"), key, v) printf(
+		" %s %.1f MiB", key, (double)json_integer_value(v) / 1048576);
 	printf("\nat most %.0f tokens/s: memory copies at %.1f GB/s, the link "
 	       "at %.1f GB/s\n",
 	       json_real_value(json_object_get(pr, "tokens_per_s_at_most")),
@@ -219,8 +218,8 @@ static void print_text(const struct inspect *in)
 
 static void print_forms(const struct inspect *in)
 {
-	const json_t *list = json_object_get(json_object_get(in->j, "import"),
-					     "tensors");
+	const json_t *list =
+		json_object_get(json_object_get(in->j, "import"), "tensors");
 	json_t *o;
 	size_t i;
 
@@ -249,8 +248,8 @@ static int inspect(struct inspect *in, const char *path, bool json)
 	if (strstr(path, ".gguf"))
 		rc = cli_folder(c, path, folder, sizeof(folder));
 	if (!rc) {
-		bool found = !genai_model_config_load(folder, NULL, &config,
-						      NULL);
+		bool found =
+			!genai_model_config_load(folder, NULL, &config, NULL);
 
 		snprintf(onnx_path, sizeof(onnx_path), "%s/%s", folder,
 			 file[0] ? file
@@ -267,15 +266,22 @@ static int inspect(struct inspect *in, const char *path, bool json)
 	count_ops(in, genai_onnx_graph(onnx), &rt->exec_caps);
 	weights_by_type(in, genai_onnx_graph(onnx));
 	import_forms(in, folder);
-	json_object_set_new(in->j, "executor",
-			    json_string(rt->executor.label));
+	json_object_set_new(in->j, "executor", json_string(rt->executor.label));
 	genai_close(rt);
 	genai_onnx_close(onnx);
 	rc = cli_open(c, strstr(path, ".gguf") ? folder : path, 0, &m);
 	if (!rc)
 		rc = plan_of(in, &m);
-	if (rc)
+	// what cannot run can be looked at all the same
+	if (rc == GENAI_E_UNSUPPORTED) {
 		json_object_set_new(in->j, "error", json_string(c->err.text));
+		rc = 0;
+	}
+	if (rc) {
+		status = cli_fail(c);
+		cli_close(&m);
+		return status;
+	}
 	if (json) {
 		cli_print_json(json_incref(in->j));
 	} else {
@@ -283,8 +289,6 @@ static int inspect(struct inspect *in, const char *path, bool json)
 		if (c->verbose)
 			print_forms(in);
 	}
-	if (rc)
-		status = cli_fail(c);
 	cli_close(&m);
 	return status;
 }
@@ -314,8 +318,9 @@ int cmd_inspect(struct cli *c, int argc, char **argv)
 			if (c->n_sets < MAX_SETS)
 				c->sets[c->n_sets++] = s;
 		} else {
-			return cli_usage(c, "unknown option or missing value: "
-					    "%s",
+			return cli_usage(c,
+					 "unknown option or missing value: "
+					 "%s",
 					 argv[optind - 1]);
 		}
 	}

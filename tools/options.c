@@ -79,8 +79,11 @@ bool cli_slurp(struct cli *c, const char *path, char **out, size_t *out_n)
 	}
 	text[n] = 0;
 	if (ferror(f)) {
-		genai_fail(&c->err, GENAI_E_IO, "%s: cannot read: %s",
-			   std ? "stdin" : path, strerror(errno));
+		if (cli_interrupted)
+			genai_fail(&c->err, GENAI_E_INTERRUPTED, "interrupted");
+		else
+			genai_fail(&c->err, GENAI_E_IO, "%s: cannot read: %s",
+				   std ? "stdin" : path, strerror(errno));
 		free(text);
 		text = NULL;
 	}

@@ -147,20 +147,22 @@ static int32_t write_outputs(const struct genai_graph *g,
 		int32_t rc;
 
 		memcpy(t.dims, out[i].dims, sizeof(t.dims));
-		printf("%s: %s [", name, genai_dtype_name(t.dtype));
-		for (uint32_t d = 0; d < t.rank; d++)
-			printf("%s%" PRId64, d ? ", " : "", t.dims[d]);
-		printf("]\n");
-		if (!dir)
-			continue;
 		snprintf(safe, sizeof(safe), "%s", name);
 		for (char *p = safe; *p; p++)
 			if (*p == '/')
 				*p = '_';
-		snprintf(path, sizeof(path), "%s/%s.npy", dir, safe);
-		rc = tensor_write(path, &t, err);
+		snprintf(path, sizeof(path), "%s/%s.npy", dir ? dir : "", safe);
+		rc = dir ? tensor_write(path, &t, err) : 0;
 		if (rc)
 			return rc;
+	}
+	// all or nothing is printed
+	for (uint32_t i = 0; i < g->n_outputs; i++) {
+		printf("%s: %s [", genai_graph_value(g, g->outputs[i])->name,
+		       genai_dtype_name(out[i].dtype));
+		for (uint32_t d = 0; d < out[i].rank; d++)
+			printf("%s%" PRId64, d ? ", " : "", out[i].dims[d]);
+		printf("]\n");
 	}
 	return 0;
 }
@@ -219,7 +221,7 @@ struct counts {
 struct tests {
 	struct cli *c;
 	struct genai_runtime *rt;
-	double rtol, atol;
+	double rtol, atol; /* of the command line, or below 0 */
 	bool list;
 	struct counts n;
 };
@@ -312,7 +314,7 @@ static void tolerance(const char *dir, double *rtol, double *atol)
 static void test_case(struct tests *t, const char *dir)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
-	double rtol = t->rtol, atol = t->atol;
+	double rtol = 1e-3, atol = 1e-7;
 	struct genai_onnx *onnx = NULL;
 	char **sets, path[4400];
 	int32_t rc;
@@ -321,11 +323,11 @@ static void test_case(struct tests *t, const char *dir)
 		printf("%s\n", dir);
 		return;
 	}
-	if (rtol < 0) {
-		rtol = 1e-3;
-		atol = 1e-7;
-		tolerance(dir, &rtol, &atol);
-	}
+	tolerance(dir, &rtol, &atol);
+	if (t->rtol >= 0)
+		rtol = t->rtol;
+	if (t->atol >= 0)
+		atol = t->atol;
 	snprintf(path, sizeof(path), "%s/model.onnx", dir);
 	rc = genai_onnx_load(path, NULL, &onnx, &err);
 	sets = names_in(dir);
@@ -402,7 +404,7 @@ int cmd_run(struct cli *c, int argc, char **argv)
 		{"list", no_argument, NULL, 'l'},
 		{NULL, 0, NULL, 0}};
 	static struct input in[MAX_IO];
-	struct tests t = {.rtol = -1, .atol = 1e-7};
+	struct tests t = {.rtol = -1, .atol = -1};
 	const char *dir = NULL;
 	bool nodes = false;
 	uint32_t n_in = 0;
@@ -415,8 +417,9 @@ int cmd_run(struct cli *c, int argc, char **argv)
 		if (opt == 'i') {
 			if (!eq || n_in == MAX_IO ||
 			    (size_t)(eq - optarg) >= sizeof(in[0].name))
-				return cli_usage(c, "--input %s: NAME=FILE is "
-						    "needed",
+				return cli_usage(c,
+						 "--input %s: NAME=FILE is "
+						 "needed",
 						 optarg);
 			memcpy(in[n_in].name, optarg, (size_t)(eq - optarg));
 			in[n_in++].path = eq + 1;
@@ -432,8 +435,9 @@ int cmd_run(struct cli *c, int argc, char **argv)
 				     opt == 'r' ? &t.rtol : &t.atol))
 				return EXIT_USAGE;
 		} else {
-			return cli_usage(c, "unknown option or missing value: "
-					    "%s",
+			return cli_usage(c,
+					 "unknown option or missing value: "
+					 "%s",
 					 argv[optind - 1]);
 		}
 	}

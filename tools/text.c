@@ -226,8 +226,8 @@ static int32_t detokenize_lines(struct cli *c,
 
 	for (uint64_t i = 1; !rc && cli_line(stdin, &line, &cap, &n); i++) {
 		json_t *j = parse_line(c, line, n, i);
-		int64_t *ids;
-		size_t count;
+		int64_t *ids = NULL;
+		size_t count = 0;
 
 		rc = j ? ids_of(c, j, i, &ids, &count) : c->err.code;
 		if (!rc) {

@@ -137,6 +137,7 @@ static int open_any(const char *path, char **name)
 int32_t tok_file_read(const char *path, char **out_name, struct tok_buf *out,
 		      struct genai_error *err)
 {
+	static const char lfs[] = "version https://git-lfs.github.com/spec/";
 	struct tok_buf b = {0};
 	char *name = NULL;
 	int32_t rc;
@@ -151,6 +152,10 @@ int32_t tok_file_read(const char *path, char **out_name, struct tok_buf *out,
 	close(fd);
 	if (!rc && b.n >= 2 && !memcmp(b.p, "\x1f\x8b", 2))
 		rc = gunzip(name, &b, err);
+	if (!rc && b.n >= sizeof(lfs) - 1 && !memcmp(b.p, lfs, sizeof(lfs) - 1))
+		rc = genai_fail(err, GENAI_E_FORMAT,
+				"%s: is a Git LFS pointer; run git lfs pull",
+				name);
 	if (rc)
 		goto err_buf;
 	*out = b;

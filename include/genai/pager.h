@@ -55,7 +55,7 @@ struct genai_sweep_visit {
 	uint32_t size;
 	uint32_t page;
 	uint64_t offset; /* of the visit's bytes in the page */
-	uint64_t bytes;
+	uint64_t bytes;	 /* 0: a few of them, chosen by data */
 	uint32_t flags; /* GENAI_VISIT_* */
 	uint32_t reserved;
 };

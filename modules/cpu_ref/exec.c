@@ -171,8 +171,8 @@ static int32_t launch_unit(struct genai_plan *p, struct cref_shape *s,
 	l.u.has_workspace = l.u.n->workspace_bytes != 0;
 	if (!rc && l.u.has_workspace)
 		rc = touch(&l, NULL, p->arena.range.addr + p->arena_bytes,
-			   l.u.n->workspace_bytes, GENAI_READ | GENAI_WRITE,
-			   err);
+			   l.u.n->workspace_bytes,
+			   GENAI_READ | GENAI_WRITE | GENAI_SPARSE, err);
 	if (rc)
 		return rc;
 	l.u.n_mem = l.n;
@@ -190,6 +190,7 @@ struct step {
 	struct cref_shape *s;
 	struct genai_stream *stream;
 	uint32_t unit;
+	struct genai_point early; /* a mutant's */
 };
 
 static int32_t acquire(struct step *st, uint32_t i, struct genai_error *err)
@@ -200,9 +201,12 @@ static int32_t acquire(struct step *st, uint32_t i, struct genai_error *err)
 	int32_t rc = p->pager->ops->acquire(p->pager->pager, i, st->stream,
 					    &place, &ready, err);
 
-	if (!rc)
+	if (!rc && !MUTANT(1))
 		rc = p->stream->ops->wait(p->stream->self, st->stream, ready,
 					  err);
+	if (!rc && MUTANT(3))
+		rc = p->stream->ops->mark(p->stream->self, st->stream,
+					  &st->early, err);
 	if (!rc && place.kind == GENAI_PLACE_HOST)
 		rc = CREF_FAIL(p->dev, err, GENAI_E_UNSUPPORTED,
 			       "visit %u was placed on the host", i);
@@ -214,10 +218,12 @@ static int32_t acquire(struct step *st, uint32_t i, struct genai_error *err)
 static int32_t release(struct step *st, uint32_t i, struct genai_error *err)
 {
 	struct genai_plan *p = st->p;
-	struct genai_point point;
-	int32_t rc = p->stream->ops->mark(p->stream->self, st->stream, &point,
-					  err);
+	struct genai_point point = st->early;
+	int32_t rc = 0;
 
+	if (!MUTANT(3))
+		rc = p->stream->ops->mark(p->stream->self, st->stream, &point,
+					  err);
 	if (!rc)
 		rc = p->pager->ops->release(p->pager->pager, i, point, err);
 	return rc;
@@ -281,7 +287,7 @@ static int32_t step(struct genai_plan *p, struct cref_shape *s,
 		    struct genai_stream *stream, bool recording,
 		    struct genai_point *out_tail, struct genai_error *err)
 {
-	struct step st = {p, s, stream, 0};
+	struct step st = {.p = p, .s = s, .stream = stream};
 	int32_t rc = make_units(s, err);
 
 	if (!rc)
@@ -324,13 +330,30 @@ static int32_t finish(struct genai_plan *p, struct cref_shape *s,
 	return 0;
 }
 
+// The shapes of this step, everything bound: nothing is enqueued before.
+static int32_t step_shape(struct genai_plan *p, struct cref_shape **out_s,
+			  struct genai_error *err)
+{
+	int32_t rc = cref_plan_shape(p, out_s, err);
+
+	for (uint32_t i = 0; !rc && i < p->graph->n_outputs; i++) {
+		uint32_t v = p->graph->outputs[i];
+
+		if ((*out_s)->where[v] == CREF_BOUND && !p->bound_out[i].size)
+			rc = CREF_FAIL(p->dev, err, GENAI_E_STATE,
+				       "output %s is not bound",
+				       genai_graph_value(p->graph, v)->name);
+	}
+	return rc;
+}
+
 static int32_t submit_eager(struct genai_plan *p, struct genai_stream *stream,
 			    const struct genai_point *wait, uint32_t n_wait,
 			    struct genai_point *out_signal,
 			    struct genai_error *err)
 {
 	struct cref_shape *s;
-	int32_t rc = cref_plan_shape(p, &s, err);
+	int32_t rc = step_shape(p, &s, err);
 
 	if (!rc)
 		rc = wait_all(p, stream, wait, n_wait, err);
@@ -427,9 +450,11 @@ static int32_t record(struct genai_plan *p, struct cref_shape *s,
 		      struct genai_stream *stream, struct genai_error *err)
 {
 	struct genai_point tail = {0};
-	int32_t rc = p->stream->ops->wait(p->stream->self, stream, p->tail,
-					  err);
+	int32_t rc = 0;
 
+	if (!MUTANT(2)) // R2
+		rc = p->stream->ops->wait(p->stream->self, stream, p->tail,
+					  err);
 	if (!rc)
 		rc = p->stream->ops->capture_begin(p->stream->self, stream,
 						   err);
@@ -456,9 +481,11 @@ static int32_t replay(struct genai_plan *p, struct cref_shape *s,
 		      struct genai_stream *stream,
 		      struct genai_point *out_signal, struct genai_error *err)
 {
-	int32_t rc = p->stream->ops->wait(p->stream->self, stream, p->tail,
-					  err);
+	int32_t rc = 0;
 
+	if (!MUTANT(2)) // R2
+		rc = p->stream->ops->wait(p->stream->self, stream, p->tail,
+					  err);
 	if (!rc)
 		rc = p->stream->ops->launch_graph(p->stream->self,
 						  p->recording, stream, err);
@@ -476,7 +503,7 @@ static int32_t submit_captured(struct genai_plan *p,
 {
 	struct cref_shape *s;
 	const char *why;
-	int32_t rc = cref_plan_shape(p, &s, err);
+	int32_t rc = step_shape(p, &s, err);
 
 	if (!rc)
 		rc = wait_all(p, stream, wait, n_wait, err);
@@ -585,7 +612,14 @@ static int32_t output_shape(struct genai_plan *p, uint32_t i,
 	if (i >= p->graph->n_outputs)
 		return CREF_FAIL(p->dev, err, GENAI_E_INVAL,
 				 "no graph output %u", i);
-	rc = cref_plan_shape(p, &s, err);
+	rc = cref_plan_shape(p, &s, NULL);
+	if (rc) { // it may be bound for the shape of another step
+		struct genai_view bound = p->bound_out[i];
+
+		p->bound_out[i].size = 0;
+		rc = cref_plan_shape(p, &s, err);
+		p->bound_out[i] = bound;
+	}
 	if (rc)
 		return rc;
 	t = &s->tensors[p->graph->outputs[i]];

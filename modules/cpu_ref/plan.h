@@ -10,6 +10,12 @@
 #define CREF_FOLD_BYTES (1u << 20) /* largest value computed while planning */
 #define CREF_MAX_SHAPES 16
 
+/* Deliberate faults, of builds for tests/unit/check_rules.c only. */
+#ifndef CREF_MUTANT
+#define CREF_MUTANT 0
+#endif
+#define MUTANT(n) (CREF_MUTANT == (n))
+
 enum cref_where { CREF_NOWHERE, CREF_VALUE, CREF_ARENA, CREF_BOUND, CREF_WEIGHT };
 
 /* A unit of work: a node, or some rows of one. */

@@ -234,12 +234,15 @@ void cep_device_close(struct cep *self)
 	if (!self->retained)
 		return;
 	cep_enter(self);
+	/* first what may still be queued, then what it writes */
+	if (self->service) {
+		(void)self->drv.cuStreamSynchronize(self->service);
+		(void)self->drv.cuStreamDestroy(self->service);
+	}
 	if (self->fault_lock)
 		(void)self->drv.cuMemFree(self->fault_lock);
 	if (self->fault)
 		(void)self->drv.cuMemFreeHost(self->fault);
-	if (self->service)
-		(void)self->drv.cuStreamDestroy(self->service);
 	(void)self->drv.cuCtxSetCurrent(NULL);
 	(void)self->drv.cuDevicePrimaryCtxRelease(self->dev);
 	self->retained = false;

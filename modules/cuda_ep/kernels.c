@@ -7,8 +7,11 @@
 extern const unsigned char *const cep_images[];
 extern const uint32_t cep_n_images;
 
-static const char *const names[] = {
-#define CEP_KERNEL_NAME(name) #name,
+static const struct {
+	enum cep_image image;
+	const char *name;
+} kernels[] = {
+#define CEP_KERNEL_NAME(image, name) {CEP_I_##image, #name},
 #include "modules/cuda_ep/kernel_names.h"
 #undef CEP_KERNEL_NAME
 };
@@ -17,16 +20,12 @@ static int32_t find_kernel(struct cep *self, uint32_t k,
 			   struct genai_error *err)
 {
 	CUfunction f = NULL;
-	CUresult r = CUDA_ERROR_NOT_FOUND;
+	CUresult r = self->drv.cuModuleGetFunction(
+		&f, self->modules[kernels[k].image], kernels[k].name);
 
-	for (uint32_t i = 0; i < cep_n_images; i++) {
-		r = self->drv.cuModuleGetFunction(&f, self->modules[i],
-						  names[k]);
-		if (!r)
-			break;
-	}
 	if (r)
-		return cep_cuda_fail(self, err, r, "kernel %s", names[k]);
+		return cep_cuda_fail(self, err, r, "kernel %s",
+				     kernels[k].name);
 	self->kernels[k] = f;
 	/* those with dynamic shared memory need to be told it may be large */
 	(void)self->drv.cuFuncSetAttribute(

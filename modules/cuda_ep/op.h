@@ -43,6 +43,7 @@ struct cep_node {
 	uint64_t workspace_bytes; /* shared by all nodes, contents undefined */
 	uint64_t sync_bytes;	  /* the node's own, zero, left zero */
 	bool folded;		  /* value known: nothing to run */
+	bool absorbed;		  /* a later node does its work */
 	int64_t i[40];		  /* prepare fills, run reads */
 	float f[8];
 };
@@ -53,12 +54,17 @@ struct cep_run {
 	CUstream stream;
 	uint64_t workspace, sync;
 	uint64_t row_begin, row_end; /* tiled operators; else 0 and 0 */
+	/* all parts of the rows at once: where part k of input i lies is
+	 * parts[k * CEP_MAX_IN + i]; every part but the last has part_rows */
+	const uint64_t *parts;
+	uint32_t n_parts, part_rows;
 	bool overlap; /* the unit before is a kernel of ours */
 	uint32_t plan;
 	struct genai_error *err;
 };
 
 #define CEP_OP_TILED 1u /* inputs of rows_mask may come in row ranges */
+#define CEP_OP_PARTS 2u /* and run understands parts */
 
 struct cep_op {
 	const char *domain;
@@ -142,6 +148,14 @@ enum cep_kernel cep_by_dtype(uint32_t dtype, enum cep_kernel f32,
 int32_t cep_run_copy(struct cep_run *r, uint32_t elem_bytes, uint32_t rank,
 		     const int64_t *dims, uint64_t dst, const int64_t *ds,
 		     uint64_t src, const int64_t *ss);
+
+/* ---- fuse.c: operators that exist only as fusions ---- */
+
+extern const struct cep_op cep_op_silu_mul; /* gate, up */
+extern const struct cep_op cep_op_gate_up;  /* a; b, scales, zp, bias; twice */
+int32_t cep_prepare_silu_mul(struct cep_node *n, struct genai_error *err);
+int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err);
+int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r);
 
 /* rows of ops.c */
 #define CEP_OP_ROW(domain, op, since, flags, host, gather, rows, prepare, run) \

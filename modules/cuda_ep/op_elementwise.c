@@ -300,6 +300,17 @@ int32_t cep_prepare_fastgelu(struct cep_node *n, struct genai_error *err)
 			   n_in, false);
 }
 
+int32_t cep_prepare_silu_mul(struct cep_node *n, struct genai_error *err)
+{
+	int32_t rc = cep_need_float(n, 0, err);
+
+	if (!rc)
+		rc = cep_need_same(n, 1, 0, err);
+	if (!rc)
+		rc = broadcast(n, 2, n->in[0]->dtype, err);
+	return rc ? rc : finish(n, CEP_EW_SILU_MUL, 2, false);
+}
+
 int32_t cep_prepare_where(struct cep_node *n, struct genai_error *err)
 {
 	int32_t rc = cep_check(n, NULL, 3, 3, 1, err);

@@ -1,6 +1,8 @@
 /* op_rowwise.c - norms, reductions, softmax, arg-max. */
 #include "modules/cuda_ep/op.h"
 
+#define ARGMAX_BLOCKS 64 /* of a row, at most */
+
 /* i: 0 row length, 1 subtract the mean, 2 the skip form; f[0] epsilon */
 int32_t cep_prepare_norm(struct cep_node *n, struct genai_error *err)
 {
@@ -115,6 +117,20 @@ int32_t cep_run_norm(struct cep_node *n, struct cep_run *r)
 		p.gamma = addr_of(n, 1);
 		p.beta = addr_of(n, 2);
 	}
+	/* by the length alone, so that alignment does not change sums */
+	if (p.dim % 8 == 0 && p.dim <= 8192) {
+		if (((p.x | p.skip | p.bias | p.gamma | p.beta | p.out | p.sum) &
+		     15))
+			return cep_node_fail(n, r->err, GENAI_E_INVAL,
+					     "an input is not aligned to 16");
+		return cep_run_kernel(
+			r,
+			cep_by_dtype(t->dtype, CEP_K_cep_norm8_f32,
+				     CEP_K_cep_norm8_f16,
+				     CEP_K_cep_norm8_bf16),
+			(struct cep_dim3){(uint32_t)p.rows, 1, 1},
+			(p.dim / 8 + 31) / 32 * 32, 0, &p);
+	}
 	return cep_run_kernel(
 		r,
 		cep_by_dtype(t->dtype, CEP_K_cep_norm_f32, CEP_K_cep_norm_f16,
@@ -213,6 +229,14 @@ int32_t cep_prepare_argmax(struct cep_node *n, struct genai_error *err)
 			dims[rank++] = 1;
 	}
 	row_shape(n, axis, axis + 1);
+	n->i[4] = (n->i[1] + 2047) / 2048;
+	if (n->i[4] > ARGMAX_BLOCKS)
+		n->i[4] = ARGMAX_BLOCKS;
+	if (n->i[2] > 65535)
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "%lld rows", (long long)n->i[2]);
+	n->workspace_bytes = (uint64_t)(n->i[2] * ARGMAX_BLOCKS) * 12;
+	n->sync_bytes = (uint64_t)n->i[2] * 4;
 	return cep_out(n, 0, GENAI_DT_I64, rank, dims, err);
 }
 
@@ -220,9 +244,13 @@ int32_t cep_run_argmax(struct cep_node *n, struct cep_run *r)
 {
 	struct cep_row p = row_params(n, r);
 
+	p.out3 = r->workspace; /* 8-byte indices, then 4-byte values */
+	p.out2 = r->workspace + p.rows * ARGMAX_BLOCKS * 8;
+	p.counters = r->sync;
 	return cep_run_kernel(r, CEP_K_cep_argmax,
-			      (struct cep_dim3){(uint32_t)p.rows, 1, 1}, 1024,
-			      0, &p);
+			      (struct cep_dim3){(uint32_t)n->i[4],
+						(uint32_t)p.rows, 1},
+			      256, 0, &p);
 }
 
 /* Axes must be neighbours: exporters reduce the last one or all. */

@@ -132,6 +132,8 @@ static void plan_free(struct genai_plan *p)
 	h->free(h->ctx, p->inputs);
 	h->free(h->ctx, p->outputs);
 	h->free(h->ctx, p->late);
+	h->free(h->ctx, p->fusions);
+	h->free(h->ctx, p->part_rows);
 	h->free(h->ctx, p->values);
 	h->free(h->ctx, p->sync_offset);
 	h->free(h->ctx, p->visits);
@@ -166,8 +168,9 @@ static int32_t plan_new(struct cep *self, const struct genai_graph *g,
 				    g->n_nodes * sizeof(*p->sync_offset));
 	p->step_begin = cep_zalloc(self, ((uint64_t)g->n_nodes + 1) *
 						 sizeof(*p->step_begin));
+	p->part_rows = cep_zalloc(self, g->n_nodes * sizeof(*p->part_rows));
 	if (p->max_inputs && p->inputs && p->outputs && p->late && p->values &&
-	    p->sync_offset && p->step_begin) {
+	    p->sync_offset && p->step_begin && p->part_rows) {
 		*out_p = p;
 		return 0;
 	}
@@ -195,6 +198,8 @@ static int32_t plan_create(struct cep *self, const struct genai_graph *g,
 	if (rc)
 		return rc;
 	rc = check_inputs(p, o, err);
+	if (!rc)
+		rc = cep_fuse(p, err);
 	if (rc)
 		goto err_free;
 	for (uint32_t i = 0; i < g->n_inputs; i++)

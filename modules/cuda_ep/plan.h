@@ -32,6 +32,19 @@ struct cep_value {
 	bool has_room;	    /* output: has arena room too */
 };
 
+enum cep_fuse_kind {
+	CEP_FUSE_NONE,
+	CEP_FUSE_ABSORBED,
+	CEP_FUSE_SILU_MUL,
+	CEP_FUSE_GATE_UP,
+};
+
+struct cep_fusion {
+	enum cep_fuse_kind kind;
+	uint32_t sigmoid, mul; /* nodes */
+	uint32_t gate, up;     /* values */
+};
+
 /* Which node reads a visit, and as which input. */
 struct cep_use {
 	uint32_t node, input;
@@ -70,6 +83,7 @@ struct genai_plan {
 	bool captured, resident, synced, submitted;
 	uint32_t id;
 	struct genai_view *max_inputs, *inputs, *outputs;
+	struct cep_fusion *fusions; /* per node */
 	bool *late; /* per output */
 	uint64_t generation; /* of bindings */
 	struct cep_value *values;
@@ -85,6 +99,9 @@ struct genai_plan {
 	uint32_t n_visits;
 	struct cep_step *steps;
 	uint32_t *step_begin; /* per node, n_nodes + 1 */
+	uint32_t *part_rows;  /* per node: rows of its parts, 0 if it has none
+				 that could run at once */
+	uint64_t parts[CEP_TILES * CEP_MAX_IN];
 	bool has_pages;
 	struct genai_point tail; /* of the last eager step */
 	struct genai_recording *recordings[CEP_RECORDINGS];
@@ -110,6 +127,14 @@ bool cep_is_silent(const struct cep_node *n);
 /* Set every tensor's address. */
 int32_t cep_variant_resolve(struct genai_plan *p, struct cep_variant *v,
 			    struct genai_error *err);
+
+/* ---- fuse.c ---- */
+
+/* Find the fusions of the plan's graph. */
+int32_t cep_fuse(struct genai_plan *p, struct genai_error *err);
+/* Turn a node into what it is fused to, if it is. */
+void cep_fuse_apply(const struct genai_plan *p, struct cep_variant *v,
+		    struct cep_node *n);
 
 /* ---- plan_layout.c ---- */
 

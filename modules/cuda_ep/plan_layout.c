@@ -21,7 +21,7 @@ static void lifetimes(struct genai_plan *p, const struct cep_variant *v)
 		for (uint32_t i = 0; i < n->n_out; i++) {
 			struct cep_value *x;
 
-			if (!n->out[i] || n->folded ||
+			if (!n->out[i] || n->folded || n->absorbed ||
 			    n->out[i]->root != CEP_OWN)
 				continue;
 			x = &p->values[n->out_value[i]];

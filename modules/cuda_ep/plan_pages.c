@@ -87,6 +87,31 @@ static void node_steps(struct cursor *c, uint32_t node, uint32_t first,
 			emit(c, CEP_RELEASE, i);
 }
 
+/* Rows of a node's parts when all but the last have the same number, there are
+ * several, and the operator can take them at once; else 0. */
+static uint32_t even_parts(const struct genai_plan *p, uint32_t node)
+{
+	uint64_t rows = 0, n = 0, total = 0;
+
+	for (uint32_t i = p->step_begin[node]; i < p->step_begin[node + 1];
+	     i++) {
+		const struct cep_step *s = &p->steps[i];
+
+		if (s->kind != CEP_RUN)
+			continue;
+		if (n && s->row_begin != n * rows)
+			return 0;
+		if (!n)
+			rows = s->row_end;
+		else if (s->row_end - s->row_begin > rows)
+			return 0;
+		total = s->row_end;
+		n++;
+	}
+	return n > 1 && n <= CEP_TILES && total <= UINT32_MAX ? (uint32_t)rows
+							      : 0;
+}
+
 /* Every row of every visit exactly once and in order, visits of a node
  * together, parts of a group cut at the same rows. */
 static int32_t check_pages(struct genai_plan *p,
@@ -166,6 +191,8 @@ int32_t cep_plan_set_pages(struct genai_plan *p,
 	if (runs != parts)
 		return cep_fail(self, err, GENAI_E_INVAL,
 				"visits of one group are cut at different rows");
+	for (uint32_t k = 0; k < p->graph->n_nodes; k++)
+		p->part_rows[k] = even_parts(p, k);
 	p->has_pages = true;
 	return 0;
 }

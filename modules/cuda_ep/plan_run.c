@@ -38,11 +38,29 @@ static void add_access(struct genai_access *a, uint32_t *n, uint64_t addr,
 		a[(*n)++] = (struct genai_access){addr, bytes, flags, 0};
 }
 
+/* What a run in parts reads of input i. */
+static void add_parts(struct genai_access *a, uint32_t *count,
+		      const struct cep_node *n, const struct cep_run *r,
+		      uint32_t i)
+{
+	uint64_t all = (uint64_t)n->in[i]->dims[0];
+	uint64_t row = cep_span(n->in[i]) / (all ? all : 1);
+
+	for (uint32_t k = 0; k < r->n_parts; k++) {
+		uint64_t rows = all - (uint64_t)k * r->part_rows;
+
+		if (rows > r->part_rows)
+			rows = r->part_rows;
+		add_access(a, count, r->parts[k * CEP_MAX_IN + i], rows * row,
+			   GENAI_READ);
+	}
+}
+
 /* Tell the stream runtime what the kernels just enqueued touch. */
 static int32_t declare(struct step *s, const struct cep_node *n,
 		       const struct cep_run *r)
 {
-	struct genai_access a[CEP_MAX_IN + CEP_MAX_OUT + 2];
+	struct genai_access a[CEP_MAX_IN + CEP_MAX_OUT + 2 + 6 * CEP_TILES];
 	struct genai_work w = {
 		.size = sizeof(w),
 		.node = n->index,
@@ -56,6 +74,10 @@ static int32_t declare(struct step *s, const struct cep_node *n,
 
 		if (!n->in[i] || !cep_reads(n, i))
 			continue;
+		if (r->n_parts && (n->op->rows_mask >> i & 1)) {
+			add_parts(a, &count, n, r, i);
+			continue;
+		}
 		bytes = cep_span(n->in[i]);
 		if (rows && (n->op->rows_mask >> i & 1) && n->in[i]->dims[0])
 			bytes = bytes / (uint64_t)n->in[i]->dims[0] * rows;
@@ -75,7 +97,7 @@ static int32_t declare(struct step *s, const struct cep_node *n,
 }
 
 static int32_t run_node(struct step *s, struct cep_node *n, uint64_t row_begin,
-			uint64_t row_end)
+			uint64_t row_end, uint32_t n_parts)
 {
 	struct cep_run r = run_of(s, n->index);
 	int32_t rc;
@@ -84,6 +106,9 @@ static int32_t run_node(struct step *s, struct cep_node *n, uint64_t row_begin,
 		return 0;
 	r.row_begin = row_begin;
 	r.row_end = row_end;
+	r.n_parts = n_parts;
+	r.parts = s->p->parts;
+	r.part_rows = s->p->part_rows[n->index];
 	rc = n->op->run(n, &r);
 	s->overlap = r.overlap;
 	return rc ? rc : declare(s, n, &r);
@@ -124,6 +149,37 @@ static int32_t release(struct step *s, const struct cep_step *step,
 					   s->err);
 }
 
+/* Everything of the node is on the device and stays: hold all its pages, run
+ * once, let them go.  The results are those of running part by part. */
+static int32_t run_at_once(struct step *s, struct cep_node *n, uint32_t first,
+			   uint32_t end)
+{
+	struct genai_plan *p = s->p;
+	uint32_t part_rows = p->part_rows[n->index], n_parts = 0;
+	struct genai_point mark = {NULL, 0};
+	int32_t rc = 0;
+
+	for (uint32_t i = first; i < end && !rc; i++) {
+		const struct cep_step *x = &p->steps[i];
+		uint32_t input = p->uses[x->visit].input;
+
+		if (x->kind != CEP_ACQUIRE)
+			continue;
+		rc = acquire(s, x);
+		if (!(n->op->rows_mask >> input & 1))
+			continue;
+		n_parts = (uint32_t)(x->row_begin / part_rows) + 1;
+		p->parts[(n_parts - 1) * CEP_MAX_IN + input] =
+			n->in[input]->addr;
+	}
+	if (!rc)
+		rc = run_node(s, n, 0, 0, n_parts);
+	for (uint32_t i = first; i < end && !rc; i++)
+		if (p->steps[i].kind == CEP_RELEASE)
+			rc = release(s, &p->steps[i], &mark);
+	return rc;
+}
+
 static int32_t run_nodes(struct step *s)
 {
 	struct genai_plan *p = s->p;
@@ -135,7 +191,12 @@ static int32_t run_nodes(struct step *s)
 		uint32_t i = p->step_begin[k], end = p->step_begin[k + 1];
 
 		if (i == end)
-			rc = run_node(s, n, 0, 0);
+			rc = run_node(s, n, 0, 0, 0);
+		else if (p->resident && p->part_rows[k] &&
+			 (n->op->flags & CEP_OP_PARTS)) {
+			rc = run_at_once(s, n, i, end);
+			continue;
+		}
 		for (; i < end && !rc; i++) {
 			const struct cep_step *step = &p->steps[i];
 
@@ -146,7 +207,7 @@ static int32_t run_nodes(struct step *s)
 			} else {
 				mark.stream = NULL;
 				rc = run_node(s, n, step->row_begin,
-					      step->row_end);
+					      step->row_end, 0);
 			}
 		}
 	}
@@ -226,7 +287,8 @@ static int32_t poke(struct step *s)
 				    (struct cep_dim3){1, 1, 1}, 256, 0, &k);
 	if (!rc && p->const_bytes)
 		rc = S(p)->launch(SELF(p), s->stream, &w, &a, 1, s->err);
-	s->overlap = r.overlap;
+	/* kernels may load constants before they wait for the one before */
+	s->overlap = false;
 	s->v->poked = !rc;
 	return rc;
 }

@@ -14,7 +14,7 @@ bool cep_reads(const struct cep_node *n, uint32_t i)
 
 bool cep_is_silent(const struct cep_node *n)
 {
-	if (n->folded)
+	if (n->folded || n->absorbed)
 		return true;
 	for (uint32_t i = 0; i < n->n_out; i++)
 		if (n->out[i] && n->out[i]->root == CEP_OWN)
@@ -103,6 +103,7 @@ static int32_t set_node(struct genai_plan *p, struct cep_variant *v, uint32_t i,
 				    ? NULL
 				    : &v->tensors[n->out_value[k]];
 	}
+	cep_fuse_apply(p, v, n);
 	return 0;
 }
 

@@ -26,8 +26,8 @@ static int32_t pager_open(void *self, const struct genai_stream_api *stream,
 			  struct genai_error *err)
 {
 	struct pager_module *m = self;
-	struct genai_pager *p = m->host->alloc(m->host->ctx, sizeof(*p),
-					       "pager");
+	struct genai_pager *p =
+		m->host->alloc(m->host->ctx, sizeof(*p), "pager");
 	int32_t rc;
 
 	if (!p)
@@ -39,7 +39,7 @@ static int32_t pager_open(void *self, const struct genai_stream_api *stream,
 	p->barrier = *barrier;
 	p->stats.size = sizeof(p->stats);
 	rc = stream->ops->caps(stream->self, &p->caps, err);
-	if (!rc && m->async)
+	if (!rc && (m->async || MUTANT(7)))
 		rc = stream->ops->create(stream->self, "pager", &p->copies,
 					 err);
 	if (rc)
@@ -156,8 +156,10 @@ static int32_t check_sweep(struct genai_pager *p,
 {
 	uint32_t open = GENAI_NONE; // the page that may be visited again
 
-	for (uint32_t i = 0; i < p->n_pages; i++)
+	for (uint32_t i = 0; i < p->n_pages; i++) {
 		p->pages[i].visits = 0;
+		p->pages[i].sparse = true;
+	}
 	for (uint32_t i = 0; i < n; i++) {
 		struct pager_page *pg;
 
@@ -185,6 +187,8 @@ static int32_t check_sweep(struct genai_pager *p,
 			open = sweep[i].page;
 		if (!pg->visits)
 			pg->first = i;
+		if (sweep[i].bytes)
+			pg->sparse = false;
 		pg->last = i;
 		pg->visits++;
 	}
@@ -211,8 +215,8 @@ static int32_t seal(struct genai_pager *p,
 	host->free(host->ctx, p->alias);
 	p->sweep = host->alloc(host->ctx, n * sizeof(*sweep) + 1, "pager");
 	p->held = host->alloc(host->ctx, n + UINT64_C(1), "pager");
-	p->alias = host->alloc(host->ctx,
-			       (n + UINT64_C(1)) * sizeof(*p->alias), "pager");
+	p->alias = host->alloc(host->ctx, (n + UINT64_C(1)) * sizeof(*p->alias),
+			       "pager");
 	if (!p->sweep || !p->held || !p->alias)
 		return PAGER_FAIL(p, err, GENAI_E_NOMEM,
 				  "no memory for %u visits", n);
@@ -238,9 +242,11 @@ static int32_t load(struct genai_pager *p, struct pager_slot *slot,
 		    uint32_t page, struct genai_stream *stream,
 		    struct genai_error *err)
 {
-	int32_t rc = p->stream.ops->wait(p->stream.self, stream, slot->free_at,
-					 err);
+	int32_t rc = 0;
 
+	if (!MUTANT(1)) // after whoever used the slot last
+		rc = p->stream.ops->wait(p->stream.self, stream, slot->free_at,
+					 err);
 	if (!rc)
 		rc = pager_load(p, &p->pages[page], slot->addr, stream, err);
 	if (!rc)
@@ -305,12 +311,15 @@ static int32_t acquire_streamed(struct genai_pager *p, struct pager_page *pg,
 	struct pager_slot *slot = &p->slots[pg->slot];
 	uint32_t page = p->sweep[visit].page;
 
-	if (visit == pg->first && slot->held)
+	if (MUTANT(8))
+		p->barrier.ops->host_read(p->barrier.self, &slot->ready, 1,
+					  UINT64_MAX, NULL);
+	if (visit == pg->first && slot->held && !MUTANT(9))
 		return PAGER_FAIL(p, err, GENAI_E_STATE,
 				  "visit %u: slot %u still holds page %u",
 				  visit, pg->slot, slot->page);
 	if (!p->m->async && visit == pg->first)
-		return load(p, slot, page, stream, err);
+		return load(p, slot, page, MUTANT(7) ? p->copies : stream, err);
 	if (slot->page != page)
 		return PAGER_FAIL(p, err, GENAI_E_STATE,
 				  "visit %u: slot %u holds page %u, not %u",
@@ -333,9 +342,8 @@ static int32_t acquire(struct genai_pager *p, uint32_t visit,
 	v = &p->sweep[visit];
 	pg = &p->pages[v->page];
 	out_place->size = sizeof(*out_place);
-	out_place->kind = pg->placement == PAGER_IN_PLACE
-				  ? GENAI_PLACE_IN_PLACE
-				  : GENAI_PLACE_DEVICE;
+	out_place->kind = pg->placement == PAGER_IN_PLACE ? GENAI_PLACE_IN_PLACE
+							  : GENAI_PLACE_DEVICE;
 	if (pg->placement == PAGER_STREAMED) {
 		struct pager_slot *slot = &p->slots[pg->slot];
 		int32_t rc = acquire_streamed(p, pg, visit, stream, err);
@@ -344,7 +352,8 @@ static int32_t acquire(struct genai_pager *p, uint32_t visit,
 			return rc;
 		slot->held++;
 		out_place->addr = slot->addr + v->offset;
-		*out_ready = slot->ready;
+		*out_ready =
+			MUTANT(4) ? (struct genai_point){NULL, 0} : slot->ready;
 	} else {
 		out_place->addr = pg->placement == PAGER_PINNED
 					  ? pg->addr + v->offset
@@ -373,12 +382,13 @@ static int32_t release(struct genai_pager *p, uint32_t visit,
 		return 0;
 	slot = &p->slots[pg->slot];
 	slot->held--;
-	slot->free_at = point;
+	if (!MUTANT(2))
+		slot->free_at = point;
 	// the last release frees the slot, whichever visit it is of
 	if (slot->held || p->next_visit <= pg->last || !p->m->async)
 		return 0;
 	// the slot's next page; after its last one, its first of the next sweep
-	next = pg->stream_index + p->n_slots;
+	next = pg->stream_index + p->n_slots - MUTANT(10);
 	if (next >= p->n_streamed)
 		next = pg->slot;
 	if (p->streamed[next] == slot->page)
@@ -398,8 +408,9 @@ static int32_t step_end(struct genai_pager *p, struct genai_stream *stream,
 		if (p->held[i])
 			return PAGER_FAIL(p, err, GENAI_E_STATE,
 					  "step ended with visit %u held", i);
-	*out_tail = p->m->async ? p->tail : (struct genai_point){NULL, 0};
-	if (p->recording && p->n_slots) {
+	*out_tail = p->m->async && !MUTANT(5) ? p->tail
+					      : (struct genai_point){NULL, 0};
+	if (p->recording && p->n_slots && !MUTANT(3)) { // R3
 		memcpy(p->slots, p->saved, p->n_slots * sizeof(*p->saved));
 		p->tail = p->saved_tail;
 	}
@@ -411,12 +422,15 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 		     struct genai_error *err)
 {
 	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
-	int32_t rc = p->m->host->ticket_check(p->m->host->ctx, ticket, all,
-					      err);
+	int32_t rc =
+		p->m->host->ticket_check(p->m->host->ctx, ticket, all, err);
 
 	if (rc)
 		return rc;
-	p->in_step = p->primed = false;
+	p->in_step = false;
+	if (MUTANT(6))
+		return 0;
+	p->primed = false;
 	memset(p->held, 0, p->n_sweep);
 	for (uint32_t i = 0; i < p->n_slots; i++) {
 		p->slots[i].page = GENAI_NONE;

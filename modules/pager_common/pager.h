@@ -1,6 +1,7 @@
 /* pager.h - what pager_sync and pager_async share: all but the stream that
  * copies go on.
- * place.c   which pages are pinned, streamed, read in place; the memory
+ * choose.c  which pages are pinned, streamed, read in place
+ * place.c   the memory for it
  * pager.c   the table: steps, acquire, release
  * module.c  keys and handshake, compiled once per module with PAGER_ASYNC */
 #ifndef PAGER_COMMON_PAGER_H
@@ -11,6 +12,12 @@
 
 #define PAGER_ALIGN 256
 
+/* Deliberate faults, of builds for tests/unit/check_rules.c only. */
+#ifndef PAGER_MUTANT
+#define PAGER_MUTANT 0
+#endif
+#define MUTANT(n) (PAGER_MUTANT == (n))
+
 enum pager_placement { PAGER_PINNED, PAGER_STREAMED, PAGER_IN_PLACE };
 
 struct pager_page {
@@ -19,20 +26,21 @@ struct pager_page {
 	uint32_t n_extents;
 	struct genai_extent *extents;
 	enum pager_placement placement;
-	genai_addr addr;	/* pinned */
-	uint32_t slot;		/* streamed */
-	uint32_t stream_index;	/* streamed: its place among the streamed */
-	uint32_t first, last;	/* its visits in the sweep */
-	uint32_t visits;	/* how many */
-	struct genai_mem copy;	/* host memory of its own, if any */
-	bool own;		/* needs it */
+	genai_addr addr;       /* pinned */
+	uint32_t slot;	       /* streamed */
+	uint32_t stream_index; /* streamed: its place among the streamed */
+	uint32_t first, last;  /* its visits in the sweep */
+	uint32_t visits;       /* how many */
+	bool sparse;	       /* no visit reads more than a few bytes */
+	struct genai_mem copy; /* host memory of its own, if any */
+	bool own;	       /* needs it */
 };
 
 struct pager_slot {
 	genai_addr addr;
-	uint32_t page;		   /* loaded or being loaded; GENAI_NONE */
-	uint32_t held;		   /* visits held */
-	struct genai_point ready;  /* of its copies */
+	uint32_t page;		    /* loaded or being loaded; GENAI_NONE */
+	uint32_t held;		    /* visits held */
+	struct genai_point ready;   /* of its copies */
 	struct genai_point free_at; /* last release */
 };
 
@@ -50,8 +58,8 @@ struct genai_pager {
 	struct pager_page *pages;
 	uint32_t n_pages, cap_pages;
 	struct genai_sweep_visit *sweep;
-	uint8_t *held;	    /* per visit */
-	genai_addr *alias;  /* per visit: where it is read in place */
+	uint8_t *held;	   /* per visit */
+	genai_addr *alias; /* per visit: where it is read in place */
 	uint32_t n_sweep;
 	bool sealed;
 
@@ -72,8 +80,22 @@ struct genai_pager {
 };
 
 #define PAGER_FAIL(p, err, code, ...)                                          \
-	((p)->m->host->error_set((p)->m->host->ctx, (err), (code),             \
-				 __VA_ARGS__))
+	((p)->m->host->error_set((p)->m->host->ctx, (err), (code), __VA_ARGS__))
+
+static inline uint64_t pager_up(uint64_t n)
+{
+	return (n + PAGER_ALIGN - 1) / PAGER_ALIGN * PAGER_ALIGN;
+}
+
+/* choose.c: sets every page's placement. */
+struct pager_choice {
+	uint32_t slots;
+	uint64_t slot_bytes;
+	uint64_t pinned;
+	uint32_t n_streamed;
+};
+void pager_choose(struct genai_pager *p, uint64_t budget,
+		  struct pager_choice *c);
 
 /* place.c */
 int32_t pager_place(struct genai_pager *p, uint64_t budget,

@@ -1,164 +1,17 @@
-// place.c - the plan: pinned set, ring, in place; and the memory for it.
-// Decode reads every weight once a token in one fixed order.  Any least
-// recently used policy then misses always; the best possible keeps as many
-// bytes as the budget holds and streams the rest, spread evenly over the sweep
-// so that the link never idles.
+// place.c - the memory of a plan: where pages are copied from and where they
+// lie on the device.
 #include "pager.h"
 
 #include <string.h>
 
-static uint64_t up(uint64_t n)
-{
-	return (n + PAGER_ALIGN - 1) / PAGER_ALIGN * PAGER_ALIGN;
-}
-
 static void *zalloc(struct genai_pager *p, uint64_t bytes)
 {
-	void *m = p->m->host->alloc(p->m->host->ctx, bytes ? bytes : 1,
-				    "pager");
+	void *m =
+		p->m->host->alloc(p->m->host->ctx, bytes ? bytes : 1, "pager");
 
 	if (m)
 		memset(m, 0, bytes);
 	return m;
-}
-
-// ---- choice ----
-
-static bool may_stream(const struct pager_page *pg)
-{
-	return !(pg->flags & GENAI_PAGE_NO_STREAM) && pg->visits;
-}
-
-// Most pages of the ring that the sweep needs at once: nodes hold the pages of
-// their visits, at most two here (a boundary), plus one to load ahead.
-#define MIN_SLOTS 3u
-#define AUTO_SLOTS 6u
-
-struct choice {
-	uint32_t slots;
-	uint64_t slot_bytes;
-	uint64_t pinned;
-	uint32_t n_streamed;
-};
-
-static void pin(struct choice *c, struct pager_page *pg)
-{
-	pg->placement = PAGER_PINNED;
-	c->pinned += up(pg->bytes);
-}
-
-// Pages that cannot stream are pinned first: in place they cost the link at
-// its worse rate, every step.
-static void pin_unstreamable(struct genai_pager *p, struct choice *c,
-			     uint64_t room)
-{
-	for (uint32_t i = 0; i < p->n_pages; i++) {
-		struct pager_page *pg = &p->pages[i];
-
-		if (!may_stream(pg) && up(pg->bytes) <= room - c->pinned)
-			pin(c, pg);
-	}
-}
-
-// Pin an even share of the streamable pages, Bresenham-like.
-static void spread(struct genai_pager *p, struct choice *c, uint64_t room)
-{
-	uint64_t total = 0, share = 0, left = room - c->pinned;
-	double credit = 0;
-
-	for (uint32_t i = 0; i < p->n_pages; i++)
-		if (may_stream(&p->pages[i]))
-			total += up(p->pages[i].bytes);
-	share = left < total ? left : total;
-	for (uint32_t i = 0; i < p->n_pages; i++) {
-		struct pager_page *pg = &p->pages[i];
-
-		if (!may_stream(pg))
-			continue;
-		credit += (double)up(pg->bytes) * (double)share / (double)total;
-		if (credit >= (double)up(pg->bytes) * 0.5 &&
-		    up(pg->bytes) <= room - c->pinned) {
-			credit -= (double)up(pg->bytes);
-			pin(c, pg);
-		} else {
-			pg->placement = PAGER_STREAMED;
-			c->n_streamed++;
-		}
-	}
-}
-
-static void in_place_all(struct genai_pager *p)
-{
-	for (uint32_t i = 0; i < p->n_pages; i++)
-		p->pages[i].placement = PAGER_IN_PLACE;
-}
-
-// One more page read in place, so that the slots come round evenly: a slot
-// whose last page of a sweep and first page of the next are the only ones it
-// shares would have to be loaded between two neighbours.
-static void drop_one_streamed(struct genai_pager *p, struct choice *c)
-{
-	struct pager_page *least = NULL;
-
-	for (uint32_t i = 0; i < p->n_pages; i++) {
-		struct pager_page *pg = &p->pages[i];
-
-		if (pg->placement == PAGER_STREAMED &&
-		    (!least || pg->bytes < least->bytes))
-			least = pg;
-	}
-	least->placement = PAGER_IN_PLACE;
-	c->n_streamed--;
-}
-
-static void choose(struct genai_pager *p, uint64_t budget, struct choice *c)
-{
-	uint64_t total = 0;
-
-	memset(c, 0, sizeof(*c));
-	in_place_all(p);
-	for (uint32_t i = 0; i < p->n_pages; i++)
-		total += up(p->pages[i].bytes);
-	if (budget == UINT64_MAX &&
-	    p->caps.flags & GENAI_STREAM_CAP_SHARED)
-		return;
-	if (budget >= total) {
-		for (uint32_t i = 0; i < p->n_pages; i++)
-			pin(c, &p->pages[i]);
-		return;
-	}
-	for (uint32_t i = 0; i < p->n_pages; i++)
-		if (may_stream(&p->pages[i]) &&
-		    c->slot_bytes < up(p->pages[i].bytes))
-			c->slot_bytes = up(p->pages[i].bytes);
-	c->slots = p->m->ring_slots ? (uint32_t)p->m->ring_slots : AUTO_SLOTS;
-	while (c->slots > MIN_SLOTS && !p->m->ring_slots &&
-	       c->slots * c->slot_bytes > budget / 4)
-		c->slots--;
-	if (!c->slot_bytes || c->slots * c->slot_bytes > budget) {
-		// no ring: what fits is pinned, the rest stays in place
-		c->slots = 0;
-		pin_unstreamable(p, c, budget);
-		for (uint32_t i = 0; i < p->n_pages; i++)
-			if (may_stream(&p->pages[i]) &&
-			    up(p->pages[i].bytes) <= budget - c->pinned)
-				pin(c, &p->pages[i]);
-		return;
-	}
-	pin_unstreamable(p, c, budget - c->slots * c->slot_bytes);
-	spread(p, c, budget - c->slots * c->slot_bytes);
-	if (c->n_streamed > c->slots && c->n_streamed % c->slots == 1)
-		drop_one_streamed(p, c);
-	if (c->n_streamed <= c->slots && c->n_streamed) {
-		// fewer streamed pages than slots: each keeps its slot, so all
-		// of them are resident; load them once
-		for (uint32_t i = 0; i < p->n_pages; i++)
-			if (p->pages[i].placement == PAGER_STREAMED)
-				pin(c, &p->pages[i]);
-		c->n_streamed = 0;
-	}
-	if (!c->n_streamed)
-		c->slots = 0;
 }
 
 // ---- sources ----
@@ -216,13 +69,47 @@ static const struct genai_extent *extent_of(const struct genai_pager *p,
 	return NULL;
 }
 
-// Pages need host memory of their own if an extent is filled, or if they are
-// read in place by visits that span extents.
+// Extents from i on that lie together in the host's memory as in the page: one
+// copy.  Returns the index after them.
+static uint32_t one_copy(const struct pager_page *pg, uint32_t i,
+			 uint64_t *out_bytes)
+{
+	const struct genai_extent *e = &pg->extents[i];
+	uint32_t k = i + 1;
+
+	while (k < pg->n_extents && pg->extents[k].place >= e->place &&
+	       (const char *)pg->extents[k].src - (const char *)e->src ==
+		       (int64_t)(pg->extents[k].place - e->place))
+		k++;
+	*out_bytes =
+		pg->extents[k - 1].place - e->place + pg->extents[k - 1].bytes;
+	return k;
+}
+
+// A copy costs a few microseconds whatever its size: pages in many pieces are
+// packed once, unless the pieces are large.
+#define PIECE_BYTES (UINT64_C(2) << 20)
+
+static bool in_pieces(const struct pager_page *pg)
+{
+	uint64_t copies = 0, bytes;
+
+	for (uint32_t i = 0; i < pg->n_extents; copies++)
+		i = one_copy(pg, i, &bytes);
+	return copies > 1 + pg->bytes / PIECE_BYTES;
+}
+
+// Pages need host memory of their own if an extent is filled, if they stream in
+// pieces, or if they are read in place by visits that span extents.
 static void find_copies(struct genai_pager *p)
 {
-	for (uint32_t i = 0; i < p->n_pages; i++)
-		for (uint32_t k = 0; k < p->pages[i].n_extents; k++)
-			p->pages[i].own |= p->pages[i].extents[k].fill != NULL;
+	for (uint32_t i = 0; i < p->n_pages; i++) {
+		struct pager_page *pg = &p->pages[i];
+
+		pg->own = pg->placement == PAGER_STREAMED && in_pieces(pg);
+		for (uint32_t k = 0; k < pg->n_extents; k++)
+			pg->own |= pg->extents[k].fill != NULL;
+	}
 	for (uint32_t i = 0; i < p->n_sweep; i++) {
 		struct pager_page *pg = &p->pages[p->sweep[i].page];
 
@@ -235,9 +122,9 @@ static void find_copies(struct genai_pager *p)
 static int32_t make_copy(struct genai_pager *p, struct pager_page *pg,
 			 struct genai_error *err)
 {
-	int32_t rc = p->stream.ops->alloc(p->stream.self,
-					  GENAI_MEM_HOST_PINNED, pg->bytes,
-					  GENAI_TAG_STAGING, &pg->copy, err);
+	int32_t rc = p->stream.ops->alloc(p->stream.self, GENAI_MEM_HOST_PINNED,
+					  pg->bytes, GENAI_TAG_STAGING,
+					  &pg->copy, err);
 
 	if (rc)
 		return rc;
@@ -349,8 +236,8 @@ static genai_addr alias_of(const struct genai_pager *p, const void *src)
 {
 	for (uint32_t i = 0; i < p->n_registered; i++) {
 		const struct genai_mem *m = &p->registered[i];
-		uint64_t at = (uint64_t)((const char *)src -
-					 (const char *)m->host);
+		uint64_t at =
+			(uint64_t)((const char *)src - (const char *)m->host);
 
 		if ((const char *)src >= (const char *)m->host &&
 		    at < m->range.bytes)
@@ -359,7 +246,7 @@ static genai_addr alias_of(const struct genai_pager *p, const void *src)
 	return 0;
 }
 
-static void assign(struct genai_pager *p, const struct choice *c)
+static void assign(struct genai_pager *p, const struct pager_choice *c)
 {
 	uint64_t at = 0;
 	uint32_t k = 0;
@@ -369,7 +256,7 @@ static void assign(struct genai_pager *p, const struct choice *c)
 
 		if (pg->placement == PAGER_PINNED) {
 			pg->addr = p->pinned.range.addr + at;
-			at += up(pg->bytes);
+			at += pager_up(pg->bytes);
 		} else if (pg->placement == PAGER_STREAMED) {
 			pg->stream_index = k;
 			pg->slot = k % c->slots;
@@ -383,10 +270,9 @@ static void assign(struct genai_pager *p, const struct choice *c)
 
 		if (pg->placement != PAGER_IN_PLACE)
 			continue;
-		p->alias[i] = pg->copy.host
-				      ? pg->copy.range.addr + v->offset
-				      : alias_of(p, e->src) + v->offset -
-						e->place;
+		p->alias[i] = pg->copy.host ? pg->copy.range.addr + v->offset
+					    : alias_of(p, e->src) + v->offset -
+						      e->place;
 	}
 	for (uint32_t i = 0; i < c->slots; i++) {
 		p->slots[i].addr = p->ring.range.addr + i * c->slot_bytes;
@@ -394,7 +280,7 @@ static void assign(struct genai_pager *p, const struct choice *c)
 	}
 }
 
-static int32_t take_memory(struct genai_pager *p, const struct choice *c,
+static int32_t take_memory(struct genai_pager *p, const struct pager_choice *c,
 			   struct genai_error *err)
 {
 	int32_t rc = 0;
@@ -417,7 +303,7 @@ static int32_t take_memory(struct genai_pager *p, const struct choice *c,
 	return rc;
 }
 
-static void fill_report(struct genai_pager *p, const struct choice *c)
+static void fill_report(struct genai_pager *p, const struct pager_choice *c)
 {
 	struct genai_pager_report *r = &p->report;
 
@@ -507,11 +393,11 @@ static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
 int32_t pager_place(struct genai_pager *p, uint64_t budget,
 		    struct genai_error *err)
 {
-	struct choice c;
+	struct pager_choice c;
 	int32_t rc;
 
 	memset(&p->report, 0, sizeof(p->report));
-	choose(p, budget, &c);
+	pager_choose(p, budget, &c);
 	rc = make_sources(p, err);
 	if (!rc)
 		rc = take_memory(p, &c, err);
@@ -538,25 +424,14 @@ int32_t pager_load(struct genai_pager *p, const struct pager_page *page,
 	}
 	for (uint32_t i = 0; !rc && i < page->n_extents;) {
 		const struct genai_extent *e = &page->extents[i];
-		uint64_t bytes = e->bytes;
-		uint32_t k = i + 1;
+		uint64_t bytes;
 
-		// what lies together in the file and in the page goes together
-		while (k < page->n_extents &&
-		       (const char *)page->extents[k].src -
-				       (const char *)e->src ==
-			       (int64_t)(page->extents[k].place - e->place) &&
-		       page->extents[k].place >= e->place) {
-			bytes = page->extents[k].place - e->place +
-				page->extents[k].bytes;
-			k++;
-		}
-		rc = p->stream.ops->copy(p->stream.self, stream,
-					 dst + e->place, (uintptr_t)e->src,
-					 bytes, GENAI_COPY_H2D, err);
+		i = one_copy(page, i, &bytes);
+		rc = p->stream.ops->copy(p->stream.self, stream, dst + e->place,
+					 (uintptr_t)e->src, bytes,
+					 GENAI_COPY_H2D, err);
 		p->stats.copies++;
 		p->stats.copy_bytes += bytes;
-		i = k;
 	}
 	return rc;
 }

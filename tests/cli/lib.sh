@@ -9,7 +9,7 @@ probe=$top_builddir/tests/cli/probe
 models=$top_srcdir/tests/data/models
 plain=$models/llama-cpu-fp32
 work=$(mktemp -d) || exit 1
-trap 'cd /; rm -rf "$work"' EXIT
+trap 'cd /; chmod -R u+w "$work"; rm -rf "$work"' EXIT
 cd "$work" || exit 1
 unset XDG_CONFIG_HOME
 HOME=$work

@@ -1,6 +1,7 @@
 // main.c - genai-conform: does a module keep the contract?
 // The list of tests, each run by Check in a process of its own, and the report.
 #include "conform.h"
+#include "parity.h"
 
 #include <dlfcn.h>
 #include <getopt.h>
@@ -14,7 +15,7 @@ struct cf cf;
 const struct cf_suite *const cf_suites[] = {
 	&cf_suite_handshake, &cf_suite_stream, &cf_suite_record,
 	&cf_suite_barrier,   &cf_suite_pager,	 &cf_suite_paging,
-	NULL,
+	&cf_suite_executor,  &cf_suite_steps,	 NULL,
 };
 
 #define MAX_CASES 512
@@ -350,8 +351,12 @@ int main(int argc, char **argv)
 	struct genai_error err = GENAI_ERROR_INIT;
 	uint32_t failed;
 	SRunner *sr;
-	int rc = parse(argc, argv, &cf.o);
+	int rc;
 
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--parity"))
+			return conform_parity(argc, argv);
+	rc = parse(argc, argv, &cf.o);
 	if (rc)
 		return rc;
 	if (cf.o.list) {

@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* The n-th driver call from now on (1 = next) fails with code; 0: none. */
+/* The n-th driver call from now on (1 = next) fails with code; 0: none.  Calls
+ * that give something back are passed over: the next other call fails. */
 void fake_fail(uint64_t n, int code);
 /* The n-th call of this function fails (name as in cuda.h, without _v2). */
 void fake_fail_in(const char *name, uint64_t n, int code);

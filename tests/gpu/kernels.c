@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i], "--suite") && i + 1 < argc)
 			suite = argv[++i];
 	}
-	c.rig = rig_open(argv[1], driver, overlap, &err);
+	c.rig = rig_open(argv[1], driver, overlap, UINT64_MAX, &err);
 	if (!c.rig) {
 		printf("%s: %s\n", require ? "FAILED" : "skipped", err.text);
 		printf("0 passed, %d failed, %d skipped\n", require, !require);

@@ -139,9 +139,10 @@ static int copy_ops(const struct genai_module_block *b, const char *type,
 }
 
 struct rig *rig_open(const char *module, const char *driver, int overlap,
+		     uint64_t limit,
 		     struct genai_error *err)
 {
-	struct genai_init_params params = {sizeof(params), 0, UINT64_MAX};
+	struct genai_init_params params = {sizeof(params), 0, limit};
 	struct rig *r = calloc(1, sizeof(*r));
 	void *so = dlopen(module, RTLD_NOW | RTLD_LOCAL);
 	genai_module_query_fn query = NULL;
@@ -213,40 +214,51 @@ void rig_close(struct rig *r)
 
 /* ---- memory ---- */
 
-static void copy_wait(struct rig *r, uint64_t dst, uint64_t src, uint64_t bytes,
-		      uint32_t kind)
+static int32_t copy_wait(struct rig *r, uint64_t dst, uint64_t src,
+			 uint64_t bytes, uint32_t kind)
 {
 	struct genai_point p = {NULL, 0};
-	struct genai_error err = GENAI_ERROR_INIT;
+	int32_t rc = r->stream_ops.copy(r->self, r->compute, dst, src, bytes,
+					kind, NULL);
 
-	if (r->stream_ops.copy(r->self, r->compute, dst, src, bytes, kind,
-			       &err) ||
-	    r->stream_ops.mark(r->self, r->compute, &p, &err) ||
-	    r->barrier_ops.host_read(r->self, &p, 1, UINT64_MAX, &err))
-		fprintf(stderr, "copy: %s\n", err.text);
+	if (!rc)
+		rc = r->stream_ops.mark(r->self, r->compute, &p, NULL);
+	return rc ? rc
+		  : r->barrier_ops.host_read(r->self, &p, 1, UINT64_MAX, NULL);
+}
+
+static void settle(struct rig *r)
+{
+	r->barrier_ops.drain(r->self,
+			     (struct genai_range){0, GENAI_RANGE_ALL_BYTES},
+			     UINT64_MAX, NULL, NULL);
 }
 
 uint64_t rig_upload(struct rig *r, const void *data, uint64_t bytes)
 {
+	const struct genai_stream_ops *o = &r->stream_ops;
 	struct genai_mem pin = {0}, dev = {0};
-	struct genai_error err = GENAI_ERROR_INIT;
 	struct genai_ticket t = {.seal = 77};
 	uint64_t room = bytes ? bytes : 1;
+	int32_t rc;
 
-	if (r->stream_ops.alloc(r->self, GENAI_MEM_HOST_PINNED, room, "test",
-				&pin, &err) ||
-	    r->stream_ops.alloc(r->self, GENAI_MEM_DEVICE, room, "test", &dev,
-				&err)) {
-		fprintf(stderr, "upload: %s\n", err.text);
+	if (o->alloc(r->self, GENAI_MEM_HOST_PINNED, room, "test", &pin, NULL))
+		return 0;
+	if (o->alloc(r->self, GENAI_MEM_DEVICE, room, "test", &dev, NULL)) {
+		o->free(r->self, pin.range.addr, NULL, NULL);
 		return 0;
 	}
 	memset(pin.host, 0, room);
 	if (data)
 		memcpy(pin.host, data, bytes);
-	copy_wait(r, dev.range.addr, (uint64_t)(uintptr_t)pin.host, room,
-		  GENAI_COPY_H2D);
-	r->stream_ops.free(r->self, pin.range.addr, &t, NULL);
-	return dev.range.addr;
+	rc = copy_wait(r, dev.range.addr, (uint64_t)(uintptr_t)pin.host, room,
+		       GENAI_COPY_H2D);
+	settle(r);
+	o->free(r->self, pin.range.addr, &t, NULL);
+	if (!rc)
+		return dev.range.addr;
+	o->free(r->self, dev.range.addr, &t, NULL);
+	return 0;
 }
 
 void rig_download(struct rig *r, void *data, uint64_t addr, uint64_t bytes)
@@ -254,13 +266,13 @@ void rig_download(struct rig *r, void *data, uint64_t addr, uint64_t bytes)
 	struct genai_mem pin = {0};
 	struct genai_ticket t = {.seal = 77};
 
-	if (!bytes)
+	if (!bytes || r->stream_ops.alloc(r->self, GENAI_MEM_HOST_PINNED, bytes,
+					  "test", &pin, NULL))
 		return;
-	r->stream_ops.alloc(r->self, GENAI_MEM_HOST_PINNED, bytes, "test", &pin,
-			    NULL);
-	copy_wait(r, (uint64_t)(uintptr_t)pin.host, addr, bytes,
-		  GENAI_COPY_D2H);
-	memcpy(data, pin.host, bytes);
+	if (!copy_wait(r, (uint64_t)(uintptr_t)pin.host, addr, bytes,
+		       GENAI_COPY_D2H))
+		memcpy(data, pin.host, bytes);
+	settle(r);
 	r->stream_ops.free(r->self, pin.range.addr, &t, NULL);
 }
 

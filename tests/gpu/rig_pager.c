@@ -127,6 +127,12 @@ static void make_pages(struct rig *r, struct rig_graph *g,
 	p->n = s->n;
 }
 
+static int32_t no_memory(struct rig *r, struct genai_error *err)
+{
+	return r->host.error_set(r, err, GENAI_E_NOMEM,
+				 "the test could not upload its data");
+}
+
 static int32_t bind_all(struct rig *r, struct rig_graph *g,
 			const struct genai_executor_ops *x,
 			struct genai_plan *plan, struct genai_error *err)
@@ -142,7 +148,8 @@ static int32_t bind_all(struct rig *r, struct rig_graph *g,
 				r, g->host[v],
 				rig_bytes(g->views[v].dtype, g->views[v].rank,
 					  g->views[v].dims));
-		rc = x->bind_input(plan, i, &g->views[v], err);
+		rc = g->views[v].addr ? x->bind_input(plan, i, &g->views[v], err)
+				      : no_memory(r, err);
 	}
 	for (uint32_t o = 0; o < g->g.n_outputs && !rc; o++) {
 		uint32_t v = g->outputs[o];
@@ -153,7 +160,9 @@ static int32_t bind_all(struct rig *r, struct rig_graph *g,
 				r, NULL,
 				rig_bytes(g->views[v].dtype, g->views[v].rank,
 					  g->views[v].dims));
-		rc = x->bind_output(plan, o, &g->views[v], err);
+		rc = g->views[v].addr
+			     ? x->bind_output(plan, o, &g->views[v], err)
+			     : no_memory(r, err);
 	}
 	return rc;
 }
@@ -225,6 +234,9 @@ int32_t rig_run(struct rig *r, struct rig_graph *g, struct rig_how *how,
 		make_pages(r, g, visits, n, how->cut_rows, &pager, &sweep);
 		rc = x->plan_set_pages(plan, sweep.pages, sweep.n, err);
 	}
+	for (uint32_t i = 0; i < pager.n && !rc; i++)
+		if (!pager.addr[i])
+			rc = no_memory(r, err);
 	if (!rc)
 		rc = bind_all(r, g, x, plan, err);
 	for (uint32_t i = 0; i < (how->steps ? how->steps : 1) && !rc; i++)
@@ -236,7 +248,8 @@ int32_t rig_run(struct rig *r, struct rig_graph *g, struct rig_how *how,
 		reset_after(r);
 	how->stats.size = sizeof(how->stats);
 	x->stats(plan, &how->stats, NULL);
-	fetch_all(r, g);
+	if (!rc)
+		fetch_all(r, g);
 	r->barrier_ops.drain(r->self,
 			     (struct genai_range){0, GENAI_RANGE_ALL_BYTES},
 			     UINT64_MAX, NULL, NULL);
@@ -244,7 +257,8 @@ int32_t rig_run(struct rig *r, struct rig_graph *g, struct rig_how *how,
 		fprintf(stderr, "plan_destroy failed\n");
 	unbind_all(r, g);
 	for (uint32_t i = 0; i < pager.n; i++)
-		rig_free(r, pager.addr[i]);
+		if (pager.addr[i])
+			rig_free(r, pager.addr[i]);
 	free(pager.addr);
 	return rc;
 }

@@ -25,7 +25,7 @@ static void gqa_shared(const struct gqa_data *d, int64_t P, int64_t S,
 	const struct gqa_case *c = &d->c;
 	struct gqa_call x;
 
-	gqa_build(&x, d, P, S, d->rows, d->rows,
+	gqa_build(&x, d, P, S, d->rows,
 		  out + (uint64_t)(P * c->N * c->H) * ksize(c->dtype));
 	ck_assert_msg(!knode_prepare(&x.k, cref_gqa_prepare), "%s",
 		      x.k.err.text);
@@ -202,7 +202,7 @@ START_TEST(gqa_unshared)
 		struct gqa_call x;
 
 		S = S < 80 - P ? S : 80 - P;
-		gqa_build(&x, &d, P, S, P, P + S, z + (uint64_t)P * 4 * row);
+		gqa_build(&x, &d, P, S, P, z + (uint64_t)P * 4 * row);
 		for (uint32_t i = 0; i < 2; i++)
 			knode_in(&x.k, 3 + i, GENAI_DT_F32, past[i],
 				 DIMS(1, 2, P, 16));
@@ -244,7 +244,7 @@ START_TEST(gqa_tail)
 	float out[4 * 16], k[7 * 8], v[7 * 8];
 	struct gqa_call x;
 
-	gqa_build(&x, &d, 0, 4, 0, 7, out);
+	gqa_build(&x, &d, 0, 4, 0, out);
 	x.total = 7;
 	x.k.t[6].value = &x.total;
 	ck_assert_int_eq(knode_prepare(&x.k, cref_gqa_prepare), 0);
@@ -294,7 +294,7 @@ START_TEST(gqa_sliding)
 				struct gqa_call x;
 
 				S = step < 120 - P ? step : 120 - P;
-				gqa_build(&x, &d, P, S, C, C,
+				gqa_build(&x, &d, P, S, C,
 					  z + (uint64_t)P * 4 * row);
 				knode_int(&x.k, "sliding_window_cache", 1);
 				for (uint32_t i = 0; i < 2; i++)
@@ -350,7 +350,7 @@ START_TEST(gqa_batch)
 	memcpy(q + in, d.qkv, in * 4);
 	poison(&d);
 	gqa_shared(&d, 0, 30, NULL, want);
-	gqa_build(&x, &d, 0, 30, 0, 30, y);
+	gqa_build(&x, &d, 0, 30, 0, y);
 	knode_in(&x.k, 0, GENAI_DT_F32, q, DIMS(2, 30, 8 * 16));
 	for (uint32_t i = 3; i < 5; i++)
 		knode_in(&x.k, i, GENAI_DT_F32, NULL, DIMS(2, 2, 0, 16));
@@ -389,7 +389,7 @@ static int32_t run_with(int32_t seqlens, int32_t total, int64_t P, int64_t S,
 	int32_t rc;
 
 	poison(&d);
-	gqa_build(&x, &d, P, S, d.rows, d.rows, out);
+	gqa_build(&x, &d, P, S, d.rows, out);
 	x.seqlens = seqlens;
 	x.total = total;
 	x.k.t[7].dims[0] = x.k.t[8].dims[0] = cos_rows;
@@ -457,7 +457,7 @@ START_TEST(gqa_refusals)
 		struct gqa_call x;
 		struct genai_attr *a;
 
-		gqa_build(&x, &d, 0, 4, 4, 4, NULL);
+		gqa_build(&x, &d, 0, 4, 4, NULL);
 		a = knode_attr(&x.k, bad[i].attr,
 			       bad[i].string ? GENAI_ATTR_STRING
 					     : GENAI_ATTR_INT);

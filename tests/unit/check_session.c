@@ -411,10 +411,10 @@ static void take(struct genai_model *m, const int64_t *ids, size_t n,
 static const struct {
 	const char *executor, *pager, *budget;
 } configs[] = {
-	{"eager", "pager_sync", "auto"},    {"eager", "pager_sync", "50%"},
-	{"eager", "pager_async", "50%"},    {"captured", "pager_sync", "auto"},
-	{"captured", "pager_sync", "50%"},  {"captured", "pager_async", "50%"},
-	{"captured", "pager_async", "30%"}, {"eager", "pager_async", "0"},
+	{"eager", "pager_sync", "auto"},    {"eager", "pager_sync", "30%"},
+	{"eager", "pager_async", "30%"},    {"captured", "pager_sync", "auto"},
+	{"captured", "pager_sync", "30%"},  {"captured", "pager_async", "30%"},
+	{"captured", "pager_async", "40%"}, {"eager", "pager_async", "0"},
 };
 #define N_CONFIGS (sizeof(configs) / sizeof(configs[0]))
 
@@ -424,9 +424,12 @@ static struct kit kit_config(int i, uint32_t flags)
 	struct genai_stats st = {.size = sizeof(st)};
 	bool streams = configs[i].budget[0] != 'a' && configs[i].budget[1];
 	struct kit k;
+	char pages[64];
 
+	snprintf(pages, sizeof(pages), "module.%s.page_bytes=4KiB",
+		 configs[i].pager);
 	k.rt = runtime(configs[i].executor, configs[i].pager, configs[i].budget,
-		       NULL);
+		       pages);
 	k.m = model(k.rt, MODEL("qwen2-cpu-int8"), flags);
 	k.s = session(k.m);
 	ck_assert_int_eq(genai_model_get_stats(k.m, &st, NULL), 0);
@@ -762,7 +765,7 @@ START_TEST(limit_and_budget_hold)
 	struct genai_stats st = {.size = sizeof(st)};
 	struct kit k = {0};
 
-	k.rt = runtime("eager", "pager_async", "60%",
+	k.rt = runtime("eager", "pager_async", "30%",
 		       "runtime.device_limit=16MiB");
 	k.m = model(k.rt, MODEL("qwen2-cpu-int8"), 0);
 	k.s = session(k.m);
@@ -770,7 +773,7 @@ START_TEST(limit_and_budget_hold)
 	ck_assert_int_eq(genai_model_get_stats(k.m, &st, NULL), 0);
 	ck_assert_uint_eq(st.device_limit_bytes, 16 << 20);
 	ck_assert_uint_le(st.device_peak_bytes, 16 << 20);
-	ck_assert_uint_eq(st.weight_budget_bytes, st.weights_bytes * 3 / 5);
+	ck_assert_uint_eq(st.weight_budget_bytes, st.weights_bytes * 3 / 10);
 	ck_assert_uint_le(st.pinned_bytes + st.ring_bytes,
 			  st.weight_budget_bytes);
 	ck_assert_uint_gt(st.streamed_bytes_per_token, 0);

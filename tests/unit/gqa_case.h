@@ -196,10 +196,9 @@ struct gqa_call {
 	int32_t seqlens, total;
 };
 
-// Tokens [P, P + S) with a cache of past and present rows.
+// Tokens [P, P + S) with a past of this many rows.
 static inline void gqa_build(struct gqa_call *x, const struct gqa_data *d,
-			     int64_t P, int64_t S, int64_t past,
-			     int64_t present, void *out)
+			     int64_t P, int64_t S, int64_t past, void *out)
 {
 	const struct gqa_case *c = &d->c;
 	const int64_t heads = c->N + 2 * c->Nkv, T = P + S;
@@ -259,7 +258,6 @@ static inline void gqa_build(struct gqa_call *x, const struct gqa_data *d,
 		knode_in(k, 15, c->dtype, d->kn, DIMS(c->H));
 	}
 	k->t[CREF_MAX_IN].data = out;
-	(void)present;
 }
 
 static inline void gqa_free(struct gqa_call *x)

@@ -8,75 +8,137 @@
 #define XBLOCK 80 // bytes of 32 activations in shared memory, padded
 
 // A tile: 16 rows by 256 columns, spread over a warp.  Lane (g, t) holds of
-// rows g and g + 8 the 32-column blocks t and t + 4.
+// rows g and g + 8 the 32-column blocks t and t + 4, and the scales and zero
+// points of blocks 2t and 2t + 1.
 template <class T> struct tile {
-	uint4 w[4]; // row g: t, t + 4; row g + 8: t, t + 4
-	T s[4];	    // scales of blocks 2t, 2t + 1 of row g, then of row g + 8
+	uint4 w[4];
+	T s[4];
+	T zf[4];
+	unsigned char zb[4];
 };
+
+// Where a lane's two rows lie.
+template <class T> struct rows_at {
+	const unsigned char *w0, *w1, *z0, *z1;
+	const T *s0, *s1;
+};
+
+__device__ __forceinline__ float silu(float x)
+{
+	return x * f_sigmoid(x);
+}
+
+template <class P> __device__ __forceinline__ u64 second_bias(const P &)
+{
+	return 0;
+}
+template <> __device__ __forceinline__ u64 second_bias(const cep_mv_dual &q)
+{
+	return q.bias2;
+}
+template <>
+__device__ __forceinline__ u64 second_bias(const cep_mv_dual_tiled &q)
+{
+	return q.bias2;
+}
 
 // 4-bit weights, half or bfloat16 activations, blocks of 32 and more.
 // A tensor core column n holds the activations of block n only, so the eight
 // columns keep eight block sums apart; they are scaled in fp32.  Tiles are
 // dealt to n_class classes by their column number; a warp sums one class of one
-// 16-row group, the block adds the classes in order.
-template <class T, int ZP> struct gemv4 {
+// row group, the block adds the classes in order.  A row group is 16 rows, or
+// with DUAL 8 rows of either matrix.
+template <class T, int ZP, bool DUAL, int TILES, class P> struct gemv4 {
+	static constexpr u32 ROWS = DUAL ? 8 : 16;
+	const P &q;
 	const cep_mm &p;
 	u32 lane, g, t, nb, kt_n, n_class, rg0, n_units, n_warps;
 	unsigned char *xs;
 	float *xsum, *slot;
 
-	__device__ __forceinline__ gemv4(const cep_mm &params) : p(params)
+	__device__ __forceinline__ gemv4(const P &params)
+	    : q(params), p(params.m)
 	{
 	}
 
-	__device__ __forceinline__ u32 clamp(u32 row) const
+	__device__ __forceinline__ void find(u32 rg, rows_at<T> &a) const
 	{
-		return row < p.n ? row : p.n - 1;
+		u32 r0 = rg * ROWS + g, r1 = DUAL ? r0 : r0 + 8;
+		u32 t0 = 0, t1 = 0, m1 = DUAL ? TILES : 0;
+
+		r0 = r0 < p.n ? r0 : p.n - 1;
+		r1 = r1 < p.n ? r1 : p.n - 1;
+		if (TILES > 1) {
+			t0 = r0 / q.tile_rows;
+			t1 = r1 / q.tile_rows;
+			r0 -= t0 * q.tile_rows;
+			r1 -= t1 * q.tile_rows;
+		}
+		t1 += m1;
+		a.w0 = (const unsigned char *)q.b[t0] + (u64)r0 * p.ldb + t * 16;
+		a.w1 = (const unsigned char *)q.b[t1] + (u64)r1 * p.ldb + t * 16;
+		a.s0 = (const T *)q.s[t0] + (u64)r0 * p.n_blocks;
+		a.s1 = (const T *)q.s[t1] + (u64)r1 * p.n_blocks;
+		if (ZP == CEP_ZP_PACKED) {
+			a.z0 = (const unsigned char *)q.z[t0] +
+			       (u64)r0 * p.zp_row;
+			a.z1 = (const unsigned char *)q.z[t1] +
+			       (u64)r1 * p.zp_row;
+		} else if (ZP == CEP_ZP_FLOAT) {
+			a.z0 = (const unsigned char *)((const T *)q.z[t0] +
+						       (u64)r0 * p.n_blocks);
+			a.z1 = (const unsigned char *)((const T *)q.z[t1] +
+						       (u64)r1 * p.n_blocks);
+		}
 	}
 
-	__device__ __forceinline__ void load(tile<T> &x, u32 rg, u32 kt) const
-	{
-		u32 r0 = clamp(rg * 16 + g), r1 = clamp(rg * 16 + g + 8);
-		u32 kb = kt * 8 + t;
-		const unsigned char *b0 = (const unsigned char *)p.b +
-					  (u64)r0 * p.ldb + kb * 16;
-		const unsigned char *b1 = (const unsigned char *)p.b +
-					  (u64)r1 * p.ldb + kb * 16;
-		const uint4 none = {0, 0, 0, 0};
-		u32 per = p.block / 32, c = kt * 8 + 2 * t;
-		u32 s0 = c / per, s1 = (c + 1) / per, z = p.n_blocks - 1;
-		const T *s = (const T *)p.scales;
-
-		s0 = s0 < z ? s0 : z;
-		s1 = s1 < z ? s1 : z;
-		x.w[0] = kb < nb ? load_weights(b0) : none;
-		x.w[1] = kb + 4 < nb ? load_weights(b0 + 64) : none;
-		x.w[2] = kb < nb ? load_weights(b1) : none;
-		x.w[3] = kb + 4 < nb ? load_weights(b1 + 64) : none;
-		x.s[0] = s[(u64)r0 * p.n_blocks + s0];
-		x.s[1] = s[(u64)r0 * p.n_blocks + s1];
-		x.s[2] = s[(u64)r1 * p.n_blocks + s0];
-		x.s[3] = s[(u64)r1 * p.n_blocks + s1];
-	}
-
-	// zero point minus 8 of block c (of 32 columns) of a row
-	__device__ __forceinline__ float zero(u32 row, u32 c) const
+	// Block (of scales) of 32-column block c.
+	__device__ __forceinline__ u32 block_of(u32 c) const
 	{
 		u32 b = c / (p.block / 32);
 
-		b = b < p.n_blocks ? b : p.n_blocks - 1;
-		if (ZP == CEP_ZP_FLOAT)
-			return to_f(((const T *)p.zp)[(u64)row * p.n_blocks +
-						      b]) -
-			       8.f;
-		return (float)((((const unsigned char *)
-					 p.zp)[(u64)row * p.zp_row + b / 2] >>
-				(b & 1) * 4) &
-			       15) -
-		       8.f;
+		return b < p.n_blocks ? b : p.n_blocks - 1;
 	}
 
-	__device__ __forceinline__ void use(const tile<T> &x, u32 rg, u32 kt,
+	__device__ __forceinline__ void load(tile<T> &x, const rows_at<T> &a,
+					     u32 kt) const
+	{
+		const uint4 none = {0, 0, 0, 0};
+		u32 kb = kt * 8 + t, off = kt * 128;
+		u32 c0 = block_of(kt * 8 + 2 * t);
+		u32 c1 = block_of(kt * 8 + 2 * t + 1);
+
+		x.w[0] = kb < nb ? load_weights(a.w0 + off) : none;
+		x.w[1] = kb + 4 < nb ? load_weights(a.w0 + off + 64) : none;
+		x.w[2] = kb < nb ? load_weights(a.w1 + off) : none;
+		x.w[3] = kb + 4 < nb ? load_weights(a.w1 + off + 64) : none;
+		x.s[0] = a.s0[c0];
+		x.s[1] = a.s0[c1];
+		x.s[2] = a.s1[c0];
+		x.s[3] = a.s1[c1];
+		if (ZP == CEP_ZP_PACKED) {
+			x.zb[0] = a.z0[c0 / 2];
+			x.zb[1] = a.z0[c1 / 2];
+			x.zb[2] = a.z1[c0 / 2];
+			x.zb[3] = a.z1[c1 / 2];
+		} else if (ZP == CEP_ZP_FLOAT) {
+			x.zf[0] = ((const T *)a.z0)[c0];
+			x.zf[1] = ((const T *)a.z0)[c1];
+			x.zf[2] = ((const T *)a.z1)[c0];
+			x.zf[3] = ((const T *)a.z1)[c1];
+		}
+	}
+
+	// Zero point i of the tile minus 8; c is its 32-column block.
+	__device__ __forceinline__ float zero(const tile<T> &x, int i,
+					      u32 c) const
+	{
+		if (ZP == CEP_ZP_FLOAT)
+			return to_f(x.zf[i]) - 8.f;
+		return (float)(x.zb[i] >> (block_of(c) & 1) * 4 & 15) - 8.f;
+	}
+
+	__device__ __forceinline__ void use(const tile<T> &x, u32 kt,
 					    float *acc) const
 	{
 		const bool on = (g & 3) == t;
@@ -107,13 +169,12 @@ template <class T, int ZP> struct gemv4 {
 		for (int i = 0; i < 4; i++)
 			d[i] = t < 2 ? d0[i] : d1[i];
 		if (ZP != CEP_ZP_NONE) {
-			u32 c = kt * 8 + 2 * t, r0 = clamp(rg * 16 + g);
-			u32 r1 = clamp(rg * 16 + g + 8);
+			u32 c = kt * 8 + 2 * t;
 
-			d[0] -= zero(r0, c) * xsum[c];
-			d[1] -= zero(r0, c + 1) * xsum[c + 1];
-			d[2] -= zero(r1, c) * xsum[c];
-			d[3] -= zero(r1, c + 1) * xsum[c + 1];
+			d[0] -= zero(x, 0, c) * xsum[c];
+			d[1] -= zero(x, 1, c + 1) * xsum[c + 1];
+			d[2] -= zero(x, 2, c) * xsum[c];
+			d[3] -= zero(x, 3, c + 1) * xsum[c + 1];
 		}
 		acc[0] += d[0] * to_f(x.s[0]) + d[1] * to_f(x.s[1]);
 		acc[1] += d[2] * to_f(x.s[2]) + d[3] * to_f(x.s[3]);
@@ -163,12 +224,49 @@ template <class T, int ZP> struct gemv4 {
 		return (u + rg0 + u / n_class) % n_class;
 	}
 
-	__device__ __forceinline__ void step(u32 *u, u32 *kt) const
+	// Next tile; true if it is of another unit.
+	__device__ __forceinline__ bool step(u32 *u, u32 *kt) const
 	{
 		*kt += n_class;
-		if (*kt >= kt_n) {
-			*u += n_warps;
-			*kt = *u < n_units ? kt_of(*u) : 0;
+		if (*kt < kt_n)
+			return false;
+		*u += n_warps;
+		*kt = *u < n_units ? kt_of(*u) : 0;
+		return true;
+	}
+
+	__device__ __forceinline__ float finish(const float *s) const
+	{
+		float v = s[0];
+
+		for (u32 c = 1; c < n_class; c++)
+			v += s[c * 16];
+		return v;
+	}
+
+	__device__ __forceinline__ void store(u32 n_rg) const
+	{
+		u64 bias2 = second_bias(q);
+
+		for (u32 i = threadIdx.x; i < n_rg * ROWS; i += blockDim.x) {
+			u32 row = rg0 * ROWS + i;
+			const float *s = slot + i / ROWS * n_class * 16 +
+					 i % ROWS;
+			float v = finish(s);
+
+			if (row >= p.n)
+				continue;
+			if (p.bias)
+				v += to_f(((const T *)p.bias)[p.n0 + row]);
+			if (DUAL) {
+				float w = finish(s + 8);
+
+				if (bias2)
+					w += to_f(((const T *)
+							   bias2)[p.n0 + row]);
+				v = silu(v) * w;
+			}
+			((T *)p.out)[p.n0 + row] = from_f<T>(v);
 		}
 	}
 
@@ -176,6 +274,7 @@ template <class T, int ZP> struct gemv4 {
 	{
 		u32 warp = threadIdx.x / 32, u, kt, lu, lk;
 		float acc[2] = {0, 0};
+		rows_at<T> at;
 		tile<T> a, b;
 
 		lane = threadIdx.x & 31;
@@ -186,7 +285,7 @@ template <class T, int ZP> struct gemv4 {
 		kt_n = (nb + 7) / 8;
 		n_class = kt_n < 8 ? kt_n : 8;
 		rg0 = blockIdx.x * p.groups;
-		u32 n_rg = (p.n + 15) / 16 - rg0;
+		u32 n_rg = (p.n + ROWS - 1) / ROWS - rg0;
 		n_rg = n_rg < p.groups ? n_rg : p.groups;
 		n_units = n_rg * n_class;
 		xs = smem;
@@ -196,12 +295,15 @@ template <class T, int ZP> struct gemv4 {
 		u = lu = warp;
 		kt = lk = u < n_units ? kt_of(u) : 0;
 		if (lu < n_units) {
-			load(a, rg0 + lu / n_class, lk);
-			step(&lu, &lk);
+			find(rg0 + lu / n_class, at);
+			load(a, at, lk);
+			if (step(&lu, &lk) && lu < n_units)
+				find(rg0 + lu / n_class, at);
 		}
 		if (lu < n_units) {
-			load(b, rg0 + lu / n_class, lk);
-			step(&lu, &lk);
+			load(b, at, lk);
+			if (step(&lu, &lk) && lu < n_units)
+				find(rg0 + lu / n_class, at);
 		}
 		cep_wait();
 		stage();
@@ -209,60 +311,53 @@ template <class T, int ZP> struct gemv4 {
 		while (u < n_units) {
 			u32 cu = u, ck = kt;
 
-			use(a, rg0 + u / n_class, kt, acc);
+			use(a, kt, acc);
 			a = b;
 			if (lu < n_units) {
-				load(b, rg0 + lu / n_class, lk);
-				step(&lu, &lk);
+				load(b, at, lk);
+				if (step(&lu, &lk) && lu < n_units)
+					find(rg0 + lu / n_class, at);
 			}
-			step(&u, &kt);
-			if (u != cu) { // the unit is done
-				for (int i = 0; i < 2; i++) {
-					acc[i] += __shfl_xor_sync(
-						0xffffffffu, acc[i], 1);
-					acc[i] += __shfl_xor_sync(
-						0xffffffffu, acc[i], 2);
-				}
-				if (t == 0) {
-					u32 at = (cu / n_class * n_class +
-						  ck % n_class) * 16;
+			if (!step(&u, &kt))
+				continue;
+			for (int i = 0; i < 2; i++) {
+				acc[i] += __shfl_xor_sync(0xffffffffu, acc[i],
+							  1);
+				acc[i] += __shfl_xor_sync(0xffffffffu, acc[i],
+							  2);
+			}
+			if (t == 0) {
+				u32 i = (cu / n_class * n_class +
+					 ck % n_class) * 16;
 
-					slot[at + g] = acc[0];
-					slot[at + g + 8] = acc[1];
-				}
-				acc[0] = acc[1] = 0;
+				slot[i + g] = acc[0];
+				slot[i + g + 8] = acc[1];
 			}
+			acc[0] = acc[1] = 0;
 		}
 		__syncthreads();
-		for (u32 i = threadIdx.x; i < n_rg * 16; i += blockDim.x) {
-			u32 row = (rg0 + i / 16) * 16 + i % 16;
-			const float *s = slot + i / 16 * n_class * 16 + i % 16;
-			float v = s[0];
-
-			for (u32 c = 1; c < n_class; c++)
-				v += s[c * 16];
-			if (row >= p.n)
-				continue;
-			if (p.bias)
-				v += to_f(((const T *)p.bias)[p.n0 + row]);
-			((T *)p.out)[p.n0 + row] = from_f<T>(v);
-		}
+		store(n_rg);
 	}
 };
 
-#define CEP_GEMV4(type, suffix, zp)                                            \
-	CEP_KERNEL(cep_gemv4_##suffix##_##zp, cep_mm, 256)                     \
+#define CEP_GEMV4(type, suffix, zp, form, dual, tiles, ptype)                  \
+	CEP_KERNEL(cep_gemv4##form##_##suffix##_##zp, ptype, 256)              \
 	{                                                                      \
 		CEP_SMEM(raw);                                                 \
-		gemv4<type, zp> g(p);                                          \
+		gemv4<type, zp, dual, tiles, ptype> g(p);                      \
 		g.run(raw);                                                    \
 	}
-CEP_GEMV4(__half, f16, 0)
-CEP_GEMV4(__half, f16, 1)
-CEP_GEMV4(__half, f16, 2)
-CEP_GEMV4(bf16, bf16, 0)
-CEP_GEMV4(bf16, bf16, 1)
-CEP_GEMV4(bf16, bf16, 2)
+#define CEP_GEMV4_FORMS(type, suffix, zp)                                      \
+	CEP_GEMV4(type, suffix, zp, , false, 1, cep_mv)                        \
+	CEP_GEMV4(type, suffix, zp, t, false, CEP_TILES, cep_mv_tiled)         \
+	CEP_GEMV4(type, suffix, zp, d, true, 1, cep_mv_dual)                   \
+	CEP_GEMV4(type, suffix, zp, dt, true, CEP_TILES, cep_mv_dual_tiled)
+CEP_GEMV4_FORMS(__half, f16, 0)
+CEP_GEMV4_FORMS(__half, f16, 1)
+CEP_GEMV4_FORMS(__half, f16, 2)
+CEP_GEMV4_FORMS(bf16, bf16, 0)
+CEP_GEMV4_FORMS(bf16, bf16, 1)
+CEP_GEMV4_FORMS(bf16, bf16, 2)
 
 // Any quantised matrix: a warp a row, eight columns a lane at a time.
 template <class T> __device__ __forceinline__ void gemv_q(const cep_mm &p)

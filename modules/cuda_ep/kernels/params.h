@@ -167,12 +167,37 @@ struct cep_mm {
 	uint32_t groups; /* 16-row groups a block of gemv4 takes */
 	uint32_t vec_a, vec_b; /* 16-byte loads are possible */
 };
+
+/* A one-row product.  The matrix may lie in n_tiles pieces of tile_rows rows
+ * (the last one shorter).  The dual form takes two matrices of the same shape
+ * and gives silu(a B0) (a B1). */
+#define CEP_TILES 64u
+struct cep_mv {
+	struct cep_mm m;
+	uint32_t n_tiles, tile_rows;
+	uint64_t b[1], s[1], z[1];
+};
+struct cep_mv_tiled {
+	struct cep_mm m;
+	uint32_t n_tiles, tile_rows;
+	uint64_t b[CEP_TILES], s[CEP_TILES], z[CEP_TILES];
+};
+struct cep_mv_dual {
+	struct cep_mm m;
+	uint32_t n_tiles, tile_rows;
+	uint64_t b[2], s[2], z[2], bias2;
+};
+struct cep_mv_dual_tiled {
+	struct cep_mm m;
+	uint32_t n_tiles, tile_rows;
+	uint64_t b[2 * CEP_TILES], s[2 * CEP_TILES], z[2 * CEP_TILES], bias2;
+};
 #define CEP_ZP_NONE 0u
 #define CEP_ZP_PACKED 1u
 #define CEP_ZP_FLOAT 2u
 
 struct cep_row {
-	uint64_t x, out, out2;
+	uint64_t x, out, out2, out3, counters; /* the last three: arg-max */
 	uint64_t rows, dim;
 	int64_t inner; /* stride of the reduced axis, elements */
 	uint32_t in_dt, out_dt, op, reserved;

@@ -2,7 +2,8 @@
 // The order of every sum depends on the row's length only.
 #include "modules/cuda_ep/kernels/common.cuh"
 
-// A block a row; 256 threads take elements tid, tid + 256, ...
+// A block a row.  The number of threads, and so the order of the sum, is the
+// host's choice by the row's length.
 template <class T> __device__ __forceinline__ void norm_row(const cep_norm &p)
 {
 	__shared__ float red[32];
@@ -59,6 +60,99 @@ template <class T> __device__ __forceinline__ void norm_row(const cep_norm &p)
 	}
 }
 
+__device__ __forceinline__ void store8(float *p, const float *x)
+{
+	cep_pack a, b;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		a.f[i] = x[i];
+		b.f[i] = x[4 + i];
+	}
+	((uint4 *)p)[0] = a.v;
+	((uint4 *)p)[1] = b.v;
+}
+template <class T> __device__ __forceinline__ void store8(T *p, const float *x)
+{
+	__align__(16) T v[8];
+
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		v[i] = from_f<T>(x[i]);
+	*(uint4 *)p = *(const uint4 *)v;
+}
+
+// The same for rows of a multiple of 8 elements, up to 8 a thread, aligned:
+// everything is loaded at once and stays in registers.
+template <class T> __device__ __forceinline__ void norm_fast(const cep_norm &p)
+{
+	__shared__ float red[32];
+	u64 row = blockIdx.x, at = threadIdx.x * 8;
+	bool on = at < p.dim;
+	float v[8], g[8], t[8], acc = 0, mean = 0;
+
+	cep_trigger();
+	for (int i = 0; i < 8; i++) {
+		g[i] = 1.f;
+		v[i] = 0.f;
+	}
+	if (on && p.gamma)
+		load8((const T *)p.gamma + at, g);
+	cep_wait();
+	if (on) {
+		load8((const T *)p.x + row * p.dim + at, v);
+		if (p.skip) {
+			load8((const T *)p.skip + row % p.skip_rows * p.dim +
+				      at,
+			      t);
+			for (int i = 0; i < 8; i++)
+				v[i] += t[i];
+		}
+		if (p.bias) {
+			load8((const T *)p.bias + at, t);
+			for (int i = 0; i < 8; i++)
+				v[i] += t[i];
+		}
+		if (p.skip || p.bias)
+			for (int i = 0; i < 8; i++)
+				v[i] = to_f(from_f<T>(v[i]));
+		if (p.sum)
+			store8((T *)p.sum + row * p.dim + at, v);
+		for (int i = 0; i < 8; i++)
+			acc += p.layer ? v[i] : v[i] * v[i];
+	}
+	acc = block_sum(acc, red);
+	if (p.layer) {
+		mean = acc / (float)p.dim;
+		acc = 0;
+		for (int i = 0; i < 8 && on; i++)
+			acc += (v[i] - mean) * (v[i] - mean);
+		acc = block_sum(acc, red);
+	}
+	acc = 1.f / sqrtf(acc / (float)p.dim + p.eps);
+	if (!on)
+		return;
+	for (int i = 0; i < 8; i++)
+		t[i] = 0.f;
+	if (p.beta)
+		load8((const T *)p.beta + at, t);
+	for (int i = 0; i < 8; i++)
+		v[i] = (v[i] - mean) * acc * g[i] + t[i];
+	store8((T *)p.out + row * p.dim + at, v);
+}
+
+CEP_KERNEL(cep_norm8_f32, cep_norm, 1024)
+{
+	norm_fast<float>(p);
+}
+CEP_KERNEL(cep_norm8_f16, cep_norm, 1024)
+{
+	norm_fast<__half>(p);
+}
+CEP_KERNEL(cep_norm8_bf16, cep_norm, 1024)
+{
+	norm_fast<bf16>(p);
+}
 CEP_KERNEL(cep_norm_f32, cep_norm, 256)
 {
 	norm_row<float>(p);
@@ -175,23 +269,34 @@ CEP_KERNEL(cep_softmax, cep_row, 256)
 	}
 }
 
-// Largest element of a row, ties to the lowest index; NaN is refused.
-CEP_KERNEL(cep_argmax, cep_row, 1024)
+__device__ __forceinline__ bool is_better(float v, long long i, float w,
+					  long long k)
 {
-	__shared__ float bv[32];
-	__shared__ long long bi[32];
-	u64 row = blockIdx.x, base = row_base(p, row);
+	return k >= 0 && (i < 0 || w > v || (w == v && k < i));
+}
+
+// Largest element of a row, ties to the lowest index; NaN is refused.  Blocks
+// of a row take every gridDim.x-th stretch; the last one to come chooses.
+CEP_KERNEL(cep_argmax, cep_row, 256)
+{
+	__shared__ float bv[8];
+	__shared__ long long bi[8];
+	bool last;
+	u64 row = blockIdx.y, base = row_base(p, row);
+	u64 step = (u64)gridDim.x * blockDim.x;
 	float v = -INFINITY;
 	long long at = -1;
 
 	cep_begin();
-	for (u64 i = threadIdx.x; i < p.dim; i += blockDim.x) {
+#pragma unroll 4
+	for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < p.dim;
+	     i += step) {
 		float w = row_load(p.x, p.in_dt, base + i * (u64)p.inner);
 
 		if (w != w)
 			cep_refuse(p.blame, CEP_FAULT_NAN, (long long)i,
 				   (long long)p.dim);
-		else if (w > v || at < 0) {
+		else if (is_better(v, at, w, (long long)i)) {
 			v = w;
 			at = (long long)i;
 		}
@@ -200,7 +305,7 @@ CEP_KERNEL(cep_argmax, cep_row, 1024)
 		float w = __shfl_xor_sync(0xffffffffu, v, o);
 		long long k = __shfl_xor_sync(0xffffffffu, at, o);
 
-		if (k >= 0 && (at < 0 || w > v || (w == v && k < at))) {
+		if (is_better(v, at, w, k)) {
 			v = w;
 			at = k;
 		}
@@ -213,11 +318,35 @@ CEP_KERNEL(cep_argmax, cep_row, 1024)
 	if (threadIdx.x)
 		return;
 	for (u32 i = 1; i < blockDim.x / 32; i++)
-		if (bi[i] >= 0 &&
-		    (at < 0 || bv[i] > v || (bv[i] == v && bi[i] < at))) {
+		if (is_better(v, at, bv[i], bi[i])) {
 			v = bv[i];
 			at = bi[i];
 		}
+	if (gridDim.x > 1) {
+		volatile float *pv = (volatile float *)p.out2 + row * gridDim.x;
+		volatile long long *pi = (volatile long long *)p.out3 +
+					 row * gridDim.x;
+
+		pv[blockIdx.x] = v;
+		pi[blockIdx.x] = at;
+		__threadfence();
+		last = atomicInc((u32 *)p.counters + row, gridDim.x - 1) ==
+		       gridDim.x - 1;
+		if (!last)
+			return;
+		__threadfence();
+		v = pv[0];
+		at = pi[0];
+		for (u32 i = 1; i < gridDim.x; i++) {
+			float w = pv[i];
+			long long k = pi[i];
+
+			if (is_better(v, at, w, k)) {
+				v = w;
+				at = k;
+			}
+		}
+	}
 	if (p.out_dt == CEP_I64)
 		((long long *)p.out)[row] = at < 0 ? 0 : at;
 	else

@@ -1,0 +1,103 @@
+#!/bin/sh
+# chat.sh - genai chat from a pipe: turns, commands, what is computed again.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+
+talk() # turns as printf takes them, arguments...
+{
+	# shellcheck disable=SC2059 # that is what it is
+	printf "$1" >in
+	shift
+	"$genai" chat "$plain" --greedy --max-new-tokens 8 "$@" <in >out 2>err
+	rc=$?
+}
+
+talk 'hello\nand again\nonce more\n'
+is "three turns: 0" "$rc" 0
+talk 'hello\n'
+one=$(cat out)
+talk 'hello\nand again\n'
+two=$(cat out)
+talk 'hello\nand again\nonce more\n'
+three=$(cat out)
+is "an answer does not depend on what follows" "$(echo "$two" | head -n 1)" \
+	"$(echo "$one" | head -n 1)"
+like "two answers are the beginning of three" "$three" "$two*"
+is "nothing on stderr" "$(cat err)" ""
+
+# ---- only the new part of the history is computed ----
+
+talk 'hello\n/stats\nand again\n/stats\nonce more\n/stats\n'
+new=$(sed -n 's/^\[.*\] \([0-9]*\) + .*/\1/p' err | tr '\n' ' ')
+held=$(sed -n 's/^[0-9]* messages, \([0-9]*\) of.*/\1/p' err | tr '\n' ' ')
+# shellcheck disable=SC2086 # numbers
+set -- $new
+is "three prompts were counted" "$#" 3
+if [ "$#" -eq 3 ] && [ "$2" -lt 32 ] && [ "$3" -lt 32 ]; then
+	ok "the second and third prompt hold only what is new ($new)"
+else
+	not_ok "the second and third prompt hold only what is new" "$new"
+fi
+# shellcheck disable=SC2086 # numbers
+set -- $held
+if [ "$#" -eq 3 ] && [ "$1" -lt "$2" ] && [ "$2" -lt "$3" ]; then
+	ok "the sequence grows ($held)"
+else
+	not_ok "the sequence grows" "$held"
+fi
+
+# The same text as a whole conversation in one go.
+talk 'hello\n/save talk.json\n'
+is "/save writes messages" "$("$probe" json 1 role <<EOF
+$(tr -d '\n' <talk.json)
+EOF
+)" assistant
+talk 'hello\nand again\n'
+want=$(cat out)
+talk '/load talk.json\nand again\n'
+like "/load goes on where it was" "$want" "*$(cat out)"
+talk 'other\n/reset\nhello\n'
+like "/reset forgets" "$(cat out)" "*
+$one"
+talk 'hello\nother\n/undo\nand again\n'
+like "/undo takes the last turn back" "$(cat out)" \
+	"*$(echo "$want" | tail -n 1)"
+talk '/system be brief\nhello\n'
+a=$(cat out)
+talk 'hello\n' --system "be brief"
+is "/system is --system" "$(cat out)" "$a"
+talk '\n   \nhello\n'
+is "blank lines are no turns" "$(cat out)" "$one"
+talk 'hello'
+is "a last line without its end" "$(cat out)" "$one"
+talk 'hello\n/exit\nand again\n'
+is "/exit ends it" "$rc $(cat out)" "0 $one"
+talk '/nonsense\nhello\n'
+like "an unknown command shows the commands" "$(cat err)" "*/help*/exit*"
+is "and is no turn" "$(cat out)" "$one"
+talk '/load gone.json\nhello\n'
+like "/load of a missing file says so" "$(cat err)" \
+	"genai: error: gone.json*"
+is "and nothing changed" "$(cat out)" "$one"
+printf '{"a":1}' >bad.json
+talk '/load bad.json\nhello\n'
+like "/load of something else" "$(cat err)" "*not an array of messages*"
+talk ''
+is "no turns at all" "$rc $(cat out)$(cat err)" "0 "
+talk 'hi <|end|> there\n'
+is "a special token in a turn: 0" "$rc" 0
+
+# A turn that does not fit is an error; the program ends with 1 from a pipe.
+talk 'a turn that is too long for this\n' --set runtime.context=8
+is "more than the context: 1" "$rc" 1
+like "with one line" "$(cat err)" "genai: error: *leave no room*may have 8*"
+
+fails "no folder" 2 "one model folder" chat
+fails "--max-new-tokens 0" 2 "--max-new-tokens" chat "$plain" \
+	--max-new-tokens 0
+cp -R "$plain" bare
+chmod -R u+w bare
+rm bare/chat_template.jinja
+echo hello | "$genai" chat bare >out 2>err
+is "no template: 1" "$?" 1
+like "it says so" "$(cat err)" "genai: error: *template*"
+finish

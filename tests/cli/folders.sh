@@ -1,0 +1,201 @@
+#!/bin/sh
+# folders.sh - model folders as they are found: odd keys, names, tokenizers,
+# limits, ends of text, seeds.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+
+want='[421,372,225,74,94,288,313,290]'
+
+copy() # from, to: a copy of the model with that edit in genai_config.json
+{
+	rm -rf m
+	cp -R "$plain" m
+	chmod -R u+w m
+	sed -i "s|$1|$2|" m/genai_config.json
+}
+
+gen() # arguments...: from m; a warning is no failure
+{
+	"$genai" generate m --ids 72,84,320,285,264 --greedy --json \
+		--max-new-tokens 8 "$@" >out 2>err </dev/null
+	rc=$?
+}
+
+same() # description
+{
+	gen
+	is "$1" "$rc $(json ids)" "0 $want"
+}
+
+# ---- keys ----
+
+copy '"pad_token_id": 0' '"pad_token_id": [0, 1]'
+same "a list of pad tokens"
+like "is a warning" "$(cat err)" "genai: warning: *pad_token_id*"
+copy '"decoder": {' '"decoder": {"later": [1, {"x": null}],'
+same "an unknown key deep down"
+copy '"search": {' '"search": {"top_q": 0.5, "beams": {"a": 1},'
+same "unknown keys of search"
+copy '"type": "llama"' '"type": "xyz"'
+same "an unknown type with a standard graph"
+copy '"past_present_share_buffer": true' '"past_present_share_buffer": false'
+same "no shared buffers"
+copy '"bos_token_id": 1,' ''
+same "no first token"
+printf '\357\273\277' >bom
+cat bom "$plain/genai_config.json" >m/genai_config.json
+same "a BOM before the JSON"
+copy x x
+tr -d '\n' <"$plain/genai_config.json" >m/genai_config.json
+same "all in one line"
+for bad in '"do_sample": true.' '"do_sample": NaN' '"do_sample": 1,,'; do
+	copy '"do_sample": false' "$bad"
+	gen
+	like "$bad" "$rc $(cat err)" "1 genai: error: m/genai_config.json:*"
+	is "$bad: one line" "$(wc -l <err | tr -d ' ')" 1
+done
+copy '"top_k": 50' '"top_k": 50, "top_k": 40'
+gen
+like "a key twice" "$rc $(cat err)" "1 genai: error: m/genai_config.json:*"
+copy '"model": {' "\"model\": {\"deep\": $(printf '[%.0s' $(seq 3000)),"
+gen
+like "3000 open brackets" "$rc $(cat err)" "1 genai: error: m/genai_conf*"
+
+# ---- names ----
+
+mv m old
+mkdir 'modèle-日本 x'
+cp "$plain"/*.* 'modèle-日本 x/'
+run generate 'modèle-日本 x' --ids 72,84,320,285,264 --greedy --json \
+	--max-new-tokens 8
+is "a folder of any name" "$rc $(json ids)" "0 $want"
+run generate "$plain/model.onnx" --ids 72,84,320,285,264 --greedy --json \
+	--max-new-tokens 8
+is "the .onnx file instead of the folder" "$rc $(json ids)" "0 $want"
+run generate "$plain///" --ids 72,84,320,285,264 --greedy --json \
+	--max-new-tokens 8
+is "slashes at the end" "$rc $(json ids)" "0 $want"
+mkdir sub
+cd sub || exit 1
+cp ../genai.ini .
+run generate ../tests --ids 1
+is "no such relative folder: 1" "$rc" 1
+cp -R "$plain" rel
+run generate rel --ids 72,84,320,285,264 --greedy --json --max-new-tokens 8
+is "a relative folder" "$rc $(json ids)" "0 $want"
+cd rel || exit 1
+run --config ../genai.ini generate . --ids 72,84,320,285,264 --greedy --json \
+	--max-new-tokens 8
+is "this folder" "$rc $(json ids)" "0 $want"
+run --config ../genai.ini generate model.onnx --ids 72,84,320,285,264 \
+	--greedy --json --max-new-tokens 8
+is "a file in this folder" "$rc $(json ids)" "0 $want"
+cd "$work" || exit 1
+
+# ---- LFS pointers name the way out ----
+
+for f in model.onnx model.onnx.data tokenizer.json; do
+	copy x x
+	printf 'version https://git-lfs.github.com/spec/v1\n%s\nsize 9\n' \
+		'oid sha256:1234' >m/$f
+	fails "an LFS pointer as $f" 1 "git lfs pull" generate m --prompt x
+	like "it is named" "$(cat err)" "*m/$f*"
+done
+
+# ---- fewer tokens than logits ----
+
+"$probe" gguf tiny.gguf
+"$genai" --quiet import tiny.gguf -o tiny
+copy x x
+cp tiny/tokenizer.json m/
+gen
+is "ids without a token" "$rc $(json ids)" "0 $want"
+is "have no text" "$(json text)" ""
+run detokenize m --ids 3,400,4
+is "nor elsewhere" "$rc" 0
+
+# ---- lengths ----
+
+for max in 3 5; do
+	copy '"max_length": 512' "\"max_length\": $max"
+	gen
+	is "a prompt of 5 and max_length $max" "$rc $(cat err)" \
+		"1 genai: error: the prompt's 5 tokens leave no room: prompt \
+and answer together may have $max"
+done
+copy '"max_length": 512' '"max_length": 6'
+gen
+is "a prompt of 5 and max_length 6" \
+	"$rc $(json ids) $(json finish_reason)" "0 [421] length"
+gen --max-new-tokens 0
+is "no new tokens wanted" "$rc $(json ids)" "0 []"
+copy '"max_length": 512' '"max_length": -1'
+gen
+like "a negative max_length" "$rc $(cat err)" "1 genai: error: *max_length*"
+copy '"max_length": 512' '"max_length": 100000'
+gen --set runtime.context=10 --max-new-tokens 100 --ignore-eos
+is "the context ends it" "$rc $(json stats new_tokens) \
+$(json finish_reason)" "0 5 length"
+
+# ---- ends of text ----
+
+copy '"eos_token_id": 0' '"eos_token_id": 225'
+gen
+is "one id" "$(json finish_reason) $(json ids)" "eos [421,372,225]"
+copy '"eos_token_id": 0' '"eos_token_id": [9, 372, 225]'
+gen
+is "any of several" "$(json finish_reason) $(json ids)" "eos [421,372]"
+copy '"eos_token_id": 0' '"eos_token_id": []'
+gen
+is "none" "$(json finish_reason) $(json ids)" "length $want"
+copy '"eos_token_id": 0,' ''
+gen
+is "not said" "$rc $(json ids)" "0 $want"
+copy '"eos_token_id": 0' '"eos_token_id": 99999'
+gen
+like "beyond the vocabulary" "$rc $(cat err)" "1 genai: error: *an id beyond vocab_size"
+
+# ---- sampling ----
+
+copy '"do_sample": false' '"do_sample": true'
+draw() # flags...
+{
+	"$genai" generate m --ids 72,84,320 --max-new-tokens 24 --json \
+		--ignore-eos "$@" >out 2>err </dev/null
+	json ids
+}
+a=$(draw --seed 1)
+is "a seed twice" "$(draw --seed 1)" "$a"
+if [ "$a" != "$(draw --seed 2)" ]; then
+	ok "another seed"
+else
+	not_ok "another seed"
+fi
+if [ "$(draw)" != "$(draw)" ]; then
+	ok "no seed twice"
+else
+	not_ok "no seed twice"
+fi
+is "top_k above the vocabulary" "$(draw --seed 1 --top-k 100000)" \
+	"$(draw --seed 1 --top-k 512)"
+is "top_k 0 is all of it" "$(draw --seed 1 --top-k 0)" \
+	"$(draw --seed 1 --top-k 512)"
+g=$(draw --greedy)
+is "a tiny temperature is greedy" "$(draw --temperature 1e-30 --seed 3)" "$g"
+run generate tiny --ids 1,2 --temperature 1 --seed 1 --max-new-tokens 8 \
+	--ignore-eos --json
+is "top_k 50 of 9 tokens" "$rc" 0
+
+# ---- NaN ----
+
+copy x x
+i=0
+while [ $i -lt 1180 ]; do # 147456 floats of NaN in the weights
+	printf '%0500d' 0
+	i=$((i + 1))
+done | tr 0 '\377' >m/nan
+head -c 589824 m/nan >m/model.onnx.data
+head -c 1280 /dev/zero >>m/model.onnx.data
+rm m/nan
+fails "NaN, greedy" 1 "NaN at position" generate m --ids 1,2,3
+fails "NaN, sampled" 1 "NaN" generate m --ids 1,2,3 --temperature 1
+finish

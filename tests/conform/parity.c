@@ -1,0 +1,609 @@
+// parity.c - genai-conform --parity: every configuration gives the same tokens.
+// Cells {executors} x {pagers} x {budgets} are taken in turn.  A seed draws a
+// model, a schedule, a page size and a conversation; its tokens and logits are
+// compared with the resident, eager run on the same device.
+#include "parity.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <genai/genai.h>
+#include <jansson.h>
+
+#define MAX_LIST 32
+#define MAX_STEPS 256
+
+struct list {
+	const char *v[MAX_LIST];
+	uint32_t n;
+};
+
+// What a conversation gave: tokens, and digests of logits.
+struct talk {
+	int64_t v[MAX_STEPS];
+	uint8_t is_logits[MAX_STEPS];
+	uint32_t n;
+};
+
+struct setup { // an open configuration
+	struct genai_runtime *rt;
+	struct genai_model *model;
+	struct genai_session *session;
+};
+
+struct cell {
+	uint64_t runs, differ;
+};
+
+struct draw { // what a seed chose
+	uint64_t seed;
+	const char *dir, *executor, *pager, *budget;
+	char schedule[64];
+	uint64_t page_bytes;
+	bool check;
+};
+
+struct parity {
+	struct list dirs, executors, pagers, budgets, schedules, sets;
+	const char *config, *json;
+	uint64_t first, seeds;
+	struct setup ref[MAX_LIST][MAX_LIST]; // by dir, by executor
+	struct cell *cells;
+	uint64_t failed;
+	json_t *failures;
+	int argc;
+	char **argv;
+};
+
+static uint64_t next(uint64_t *x)
+{
+	uint64_t z = *x += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+// ---- one configuration ----
+
+struct sets {
+	char text[24][512];
+	const char *v[24 + MAX_LIST];
+	uint32_t n;
+};
+
+static void put(struct sets *s, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static void put(struct sets *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(s->text[s->n], sizeof(s->text[0]), fmt, ap);
+	va_end(ap);
+	s->v[s->n] = s->text[s->n];
+	s->n++;
+}
+
+static void no_log(void *ctx, int32_t level, const char *text)
+{
+	(void)ctx;
+	(void)level;
+	(void)text;
+}
+
+static void fill_sets(const struct parity *p, const struct draw *d,
+		      struct sets *s)
+{
+	int n = (int)strcspn(d->executor, ":");
+
+	s->n = 0;
+	put(s, "runtime.executor=%s", d->executor);
+	put(s, "runtime.stream=%.*s", n, d->executor);
+	put(s, "runtime.barrier=%.*s", n, d->executor);
+	put(s, "runtime.pager=%s", d->pager);
+	put(s, "runtime.weight_budget=%s", d->budget);
+	put(s, "runtime.context=256");
+	put(s, "runtime.check=%s", d->check ? "order" : "off");
+	if (d->page_bytes)
+		put(s, "module.%s.page_bytes=%llu", d->pager,
+		    (unsigned long long)d->page_bytes);
+	if (!strncmp(d->executor, "cpu_ref:", 8)) {
+		put(s, "module.cpu_ref.schedule=%s", d->schedule);
+		put(s, "module.cpu_ref.threads=1");
+	}
+	for (uint32_t i = 0; i < p->sets.n; i++)
+		s->v[s->n++] = p->sets.v[i];
+}
+
+static void shut(struct setup *u)
+{
+	genai_session_close(u->session);
+	genai_model_close(u->model);
+	genai_close(u->rt);
+	memset(u, 0, sizeof(*u));
+}
+
+static int32_t start(const struct parity *p, const struct draw *d,
+		     struct setup *u, struct genai_error *err)
+{
+	struct sets s;
+	struct genai_runtime_options o = {.size = sizeof(o),
+					  .config_path = p->config,
+					  .sets = s.v,
+					  .log = no_log};
+	int32_t rc;
+
+	fill_sets(p, d, &s);
+	o.n_sets = s.n;
+	memset(u, 0, sizeof(*u));
+	rc = genai_open(&o, &u->rt, err);
+	if (!rc)
+		rc = genai_model_open(u->rt, d->dir, NULL, &u->model, err);
+	if (!rc)
+		rc = genai_session_open(u->model, &u->session, err);
+	return rc;
+}
+
+// ---- the conversation ----
+
+static void note(struct talk *t, int64_t v, bool is_logits)
+{
+	if (t->n == MAX_STEPS)
+		return;
+	t->is_logits[t->n] = is_logits;
+	t->v[t->n++] = v;
+}
+
+static int32_t note_logits(struct setup *u, uint32_t vocab, struct talk *t,
+			   struct genai_error *err)
+{
+	float *row = malloc(vocab * sizeof(*row));
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	size_t rows = 0;
+	int32_t rc;
+
+	if (!row)
+		return GENAI_E_NOMEM;
+	rc = genai_session_logits(u->session, row, 1, &rows, err);
+	for (uint32_t i = 0; !rc && i < vocab; i++) {
+		uint32_t bits;
+
+		memcpy(&bits, &row[i], sizeof(bits));
+		h = (h ^ bits) * UINT64_C(0x100000001b3);
+	}
+	free(row);
+	note(t, (int64_t)h, true);
+	return rc;
+}
+
+// A turn: a prompt, its logits, some tokens.
+static int32_t turn(struct setup *u, uint32_t vocab, uint64_t *rng,
+		    struct talk *t, struct genai_error *err)
+{
+	uint64_t n = 1 + next(rng) % 20, tokens = 3 + next(rng) % 8;
+	bool ahead = next(rng) & 1;
+	int64_t ids[20], id;
+	int32_t rc;
+
+	for (uint64_t i = 0; i < n; i++)
+		ids[i] = (int64_t)(next(rng) % vocab);
+	rc = genai_session_append(u->session, ids, n, err);
+	if (!rc)
+		rc = note_logits(u, vocab, t, err);
+	for (uint64_t i = 0; !rc && i < tokens; i++) {
+		rc = genai_session_next(u->session, ahead && i + 1 < tokens,
+					&id, err);
+		if (!rc)
+			note(t, id, false);
+	}
+	return rc;
+}
+
+// A turn, a second one after it, and a third after a rewind.
+static int32_t converse(struct setup *u, uint64_t seed, struct talk *t,
+			struct genai_error *err)
+{
+	struct genai_model_info info = {.size = sizeof(info)};
+	uint64_t rng = seed ^ UINT64_C(0x5eed);
+	int32_t rc = genai_model_get_info(u->model, &info);
+
+	t->n = 0;
+	if (!rc)
+		rc = turn(u, info.vocab_size, &rng, t, err);
+	if (!rc)
+		rc = turn(u, info.vocab_size, &rng, t, err);
+	if (!rc)
+		rc = genai_session_rewind(
+			u->session,
+			next(&rng) % genai_session_length(u->session), err);
+	return rc ? rc : turn(u, info.vocab_size, &rng, t, err);
+}
+
+// ---- a seed ----
+
+static uint32_t index_of(const struct list *l, const char *s)
+{
+	uint32_t i = 0;
+
+	while (l->v[i] != s)
+		i++;
+	return i;
+}
+
+// The resident, eager run of the device that an executor needs.
+static int32_t reference(struct parity *p, const struct draw *d,
+			 struct talk *out, struct genai_error *err)
+{
+	struct setup *u = &p->ref[index_of(&p->dirs, d->dir)]
+				 [index_of(&p->executors, d->executor)];
+	struct draw r = {.dir = d->dir,
+			 .executor = d->executor,
+			 .pager = p->pagers.v[0],
+			 .budget = "100%",
+			 .schedule = "inorder"};
+	char eager[128];
+	int32_t rc = 0;
+
+	if (!u->rt) {
+		snprintf(eager, sizeof(eager), "%.*s:eager",
+			 (int)strcspn(d->executor, ":"), d->executor);
+		r.executor = eager;
+		rc = start(p, &r, u, err);
+	} else {
+		rc = genai_session_rewind(u->session, 0, err);
+	}
+	return rc ? rc : converse(u, d->seed, out, err);
+}
+
+static void draw_seed(const struct parity *p, uint64_t seed, struct draw *d)
+{
+	uint64_t rng = seed * 2654435761u + 1, cell = seed;
+	const char *s;
+
+	memset(d, 0, sizeof(*d));
+	d->seed = seed;
+	d->budget = p->budgets.v[cell % p->budgets.n];
+	cell /= p->budgets.n;
+	d->pager = p->pagers.v[cell % p->pagers.n];
+	cell /= p->pagers.n;
+	d->executor = p->executors.v[cell % p->executors.n];
+	d->dir = p->dirs.v[next(&rng) % p->dirs.n];
+	s = p->schedules.v[next(&rng) % p->schedules.n];
+	if (!strcmp(s, "random"))
+		snprintf(d->schedule, sizeof(d->schedule), "random:%u",
+			 (unsigned)next(&rng));
+	else
+		snprintf(d->schedule, sizeof(d->schedule), "%s", s);
+	d->page_bytes = next(&rng) % 4; // see page_bytes()
+	d->check = next(&rng) & 1;
+}
+
+// 1/128 to 1/16 of the weights: tiny models need small pages.
+static uint64_t page_bytes(struct parity *p, const struct draw *d)
+{
+	struct genai_stats st = {.size = sizeof(st)};
+	struct setup *u = &p->ref[index_of(&p->dirs, d->dir)]
+				 [index_of(&p->executors, d->executor)];
+	uint64_t page;
+
+	if (genai_model_get_stats(u->model, &st, NULL))
+		return 0;
+	page = st.weights_bytes >> (4 + d->page_bytes);
+	return page ? page : 1;
+}
+
+static const char *same(const struct talk *want, const struct talk *got,
+			char *buf, size_t cap)
+{
+	for (uint32_t i = 0; i < want->n; i++) {
+		if (i < got->n && want->v[i] == got->v[i])
+			continue;
+		if (i >= got->n)
+			snprintf(buf, cap, "value %u is missing", i);
+		else if (want->is_logits[i])
+			snprintf(buf, cap, "logits %u differ", i);
+		else
+			snprintf(buf, cap, "token %u is %lld, not %lld", i,
+				 (long long)got->v[i], (long long)want->v[i]);
+		return buf;
+	}
+	return NULL;
+}
+
+static const char *run_cell(struct parity *p, const struct draw *d,
+			    const struct talk *want, char *buf, size_t cap)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct setup u;
+	struct talk got;
+	int32_t rc = start(p, d, &u, &err);
+
+	got.n = 0;
+	if (!rc)
+		rc = converse(&u, d->seed, &got, &err);
+	shut(&u);
+	if (!rc)
+		return same(want, &got, buf, cap);
+	snprintf(buf, cap, "%s", err.text);
+	return buf;
+}
+
+static void report(struct parity *p, const struct draw *d, const char *what,
+		   const char *order)
+{
+	printf("seed %llu: %s\n  %s, %s, budget %s, schedule %s, page_bytes "
+	       "%llu, check %s, %s\n",
+	       (unsigned long long)d->seed, what, d->executor, d->pager,
+	       d->budget, d->schedule, (unsigned long long)d->page_bytes,
+	       d->check ? "order" : "off", d->dir);
+	if (order)
+		printf("  with check = order: %s\n", order);
+	printf("  again:");
+	for (int i = 0; i < p->argc && i < 48; i++)
+		if (strcmp(p->argv[i], "--seeds") &&
+		    (!i || strcmp(p->argv[i - 1], "--seeds")))
+			printf(" %s", p->argv[i]);
+	printf(" --seed %llu\n", (unsigned long long)d->seed);
+	json_array_append_new(
+		p->failures,
+		json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:s}", "seed",
+			  (json_int_t)d->seed, "executor", d->executor, "pager",
+			  d->pager, "budget", d->budget, "schedule",
+			  d->schedule, "model", d->dir, "text", what));
+}
+
+static void run_seed(struct parity *p, uint64_t seed)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct cell *c =
+		&p->cells[seed % (p->budgets.n * p->pagers.n * p->executors.n)];
+	char text[640], order[640];
+	const char *what, *race = NULL;
+	struct talk want;
+	struct draw d;
+
+	draw_seed(p, seed, &d);
+	c->runs++;
+	if (reference(p, &d, &want, &err)) {
+		snprintf(text, sizeof(text), "the resident run failed: %s",
+			 err.text);
+		what = text;
+	} else {
+		d.page_bytes = page_bytes(p, &d);
+		what = run_cell(p, &d, &want, text, sizeof(text));
+		if (what && !d.check) {
+			// name the race, if it is one
+			d.check = true;
+			race = run_cell(p, &d, &want, order, sizeof(order));
+			d.check = false;
+		}
+	}
+	if (!what)
+		return;
+	c->differ++;
+	p->failed++;
+	report(p, &d, what, race);
+}
+
+// ---- report ----
+
+static const struct cell *cell_at(const struct parity *p, uint32_t e,
+				  uint32_t pg, uint32_t b)
+{
+	return &p->cells[(e * p->pagers.n + pg) * p->budgets.n + b];
+}
+
+static void print_table(const struct parity *p)
+{
+	printf("\n| executor | pager |");
+	for (uint32_t b = 0; b < p->budgets.n; b++)
+		printf(" %s |", p->budgets.v[b]);
+	printf("\n|---|---|");
+	for (uint32_t b = 0; b < p->budgets.n; b++)
+		printf("---|");
+	printf("\n");
+	for (uint32_t e = 0; e < p->executors.n; e++)
+		for (uint32_t g = 0; g < p->pagers.n; g++) {
+			printf("| %s | %s |", p->executors.v[e],
+			       p->pagers.v[g]);
+			for (uint32_t b = 0; b < p->budgets.n; b++) {
+				const struct cell *c = cell_at(p, e, g, b);
+
+				printf(" %llu of %llu |",
+				       (unsigned long long)(c->runs -
+							    c->differ),
+				       (unsigned long long)c->runs);
+			}
+			printf("\n");
+		}
+}
+
+static int write_json(const struct parity *p, double seconds)
+{
+	json_t *cells = json_array(), *j;
+	int rc;
+
+	for (uint32_t e = 0; e < p->executors.n; e++)
+		for (uint32_t g = 0; g < p->pagers.n; g++)
+			for (uint32_t b = 0; b < p->budgets.n; b++) {
+				const struct cell *c = cell_at(p, e, g, b);
+
+				json_array_append_new(
+					cells,
+					json_pack("{s:s, s:s, s:s, s:I, s:I}",
+						  "executor", p->executors.v[e],
+						  "pager", p->pagers.v[g],
+						  "budget", p->budgets.v[b],
+						  "runs", (json_int_t)c->runs,
+						  "differ",
+						  (json_int_t)c->differ));
+			}
+	j = json_pack("{s:I, s:I, s:I, s:f, s:o, s:O}", "first_seed",
+		      (json_int_t)p->first, "seeds", (json_int_t)p->seeds,
+		      "failed", (json_int_t)p->failed, "seconds", seconds,
+		      "cells", cells, "failures", p->failures);
+	rc = json_dump_file(j, p->json, JSON_INDENT(1));
+	json_decref(j);
+	if (rc)
+		fprintf(stderr, "genai-conform: cannot write %s\n", p->json);
+	return rc ? 1 : 0;
+}
+
+// ---- options ----
+
+static int usage(const char *why)
+{
+	fprintf(stderr,
+		"genai-conform: %s\n"
+		"usage: genai-conform --parity DIR... [--executors LIST] "
+		"[--pagers LIST]\n"
+		"  [--budgets 100%%,75%%,50%%,25%%,5%%,0] [--schedules LIST] "
+		"[--seeds N]\n"
+		"  [--seed FIRST] [--json FILE] [--config F] "
+		"[--set section.key=value]\n",
+		why);
+	return 2;
+}
+
+static bool split(struct list *l, char *text)
+{
+	l->n = 0;
+	for (char *s = strtok(text, ","); s; s = strtok(NULL, ",")) {
+		if (l->n == MAX_LIST)
+			return false;
+		l->v[l->n++] = s;
+	}
+	return l->n;
+}
+
+static bool number(const char *s, uint64_t *out)
+{
+	char *end;
+
+	*out = strtoull(s, &end, 10);
+	return *s >= '0' && *s <= '9' && !*end;
+}
+
+// One option with its value; NULL if it is fine, else what is wrong.
+static const char *take(struct parity *p, const char *opt, char *v)
+{
+	struct list *l = !strcmp(opt, "--executors")   ? &p->executors
+			 : !strcmp(opt, "--pagers")    ? &p->pagers
+			 : !strcmp(opt, "--budgets")   ? &p->budgets
+			 : !strcmp(opt, "--schedules") ? &p->schedules
+						       : NULL;
+
+	if (l)
+		return split(l, v) ? NULL : "an empty or too long list";
+	if (!strcmp(opt, "--set")) {
+		if (p->sets.n == MAX_LIST)
+			return "too many --set";
+		p->sets.v[p->sets.n++] = v;
+	} else if (!strcmp(opt, "--json")) {
+		p->json = v;
+	} else if (!strcmp(opt, "--config")) {
+		p->config = v;
+	} else if (!strcmp(opt, "--seeds")) {
+		return number(v, &p->seeds) ? NULL : "--seeds: not a number";
+	} else if (!strcmp(opt, "--seed")) {
+		return number(v, &p->first) ? NULL : "--seed: not a number";
+	} else {
+		return "unknown option";
+	}
+	return NULL;
+}
+
+static int parse(struct parity *p, int argc, char **argv)
+{
+	static char executors[] = "cpu_ref:eager,cpu_ref:captured";
+	static char pagers[] = "pager_sync,pager_async";
+	static char budgets[] = "100%,75%,50%,25%,5%,0";
+	static char schedules[] = "inorder,threads,late,early,random,random";
+	bool one = false, many = false;
+
+	split(&p->executors, executors);
+	split(&p->pagers, pagers);
+	split(&p->budgets, budgets);
+	split(&p->schedules, schedules);
+	for (int i = 1; i < argc; i++) {
+		const char *why = NULL;
+
+		if (!strcmp(argv[i], "--parity"))
+			continue;
+		one |= !strcmp(argv[i], "--seed");
+		many |= !strcmp(argv[i], "--seeds");
+		if (argv[i][0] != '-' && p->dirs.n < MAX_LIST)
+			p->dirs.v[p->dirs.n++] = argv[i];
+		else if (argv[i][0] != '-' || ++i == argc)
+			why = "too many folders, or an option without value";
+		else
+			why = take(p, argv[i - 1], argv[i]);
+		if (why)
+			return usage(why);
+	}
+	if (!p->dirs.n)
+		return usage("no model folder");
+	if (!many)
+		p->seeds = one ? 1 : 480;
+	return 0;
+}
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// argv as it was: lists are cut up in place.
+static char **copy_argv(int argc, char **argv)
+{
+	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
+
+	for (int i = 0; copy && i < argc; i++)
+		copy[i] = strdup(argv[i]);
+	return copy;
+}
+
+int conform_parity(int argc, char **argv)
+{
+	struct parity *p = calloc(1, sizeof(*p));
+	double begin = now_s();
+	int rc;
+
+	if (!p)
+		return 1;
+	p->argc = argc;
+	p->argv = copy_argv(argc, argv);
+	p->failures = json_array();
+	rc = parse(p, argc, argv);
+	if (!rc)
+		p->cells = calloc((size_t)p->budgets.n * p->pagers.n *
+					  p->executors.n,
+				  sizeof(*p->cells));
+	for (uint64_t i = 0; !rc && p->cells && i < p->seeds; i++)
+		run_seed(p, p->first + i);
+	for (uint32_t i = 0; i < p->dirs.n; i++)
+		for (uint32_t k = 0; k < p->executors.n; k++)
+			shut(&p->ref[i][k]);
+	if (!rc) {
+		print_table(p);
+		printf("\n%llu passed, %llu failed, 0 skipped in %.0f s\n",
+		       (unsigned long long)(p->seeds - p->failed),
+		       (unsigned long long)p->failed, now_s() - begin);
+		rc = p->json ? write_json(p, now_s() - begin) : 0;
+		rc = p->failed ? 1 : rc;
+	}
+	for (int i = 0; p->argv && i < argc; i++)
+		free(p->argv[i]);
+	free(p->argv);
+	free(p->cells);
+	json_decref(p->failures);
+	free(p);
+	return rc;
+}

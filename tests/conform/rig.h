@@ -1,0 +1,120 @@
+/* rig.h - an executor under test: a graph, its plan, its buffers, and a hostile
+ * pager that overwrites every weight as soon as it may, so that an executor
+ * which does not wait for ready, or releases too early, computes nonsense. */
+#ifndef GENAI_CONFORM_RIG_H
+#define GENAI_CONFORM_RIG_H
+
+#include "conform.h"
+#include "core/graph/build.h"
+#include "core/paging.h"
+
+#define RIG_MAX_IO 8
+#define RIG_MAX_PARTS 128
+#define RIG_MAX_TENSORS 64
+
+/* One entry of the sweep in the hostile pager. */
+struct rig_part {
+	uint64_t bytes;
+	uint64_t at; /* in slots, good and bad */
+	bool held;
+};
+
+struct rig {
+	struct cf_rt r;
+	struct genai_graph *g;
+	struct genai_plan *plan;
+	struct genai_stream *s;
+	struct genai_barrier_ops tapped;
+	struct genai_barrier_api barrier;
+	uint32_t barriers; /* calls by the executor */
+	struct genai_view max_in[RIG_MAX_IO];
+	struct genai_view in[RIG_MAX_IO], out[RIG_MAX_IO];
+	struct genai_mem in_mem[RIG_MAX_IO], out_mem[RIG_MAX_IO];
+
+	/* the hostile pager */
+	struct genai_pager_ops pager_ops;
+	struct genai_pager_api pager;
+	struct genai_visit_page pages[RIG_MAX_PARTS];
+	struct rig_part parts[RIG_MAX_PARTS];
+	uint32_t n_parts, next, steps;
+	bool in_step;
+	const char *broken; /* the first rule that the executor broke */
+	struct genai_stream *loads;
+	struct genai_mem slots, good, bad;
+
+	/* or a real one */
+	struct genai_paging paging;
+	bool paged;
+};
+
+/* What a graph is made of, kept until rig_free. */
+struct rig_graph {
+	struct genai_builder *b;
+	void *blocks[RIG_MAX_TENSORS];
+	uint32_t n_blocks;
+};
+
+/* ---- graphs ---- */
+
+void rig_graph_begin(struct rig_graph *g);
+/* A graph input or a value; unknown dims are -1. */
+uint32_t rig_input(struct rig_graph *g, const char *name, uint32_t dtype,
+		   uint32_t rank, const int64_t *dims);
+uint32_t rig_value(struct rig_graph *g, const char *name);
+uint32_t rig_float_value(struct rig_graph *g, const char *name);
+/* A stored tensor; data is copied. */
+uint32_t rig_weight(struct rig_graph *g, const char *name, uint32_t dtype,
+		    uint32_t rank, const int64_t *dims, const void *data);
+/* Returns its first output. */
+uint32_t rig_node(struct rig_graph *g, const char *op, const char *domain,
+		  const char *name, const uint32_t *in, uint32_t n_in,
+		  uint32_t out);
+struct genai_graph *rig_graph_end(struct rig_graph *g, uint32_t output);
+void rig_graph_free(struct rig_graph *g, struct genai_graph *graph);
+
+/* A language model in small: ids -> Gather -> layers of MatMulNBits, norm and
+ * residual -> MatMulNBits.  ids is [1, S]. */
+#define LM_WIDTH 128
+#define LM_VOCAB 64
+#define LM_LAYERS 5
+#define LM_STEP 4 /* most ids at once */
+struct genai_graph *rig_lm(struct rig_graph *g);
+
+/* ---- plans ---- */
+
+/* Skips the test if the executor does not list the operator. */
+void rig_need_op(struct rig *g, const char *domain, const char *op);
+void rig_open(struct rig *g, const char *const *sets);
+struct genai_plan_options rig_options(struct rig *g, struct genai_graph *graph,
+				      const struct genai_view *max_in);
+int32_t rig_try_plan(struct rig *g, const struct genai_plan_options *o,
+		     struct genai_graph *graph, struct genai_error *err);
+/* The rest of rig_plan for a plan that was made by rig_try_plan. */
+void rig_adopt(struct rig *g, struct genai_graph *graph,
+	       const struct genai_view *max_in, uint64_t rows);
+/* Plan with the hostile pager (parts of ROWS weights of at most rows rows; 0:
+ * whole), give it memory, set pages. */
+void rig_plan(struct rig *g, struct genai_graph *graph,
+	      const struct genai_view *max_in, uint64_t rows);
+/* Plan with the pager of the configuration. */
+void rig_plan_paged(struct rig *g, struct genai_graph *graph,
+		    const struct genai_view *max_in);
+struct genai_view rig_view(uint32_t dtype, uint32_t rank, const int64_t *dims);
+void rig_in(struct rig *g, uint32_t input, const void *data, uint32_t rank,
+	    const int64_t *dims);
+/* Bind the outputs to buffers of the size that output_shape tells. */
+void rig_outs(struct rig *g);
+void rig_submit(struct rig *g);
+/* submit, wait, read output 0 */
+void rig_run(struct rig *g, void *out, uint64_t bytes);
+void rig_read(struct rig *g, void *out, uint64_t bytes);
+void rig_check(struct rig *g); /* of the hostile pager */
+void rig_close(struct rig *g);
+/* As rig_close, but the runtime stays open. */
+void rig_unplan(struct rig *g);
+
+/* lm: run n ids, logits of the last one to out (LM_VOCAB floats). */
+void rig_lm_run(struct rig *g, const int64_t *ids, int64_t n, float *out);
+void rig_lm_view(struct genai_view *max_in);
+
+#endif

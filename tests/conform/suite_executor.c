@@ -1,0 +1,644 @@
+// suite_executor.c - an executor's table call by call, and its operators
+// against values computed here.
+#include "rig.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct rig g;
+static struct rig_graph made;
+static struct genai_graph *graph;
+
+static void end(void)
+{
+	rig_close(&g);
+	rig_graph_free(&made, graph);
+	graph = NULL;
+}
+
+static void near(const float *got, const double *want, uint32_t n, double tol)
+{
+	for (uint32_t i = 0; i < n; i++)
+		ck_assert_msg(fabs((double)got[i] - want[i]) <=
+				      tol * (1 + fabs(want[i])),
+			      "value %u is %.9g, not %.9g", i, (double)got[i],
+			      want[i]);
+}
+
+static float frac(uint64_t *seed)
+{
+	return (float)cf_below(seed, 512) / 256 - 1;
+}
+
+// ---- operators ----
+
+static void add(void)
+{
+	const int64_t dims[] = {-1, 4}, now[] = {3, 4};
+	struct genai_view max[2];
+	float x[12], y[12], got[12];
+	double want[12];
+	uint32_t a, b, out;
+
+	rig_open(&g, NULL);
+	rig_need_op(&g, "", "Add");
+	rig_graph_begin(&made);
+	a = rig_input(&made, "a", GENAI_DT_F32, 2, dims);
+	b = rig_input(&made, "b", GENAI_DT_F32, 2, dims);
+	out = rig_value(&made, "sum");
+	rig_node(&made, "Add", "", "adds", (uint32_t[]){a, b}, 2, out);
+	graph = rig_graph_end(&made, out);
+	max[0] = max[1] = rig_view(GENAI_DT_F32, 2, (int64_t[]){5, 4});
+	rig_plan(&g, graph, max, 0);
+	for (int i = 0; i < 12; i++) {
+		x[i] = (float)i / 4;
+		y[i] = (float)(100 - i * i);
+		want[i] = (double)x[i] + (double)y[i];
+	}
+	rig_in(&g, 0, x, 2, now);
+	rig_in(&g, 1, y, 2, now);
+	rig_run(&g, got, sizeof(got));
+	ck_assert_int_eq(g.out[0].dtype, GENAI_DT_F32);
+	ck_assert_int_eq(g.out[0].dims[0], 3);
+	near(got, want, 12, 0);
+	end();
+}
+
+// y = x W, W stored as it is, or as its transpose in blocks of 4 bits.
+static void check_matmul(uint32_t m, uint32_t k, uint32_t n, const float *x,
+			 const double *w, const float *got)
+{
+	for (uint32_t i = 0; i < m; i++)
+		for (uint32_t j = 0; j < n; j++) {
+			double sum = 0;
+
+			for (uint32_t l = 0; l < k; l++)
+				sum += (double)x[i * k + l] * w[l * n + j];
+			near(&got[i * n + j], &sum, 1, 1e-4);
+		}
+}
+
+static void matmul(void)
+{
+	enum { M = 3, K = 40, N = 24 };
+	struct genai_view max;
+	float x[M * K], w[K * N], got[M * N];
+	double wd[K * N];
+	uint32_t in, weight, out;
+	uint64_t seed = 3;
+
+	for (int i = 0; i < M * K; i++)
+		x[i] = frac(&seed);
+	for (int i = 0; i < K * N; i++)
+		wd[i] = w[i] = frac(&seed);
+	rig_open(&g, NULL);
+	rig_need_op(&g, "", "MatMul");
+	rig_graph_begin(&made);
+	in = rig_input(&made, "x", GENAI_DT_F32, 3, (int64_t[]){1, -1, K});
+	weight = rig_weight(&made, "w", GENAI_DT_F32, 2, (int64_t[]){K, N}, w);
+	out = rig_value(&made, "y");
+	rig_node(&made, "MatMul", "", "mm", (uint32_t[]){in, weight}, 2, out);
+	graph = rig_graph_end(&made, out);
+	max = rig_view(GENAI_DT_F32, 3, (int64_t[]){1, M, K});
+	rig_plan(&g, graph, &max, 0);
+	rig_in(&g, 0, x, 3, (int64_t[]){1, M, K});
+	rig_run(&g, got, sizeof(got));
+	check_matmul(M, K, N, x, wd, got);
+	end();
+}
+
+enum { QM = 2, QK = 64, QN = 80 };
+
+struct nbits {
+	unsigned char q[QN * QK / 2], zero[QN];
+	float scale[QN * 2], x[QM * QK], got[QM * QN];
+	double w[QK * QN];
+};
+
+static void make_nbits(struct nbits *q, uint64_t seed)
+{
+	cf_pattern(q->q, sizeof(q->q), seed);
+	cf_pattern(q->zero, sizeof(q->zero), seed + 1);
+	for (int i = 0; i < QN * 2; i++)
+		q->scale[i] = (float)(1 + cf_below(&seed, 32)) / 256;
+	for (int i = 0; i < QM * QK; i++)
+		q->x[i] = frac(&seed);
+	for (int n = 0; n < QN; n++)
+		for (int k = 0; k < QK; k++) {
+			int byte = q->q[n * QK / 2 + k / 2];
+			int bits = k % 2 ? byte >> 4 : byte & 15;
+			int z = k / 32 ? q->zero[n] >> 4 : q->zero[n] & 15;
+
+			q->w[k * QN + n] = (bits - z) *
+					   (double)q->scale[n * 2 + k / 32];
+		}
+}
+
+static struct genai_graph *nbits_graph(const struct nbits *q, bool bias,
+				       const float *b)
+{
+	uint32_t in[6], out, node;
+
+	rig_graph_begin(&made);
+	in[0] = rig_input(&made, "x", GENAI_DT_F32, 3,
+			  (int64_t[]){1, -1, QK});
+	in[1] = rig_weight(&made, "q", GENAI_DT_U8, 3,
+			   (int64_t[]){QN, 2, 16}, q->q);
+	in[2] = rig_weight(&made, "scales", GENAI_DT_F32, 2,
+			   (int64_t[]){QN, 2}, q->scale);
+	in[3] = rig_weight(&made, "zeros", GENAI_DT_U8, 2,
+			   (int64_t[]){QN, 1}, q->zero);
+	in[4] = GENAI_NONE;
+	if (bias)
+		in[5] = rig_weight(&made, "bias", GENAI_DT_F32, 1,
+				   (int64_t[]){QN}, b);
+	out = rig_value(&made, "y");
+	node = rig_node(&made, "MatMulNBits", "com.microsoft", "quantised", in,
+			bias ? 6 : 4, out);
+	genai_builder_attr_int(made.b, node, "K", QK);
+	genai_builder_attr_int(made.b, node, "N", QN);
+	genai_builder_attr_int(made.b, node, "bits", 4);
+	genai_builder_attr_int(made.b, node, "block_size", 32);
+	return rig_graph_end(&made, out);
+}
+
+// Whole, and cut into rows at every size of tile.
+static void nbits(void)
+{
+	static const uint64_t rows[] = {0, 8, 16, 24, 40, 64};
+	static struct nbits q;
+	float first[QM * QN];
+	struct genai_view max;
+
+	make_nbits(&q, 17);
+	rig_open(&g, NULL);
+	rig_need_op(&g, "com.microsoft", "MatMulNBits");
+	graph = nbits_graph(&q, false, NULL);
+	max = rig_view(GENAI_DT_F32, 3, (int64_t[]){1, QM, QK});
+	for (uint32_t i = 0; i < 6; i++) {
+		rig_plan(&g, graph, &max, rows[i]);
+		rig_in(&g, 0, q.x, 3, (int64_t[]){1, QM, QK});
+		rig_run(&g, q.got, sizeof(q.got));
+		check_matmul(QM, QK, QN, q.x, q.w, q.got);
+		if (i)
+			ck_assert_msg(!memcmp(first, q.got, sizeof(first)),
+				      "tiles of %lu rows change the result",
+				      (unsigned long)rows[i]);
+		memcpy(first, q.got, sizeof(first));
+		rig_unplan(&g);
+	}
+	end();
+}
+
+// A weight that is not cut beside one that is.
+static void nbits_bias(void)
+{
+	static struct nbits q;
+	struct genai_error err = GENAI_ERROR_INIT;
+	float bias[QN];
+	struct genai_view max;
+	uint64_t seed = 9;
+
+	make_nbits(&q, 18);
+	for (int i = 0; i < QN; i++)
+		bias[i] = frac(&seed);
+	rig_open(&g, NULL);
+	rig_need_op(&g, "com.microsoft", "MatMulNBits");
+	graph = nbits_graph(&q, true, bias);
+	max = rig_view(GENAI_DT_F32, 3, (int64_t[]){1, QM, QK});
+	for (uint64_t rows = 0; rows <= 16; rows += 16) {
+		rig_plan(&g, graph, &max, rows);
+		rig_in(&g, 0, q.x, 3, (int64_t[]){1, QM, QK});
+		rig_run(&g, q.got, sizeof(q.got));
+		for (int i = 0; i < QM * QN; i++)
+			q.got[i] -= bias[i % QN];
+		check_matmul(QM, QK, QN, q.x, q.w, q.got);
+		rig_unplan(&g);
+	}
+	(void)err;
+	end();
+}
+
+static void gather(void)
+{
+	enum { V = 300, D = 8, S = 5 };
+	static float table[V * D];
+	const int64_t ids[S] = {7, 299, 0, 150, 7};
+	struct genai_view max;
+	float got[S * D];
+	uint32_t in, w, out;
+	uint64_t seed = 4;
+
+	for (int i = 0; i < V * D; i++)
+		table[i] = frac(&seed) + (float)i;
+	rig_open(&g, NULL);
+	rig_need_op(&g, "", "Gather");
+	rig_graph_begin(&made);
+	in = rig_input(&made, "ids", GENAI_DT_I64, 2, (int64_t[]){1, -1});
+	w = rig_weight(&made, "table", GENAI_DT_F32, 2, (int64_t[]){V, D},
+		       table);
+	out = rig_value(&made, "rows");
+	rig_node(&made, "Gather", "", "embed", (uint32_t[]){w, in}, 2, out);
+	graph = rig_graph_end(&made, out);
+	max = rig_view(GENAI_DT_I64, 2, (int64_t[]){1, S});
+	rig_plan(&g, graph, &max, 0);
+	rig_in(&g, 0, ids, 2, (int64_t[]){1, S});
+	rig_run(&g, got, sizeof(got));
+	for (int i = 0; i < S; i++)
+		ck_assert_mem_eq(&got[i * D], &table[ids[i] * D],
+				 D * sizeof(float));
+	end();
+}
+
+static void norm(void)
+{
+	enum { D = 96, S = 3 };
+	float x[S * D], scale[D], got[S * D];
+	double want[S * D];
+	struct genai_view max;
+	uint32_t in, w, out, node;
+	uint64_t seed = 6;
+
+	for (int i = 0; i < S * D; i++)
+		x[i] = frac(&seed) * 8;
+	for (int i = 0; i < D; i++)
+		scale[i] = frac(&seed);
+	for (int s = 0; s < S; s++) {
+		double sum = 0;
+
+		for (int i = 0; i < D; i++)
+			sum += (double)x[s * D + i] * (double)x[s * D + i];
+		for (int i = 0; i < D; i++)
+			want[s * D + i] = (double)x[s * D + i] /
+					  sqrt(sum / D + 1e-6) *
+					  (double)scale[i];
+	}
+	rig_open(&g, NULL);
+	rig_need_op(&g, "", "SimplifiedLayerNormalization");
+	rig_graph_begin(&made);
+	in = rig_input(&made, "x", GENAI_DT_F32, 3, (int64_t[]){1, -1, D});
+	w = rig_weight(&made, "scale", GENAI_DT_F32, 1, (int64_t[]){D}, scale);
+	out = rig_value(&made, "y");
+	node = rig_node(&made, "SimplifiedLayerNormalization", "", "norm",
+			(uint32_t[]){in, w}, 2, out);
+	genai_builder_attr_int(made.b, node, "axis", -1);
+	genai_builder_attr_float(made.b, node, "epsilon", 1e-6);
+	graph = rig_graph_end(&made, out);
+	max = rig_view(GENAI_DT_F32, 3, (int64_t[]){1, S, D});
+	rig_plan(&g, graph, &max, 0);
+	rig_in(&g, 0, x, 3, (int64_t[]){1, S, D});
+	rig_run(&g, got, sizeof(got));
+	near(got, want, S * D, 1e-5);
+	end();
+}
+
+// ---- what is refused ----
+
+static int32_t try_plan(const struct genai_plan_options *o)
+{
+	return rig_try_plan(&g, o, graph, &cf_err);
+}
+
+static void caps(void)
+{
+	struct genai_exec_caps a = {.size = sizeof(a)}, b = a;
+	void *self;
+
+	rig_open(&g, NULL);
+	self = genai_module_self(g.r.rt->executor.module);
+	CF_OK(g.r.rt->exec.caps(self, &a, &cf_err));
+	CF_OK(g.r.rt->exec.caps(self, &b, NULL));
+	ck_assert_uint_eq(a.flags, b.flags);
+	ck_assert_uint_eq(a.n_ops, b.n_ops);
+	ck_assert_ptr_nonnull(memchr(a.device_kind, 0, sizeof(a.device_kind)));
+	ck_assert_uint_ge(a.op_stride, sizeof(struct genai_exec_op));
+	for (uint32_t i = 0; i < a.n_ops; i++) {
+		const struct genai_exec_op *o =
+			(const void *)((const char *)a.ops +
+				       (size_t)i * a.op_stride);
+
+		ck_assert_msg(o->op && *o->op && o->domain && o->since >= 1,
+			      "operator %u of the list is not sound", i);
+	}
+	rig_close(&g);
+}
+
+static void unknown_op(void)
+{
+	struct genai_plan_options o;
+	struct genai_view max = rig_view(GENAI_DT_F32, 1, (int64_t[]){4});
+	uint32_t in, mid, out;
+
+	rig_open(&g, NULL);
+	rig_graph_begin(&made);
+	in = rig_input(&made, "x", GENAI_DT_F32, 1, (int64_t[]){4});
+	mid = rig_value(&made, "mid");
+	rig_node(&made, "Add", "", "fine", (uint32_t[]){in, in}, 2, mid);
+	out = rig_value(&made, "y");
+	rig_node(&made, "Frobnicate", "org.example", "the_odd_node", &mid, 1,
+		 out);
+	graph = rig_graph_end(&made, out);
+	o = rig_options(&g, graph, &max);
+	CF_FAILS(GENAI_E_UNSUPPORTED, try_plan(&o));
+	ck_assert_msg(strstr(cf_err.text, "Frobnicate") &&
+			      strstr(cf_err.text, "the_odd_node") &&
+			      strstr(cf_err.text, "org.example"),
+		      "does not name operator, node and domain: %s",
+		      cf_err.text);
+	ck_assert_ptr_null(g.plan);
+	end();
+}
+
+static void lm_open(void)
+{
+	rig_open(&g, NULL);
+	rig_need_op(&g, "com.microsoft", "MatMulNBits");
+	rig_need_op(&g, "", "SimplifiedLayerNormalization");
+	rig_need_op(&g, "", "Gather");
+	rig_need_op(&g, "", "Add");
+	graph = rig_lm(&made);
+}
+
+static void create_refuses(void)
+{
+	struct genai_plan_options o;
+	struct genai_view max[2];
+	struct genai_view wrong = rig_view(GENAI_DT_F32, 2,
+					   (int64_t[]){1, LM_STEP});
+
+	lm_open();
+	rig_lm_view(max);
+	o = rig_options(&g, graph, max);
+	o.n_max_inputs = 0;
+	CF_FAILS(GENAI_E_INVAL, try_plan(&o));
+	o = rig_options(&g, graph, max);
+	o.flags = 1u << 31;
+	CF_FAILS(GENAI_E_UNSUPPORTED, try_plan(&o));
+	o = rig_options(&g, graph, &wrong);
+	CF_FAILS(0, try_plan(&o));
+	ck_assert_ptr_null(g.plan);
+	rig_plan(&g, graph, max, 0);
+	end();
+}
+
+static void check_visits(const struct genai_visit *v, uint32_t n)
+{
+	bool seen[RIG_MAX_TENSORS] = {0};
+	uint32_t gathers = 0, rows = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct genai_tensor *t;
+
+		ck_assert_uint_lt(v[i].tensor, graph->n_tensors);
+		t = genai_graph_tensor(graph, v[i].tensor);
+		ck_assert_uint_le(v[i].first_node, v[i].last_node);
+		ck_assert_uint_lt(v[i].last_node, graph->n_nodes);
+		ck_assert_msg(!i || v[i].first_node >= v[i - 1].first_node,
+			      "visit %u comes before its predecessor", i);
+		ck_assert_msg(v[i].rows && v[i].device_bytes % v[i].rows == 0 &&
+				      t->bytes % v[i].rows == 0,
+			      "visit %u: %lu rows of %lu bytes", i,
+			      (unsigned long)v[i].rows,
+			      (unsigned long)v[i].device_bytes);
+		ck_assert_msg(v[i].fill || v[i].device_bytes == t->bytes,
+			      "visit %u: other bytes without fill", i);
+		ck_assert_msg(v[i].flags & GENAI_WEIGHT_ROWS || v[i].rows == 1,
+			      "visit %u: rows without ROWS", i);
+		gathers += !!(v[i].flags & GENAI_WEIGHT_GATHER);
+		rows += !!(v[i].flags & GENAI_WEIGHT_ROWS);
+		seen[v[i].tensor] = true;
+	}
+	ck_assert_msg(gathers == 1, "%u visits gather, the embedding does",
+		      gathers);
+	for (uint32_t i = 0; i < graph->n_tensors; i++)
+		ck_assert_msg(seen[i] ||
+				      genai_graph_tensor(graph, i)->bytes <
+					      4096,
+			      "tensor %u is never visited", i);
+}
+
+static void visits(void)
+{
+	const struct genai_visit *v = NULL;
+	struct genai_view max;
+	uint32_t n = 0;
+
+	lm_open();
+	rig_lm_view(&max);
+	rig_plan(&g, graph, &max, 0);
+	CF_OK(g.r.rt->exec.plan_visits(g.plan, &v, &n, &cf_err));
+	check_visits(v, n);
+	end();
+}
+
+static void pages_fail(uint32_t n)
+{
+	CF_FAILS(0, g.r.rt->exec.plan_set_pages(g.plan, g.pages, n, &cf_err));
+}
+
+static void set_pages_refuses(void)
+{
+	static struct genai_visit_page good[RIG_MAX_PARTS];
+	const int64_t ids[] = {1, 2};
+	float want[LM_VOCAB], got[LM_VOCAB];
+	struct genai_view max;
+	uint32_t n, i;
+
+	lm_open();
+	rig_lm_view(&max);
+	rig_plan(&g, graph, &max, 64);
+	rig_lm_run(&g, ids, 2, want);
+	n = g.n_parts;
+	memcpy(good, g.pages, sizeof(good));
+	pages_fail(n - 1); // a visit less
+	g.pages[n - 1].visit = 10000;
+	pages_fail(n);
+	memcpy(g.pages, good, sizeof(good));
+	for (i = 0; !g.pages[i].row_begin; i++)
+		;
+	g.pages[i].row_begin -= 1; // a row twice
+	pages_fail(n);
+	memcpy(g.pages, good, sizeof(good));
+	g.pages[i].row_end = g.pages[i].row_begin;
+	pages_fail(n);
+	memcpy(g.pages, good, sizeof(good));
+	g.pages[i].row_end = UINT64_MAX;
+	pages_fail(n);
+	memcpy(g.pages, good, sizeof(good));
+	g.pages[0] = good[n - 1]; // out of order
+	g.pages[n - 1] = good[0];
+	pages_fail(n);
+	memcpy(g.pages, good, sizeof(good));
+	rig_lm_run(&g, ids, 2, got); // the first list still holds
+	ck_assert_mem_eq(want, got, sizeof(want));
+	end();
+}
+
+static void bind_refuses(void)
+{
+	const int64_t ids[] = {3, 4, 5};
+	float want[LM_VOCAB], got[LM_VOCAB];
+	struct genai_view max, v;
+
+	lm_open();
+	rig_lm_view(&max);
+	rig_plan(&g, graph, &max, 0);
+	rig_lm_run(&g, ids, 3, want);
+	v = g.in[0];
+	CF_FAILS(GENAI_E_INVAL,
+		 g.r.rt->exec.bind_input(g.plan, 1, &v, &cf_err));
+	CF_FAILS(GENAI_E_INVAL,
+		 g.r.rt->exec.bind_output(g.plan, 1, &g.out[0], &cf_err));
+	v.dtype = GENAI_DT_F32;
+	CF_FAILS(0, g.r.rt->exec.bind_input(g.plan, 0, &v, &cf_err));
+	v = g.in[0];
+	v.rank = 3;
+	CF_FAILS(0, g.r.rt->exec.bind_input(g.plan, 0, &v, &cf_err));
+	v = g.in[0];
+	v.dims[1] = LM_STEP + 1;
+	CF_FAILS(GENAI_E_LIMIT,
+		 g.r.rt->exec.bind_input(g.plan, 0, &v, &cf_err));
+	v.dims[1] = -1;
+	CF_FAILS(0, g.r.rt->exec.bind_input(g.plan, 0, &v, &cf_err));
+	CF_FAILS(0, g.r.rt->exec.output_shape(g.plan, 7, &v, &cf_err));
+	rig_submit(&g);
+	rig_read(&g, got, 0);
+	rig_lm_run(&g, ids, 3, got);
+	ck_assert_mem_eq(want, got, sizeof(want));
+	end();
+}
+
+// Nothing is enqueued by a submit that is refused.
+static void unbound(void)
+{
+	const int64_t ids[] = {3};
+	float got[LM_VOCAB], want[LM_VOCAB];
+	struct genai_point signal = {0};
+	struct genai_view max;
+
+	lm_open();
+	rig_lm_view(&max);
+	rig_plan(&g, graph, &max, 0);
+	CF_FAILS(GENAI_E_STATE, g.r.rt->exec.submit(g.plan, g.s, NULL, 0,
+						    &signal, &cf_err));
+	rig_in(&g, 0, ids, 2, (int64_t[]){1, 1});
+	CF_FAILS(GENAI_E_STATE, g.r.rt->exec.submit(g.plan, g.s, NULL, 0,
+						    &signal, &cf_err));
+	ck_assert_msg(!signal.stream, "an output was written on failure");
+	ck_assert_msg(!g.steps, "a step was begun though an output is unbound");
+	rig_lm_run(&g, ids, 1, got);
+	rig_lm_run(&g, ids, 1, want);
+	ck_assert_mem_eq(got, want, sizeof(got));
+	end();
+}
+
+static void destroy_ticket(void)
+{
+	const int64_t ids[] = {9};
+	float out[LM_VOCAB];
+	struct genai_ticket t;
+	struct genai_view max;
+
+	lm_open();
+	rig_lm_view(&max);
+	rig_plan(&g, graph, &max, 0);
+	rig_lm_run(&g, ids, 1, out);
+	CF_FAILS(GENAI_E_STATE,
+		 g.r.rt->exec.plan_destroy(g.plan, NULL, &cf_err));
+	t = cf_drain(&g.r);
+	rig_lm_run(&g, ids, 1, out);
+	CF_FAILS(GENAI_E_STATE, g.r.rt->exec.plan_destroy(g.plan, &t, &cf_err));
+	rig_lm_run(&g, ids, 1, out);
+	end();
+}
+
+// ---- memory that fails ----
+
+static int32_t life(uint32_t n, bool *reached, struct genai_error *err)
+{
+	const int64_t ids[] = {1, 2, 3};
+	struct genai_plan_options o;
+	struct genai_view max;
+	const struct genai_host *h;
+	struct genai_host_env *env;
+	float out[LM_VOCAB];
+	void *probe;
+	int32_t rc;
+
+	lm_open();
+	rig_lm_view(&max);
+	o = rig_options(&g, graph, &max);
+	env = genai_module_host(g.r.rt->executor.module);
+	h = genai_host_table(env);
+	genai_host_fail_alloc(env, n, 1);
+	rc = rig_try_plan(&g, &o, graph, err);
+	probe = h->alloc(h->ctx, 1, "probe");
+	*reached = !probe;
+	h->free(h->ctx, probe);
+	genai_host_fail_alloc(env, 0, 0);
+	ck_assert_msg(!rc || !g.plan, "a plan was given on failure");
+	if (!rc) {
+		rig_adopt(&g, graph, &max, 0);
+		rig_lm_run(&g, ids, 3, out);
+	}
+	end(); // fails if anything is left
+	return rc;
+}
+
+static void alloc_fails(void)
+{
+	uint32_t most = cf.o.torture ? 100000 : 80;
+	bool reached = true;
+
+	for (uint32_t n = 1; n <= most && reached; n++) {
+		struct genai_error err = GENAI_ERROR_INIT;
+		int32_t rc = life(n, &reached, &err);
+
+		// the probe may be the one that failed
+		ck_assert_msg(!reached || !rc || rc == GENAI_E_NOMEM,
+			      "allocation %u fails: %s: %s", n,
+			      genai_status_name(rc), err.text);
+		ck_assert_msg(!rc || err.text[0],
+			      "allocation %u fails without a text", n);
+	}
+}
+
+static void device_full(void)
+{
+	struct genai_plan_options o;
+	struct genai_view max;
+
+	lm_open();
+	rig_lm_view(&max);
+	o = rig_options(&g, graph, &max);
+	genai_device_set_limit(g.r.d, 16);
+	CF_FAILS(GENAI_E_LIMIT, try_plan(&o));
+	ck_assert_ptr_null(g.plan);
+	genai_device_set_limit(g.r.d, UINT64_MAX);
+	rig_plan(&g, graph, &max, 0);
+	end();
+}
+
+#define E GENAI_IFACE_EXECUTOR
+static const struct cf_test tests[] = {
+	{"executor/caps", "GM-100", E, 0, caps},
+	{"executor/add", "GM-101", E, 0, add},
+	{"executor/matmul", "GM-101", E, 0, matmul},
+	{"executor/matmul-nbits", "GM-101 GM-102", E, 0, nbits},
+	{"executor/matmul-nbits-bias", "GM-101", E, 0, nbits_bias},
+	{"executor/gather", "GM-101", E, 0, gather},
+	{"executor/norm", "GM-101", E, 0, norm},
+	{"executor/unknown-op", "GM-103", E, 0, unknown_op},
+	{"executor/create-refuses", "GM-104", E, 0, create_refuses},
+	{"executor/visits", "GM-105", E, 0, visits},
+	{"executor/set-pages-refuses", "GM-106", E, 0, set_pages_refuses},
+	{"executor/bind-refuses", "GM-107", E, 0, bind_refuses},
+	{"executor/unbound", "GM-108", E, 0, unbound},
+	{"executor/destroy-ticket", "GM-109", E, 0, destroy_ticket},
+	{"executor/alloc-fails", "GM-7", E, 0, alloc_fails},
+	{"executor/device-full", "GM-110", E, 0, device_full},
+};
+const struct cf_suite cf_suite_executor = {tests,
+					   sizeof(tests) / sizeof(tests[0])};

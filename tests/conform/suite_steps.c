@@ -1,0 +1,434 @@
+// suite_steps.c - an executor's steps: order, waiting, shapes, recordings, and
+// the same numbers whatever the pager and the schedule do.
+#include "rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct rig g;
+static struct rig_graph made;
+static struct genai_graph *graph;
+static const int64_t text[] = {5, 63, 0, 17, 17, 40, 2, 33, 9, 61, 12, 50};
+#define N_TEXT 12
+
+static void need_lm(void)
+{
+	rig_need_op(&g, "com.microsoft", "MatMulNBits");
+	rig_need_op(&g, "", "SimplifiedLayerNormalization");
+	rig_need_op(&g, "", "Gather");
+	rig_need_op(&g, "", "Add");
+}
+
+static void lm_open(const char *const *sets, uint64_t rows)
+{
+	struct genai_view max;
+
+	rig_open(&g, sets);
+	need_lm();
+	graph = rig_lm(&made);
+	rig_lm_view(&max);
+	rig_plan(&g, graph, &max, rows);
+}
+
+static void lm_close(void)
+{
+	rig_close(&g);
+	rig_graph_free(&made, graph);
+	graph = NULL;
+}
+
+// The text one id at a time; logits of each.
+static void one_by_one(float out[N_TEXT][LM_VOCAB])
+{
+	for (int i = 0; i < N_TEXT; i++)
+		rig_lm_run(&g, &text[i], 1, out[i]);
+}
+
+static float first[N_TEXT][LM_VOCAB], other[N_TEXT][LM_VOCAB];
+
+static void reference(void)
+{
+	lm_open(NULL, 0);
+	one_by_one(first);
+	lm_close();
+}
+
+static void same(const char *what)
+{
+	for (int i = 0; i < N_TEXT; i++)
+		ck_assert_msg(!memcmp(first[i], other[i], sizeof(first[i])),
+			      "%s: step %d gave other numbers", what, i);
+}
+
+// ---- the same numbers ----
+
+static void schedules(void)
+{
+	uint32_t n = cf_n_schedules();
+
+	reference();
+	for (uint32_t i = 0; i < n; i++) {
+		const char *const *sets = cf_schedule(i);
+
+		for (uint64_t rows = 0; rows <= 48; rows += 24) {
+			lm_open(sets, rows);
+			one_by_one(other);
+			same(sets[0] ? sets[0] : "tiles");
+			lm_close();
+		}
+	}
+}
+
+// Rows of a step do not see each other, in the order of sums either.
+static void chunks(void)
+{
+	float got[LM_VOCAB];
+
+	reference();
+	lm_open(NULL, 0);
+	for (int n = 1; n <= LM_STEP; n++)
+		for (int at = 0; at + n <= N_TEXT; at += n) {
+			rig_lm_run(&g, &text[at], n, got);
+			ck_assert_msg(!memcmp(got, first[at + n - 1],
+					      sizeof(got)),
+				      "%d rows at once give other numbers", n);
+		}
+	lm_close();
+}
+
+static void budget(const char *const *schedule, const char *pager,
+		   const char *part)
+{
+	char a[80], b[80], c[80];
+	const char *sets[] = {a, b, NULL, NULL, NULL};
+	struct genai_view max;
+
+	snprintf(a, sizeof(a), "runtime.weight_budget=%s", part);
+	snprintf(b, sizeof(b), "runtime.pager=%s", pager);
+	sets[2] = schedule[0];
+	rig_open(&g, sets);
+	need_lm();
+	graph = rig_lm(&made);
+	rig_lm_view(&max);
+	rig_plan_paged(&g, graph, &max);
+	one_by_one(other);
+	snprintf(c, sizeof(c), "%s, budget %s", pager, part);
+	same(c);
+	one_by_one(other);
+	same(c);
+	lm_close();
+}
+
+static void budgets(void)
+{
+	static const char *const parts[] = {"auto", "100%", "75%", "50%",
+					    "25%",  "10%",  "0"};
+	static const char *const pagers[] = {"pager_sync", "pager_async"};
+	uint32_t n = cf_n_schedules();
+
+	reference();
+	for (uint32_t p = 0; p < 2; p++)
+		for (uint32_t i = 0; i < 7; i++)
+			for (uint32_t s = 0; s < n; s += 2)
+				budget(cf_schedule(s), pagers[p], parts[i]);
+}
+
+// ---- order ----
+
+static void no_blocking(void)
+{
+	struct genai_point signal;
+	struct cf_gate gate;
+	float out[LM_VOCAB];
+
+	reference();
+	lm_open(NULL, 0);
+	for (int i = 0; i < 4; i++) // whatever it does when warm
+		rig_lm_run(&g, &text[0], 1, out);
+	g.barriers = 0;
+	cf_gate_close(&g.r, g.s, &gate);
+	for (int i = 0; i < 3; i++)
+		CF_OK(g.r.rt->exec.submit(g.plan, g.s, NULL, 0, &signal,
+					  &cf_err));
+	ck_assert_msg(!g.barriers, "submit called a barrier");
+	cf_gate_check(&gate, "submit");
+	cf_gate_open(&gate);
+	rig_read(&g, out, sizeof(out));
+	ck_assert_mem_eq(out, first[0], sizeof(out));
+	lm_close();
+}
+
+// The first steps do not wait either.
+static void no_blocking_cold(void)
+{
+	struct genai_point signal;
+	struct cf_gate gate;
+	float out[LM_VOCAB];
+
+	reference();
+	lm_open(NULL, 0);
+	rig_in(&g, 0, &text[0], 2, (int64_t[]){1, 1});
+	rig_outs(&g);
+	g.barriers = 0;
+	cf_gate_close(&g.r, g.s, &gate);
+	for (int i = 0; i < 4; i++)
+		CF_OK(g.r.rt->exec.submit(g.plan, g.s, NULL, 0, &signal,
+					  &cf_err));
+	ck_assert_msg(!g.barriers, "submit called a barrier");
+	cf_gate_check(&gate, "submit");
+	cf_gate_open(&gate);
+	rig_read(&g, out, sizeof(out));
+	ck_assert_mem_eq(out, first[0], sizeof(out));
+	lm_close();
+}
+
+// The input comes late, on another stream; the output goes away early.
+static void wait_and_signal(const char *const *sets)
+{
+	struct genai_stream *feed, *fetch;
+	struct genai_mem in, out, junk;
+	struct genai_point ready, signal, fetched = {0};
+	struct cf_gate gate;
+	float *logits;
+
+	lm_open(sets, 0);
+	feed = cf_stream(&g.r, "feed");
+	fetch = cf_stream(&g.r, "fetch");
+	in = cf_pinned(&g.r, sizeof(text));
+	out = cf_pinned(&g.r, sizeof(other));
+	junk = cf_pinned(&g.r, sizeof(other[0]));
+	memcpy(in.host, text, sizeof(text));
+	memset(junk.host, 0x55, sizeof(other[0]));
+	rig_lm_run(&g, &text[11], 1, other[0]);
+	cf_gate_close(&g.r, feed, &gate);
+	ready = cf_mark(&g.r, g.s);
+	for (uint64_t i = 0; i < N_TEXT; i++) {
+		struct genai_point wait[2];
+
+		cf_wait(&g.r, feed, i ? signal : ready);
+		cf_copy(&g.r, feed, g.in[0].addr,
+			(uintptr_t)in.host + i * sizeof(text[0]),
+			sizeof(text[0]), GENAI_COPY_H2D);
+		wait[0] = cf_mark(&g.r, feed);
+		wait[1] = fetched;
+		CF_OK(g.r.rt->exec.submit(g.plan, g.s, wait, 2, &signal,
+					  &cf_err));
+		cf_wait(&g.r, fetch, signal);
+		cf_copy(&g.r, fetch,
+			(uintptr_t)out.host + i * sizeof(other[0]),
+			g.out[0].addr, sizeof(other[0]), GENAI_COPY_D2H);
+		cf_copy(&g.r, fetch, g.out[0].addr, (uintptr_t)junk.host,
+			sizeof(other[0]), GENAI_COPY_H2D);
+		fetched = cf_mark(&g.r, fetch);
+	}
+	cf_gate_check(&gate, "submit");
+	cf_gate_open(&gate);
+	CF_OK(g.r.ba->host_read(g.r.d, &fetched, 1, UINT64_MAX, &cf_err));
+	logits = out.host;
+	memcpy(other, logits, sizeof(other));
+	same("fed from another stream");
+	cf_free(&g.r, &in);
+	cf_free(&g.r, &out);
+	cf_free(&g.r, &junk);
+	cf_destroy(&g.r, feed);
+	cf_destroy(&g.r, fetch);
+	lm_close();
+}
+
+static void points(void)
+{
+	uint32_t n = cf_n_schedules();
+
+	reference();
+	for (uint32_t i = 0; i < n; i++)
+		wait_and_signal(cf_schedule(i));
+}
+
+// ---- bindings ----
+
+static void rebind_shape(void)
+{
+	static const int sizes[] = {1, 3, 2, 4, 1, 1, 4, 1, 2, 3, 1};
+	float got[LM_VOCAB];
+	int at = 0;
+
+	reference();
+	lm_open(NULL, 24);
+	for (int round = 0; round < 4; round++)
+		for (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]);
+		     i++) {
+			at = at + sizes[i] <= N_TEXT ? at : 0;
+			rig_lm_run(&g, &text[at], sizes[i], got);
+			ck_assert_int_eq(g.out[0].dims[1], sizes[i]);
+			at += sizes[i];
+			ck_assert_msg(!memcmp(got, first[at - 1], sizeof(got)),
+				      "%d rows after other shapes: other "
+				      "numbers",
+				      sizes[i]);
+		}
+	lm_close();
+}
+
+static void rebind_address(void)
+{
+	struct genai_mem extra[2];
+	float got[LM_VOCAB];
+
+	reference();
+	lm_open(NULL, 0);
+	extra[0] = cf_alloc(&g.r, 4096);
+	extra[1] = cf_alloc(&g.r, 4096);
+	for (int i = 0; i < 24; i++) {
+		struct genai_view in = g.in[0], out;
+
+		rig_in(&g, 0, &text[i % N_TEXT], 2, (int64_t[]){1, 1});
+		rig_outs(&g);
+		in = g.in[0];
+		out = g.out[0];
+		if (i / 6 % 2) { // every six steps the buffers move
+			in.addr = extra[0].range.addr;
+			out.addr = extra[1].range.addr;
+			cf_put(&g.r, in.addr, &text[i % N_TEXT], 8);
+		}
+		CF_OK(g.r.rt->exec.bind_input(g.plan, 0, &in, &cf_err));
+		CF_OK(g.r.rt->exec.bind_output(g.plan, 0, &out, &cf_err));
+		rig_submit(&g);
+		cf_finish(&g.r, g.s);
+		cf_get(&g.r, got, out.addr, sizeof(got));
+		ck_assert_msg(!memcmp(got, first[i % N_TEXT], sizeof(got)),
+			      "step %d after buffers moved: other numbers", i);
+	}
+	rig_unplan(&g); // lets go of recordings that name the buffers
+	cf_free(&g.r, &extra[0]);
+	cf_free(&g.r, &extra[1]);
+	lm_close();
+}
+
+// ---- recordings ----
+
+static void records(void)
+{
+	struct genai_exec_stats st = {.size = sizeof(st)};
+	uint32_t steps;
+
+	reference();
+	lm_open(NULL, 0);
+	one_by_one(other);
+	same("recorded");
+	steps = g.steps;
+	one_by_one(other);
+	same("replayed");
+	CF_OK(g.r.rt->exec.stats(g.plan, &st, &cf_err));
+	ck_assert_uint_eq(st.steps, 2 * N_TEXT);
+	ck_assert_msg(st.captures >= 1 && st.replays >= N_TEXT,
+		      "%lu captures and %lu replays in %d equal steps",
+		      (unsigned long)st.captures, (unsigned long)st.replays,
+		      2 * N_TEXT);
+	ck_assert_msg(g.steps == steps,
+		      "a replay calls the pager: %u times in %d steps",
+		      g.steps - steps, N_TEXT);
+	lm_close();
+}
+
+// Prompts between recorded steps.
+static void records_between(void)
+{
+	float got[LM_VOCAB];
+	uint32_t n = cf_n_schedules();
+
+	reference();
+	for (uint32_t s = 0; s < n; s++) {
+		lm_open(cf_schedule(s), 40);
+		for (int i = 0; i < 30; i++) {
+			int rows = i % 7 == 6 ? LM_STEP : 1;
+			int at = i % (N_TEXT - LM_STEP);
+
+			rig_lm_run(&g, &text[at], rows, got);
+			ck_assert_msg(!memcmp(got, first[at + rows - 1],
+					      sizeof(got)),
+				      "step %d of %d rows: other numbers", i,
+				      rows);
+		}
+		lm_close();
+	}
+}
+
+// ---- failure ----
+
+static void bad_index(void)
+{
+	const int64_t bad[] = {LM_VOCAB + 5};
+	struct genai_ticket t;
+	struct genai_point p;
+
+	reference();
+	lm_open(NULL, 0);
+	rig_lm_run(&g, &text[3], 1, other[3]);
+	rig_in(&g, 0, bad, 2, (int64_t[]){1, 1});
+	rig_submit(&g);
+	p = cf_mark(&g.r, g.s);
+	CF_FAILS(0, g.r.ba->host_read(g.r.d, &p, 1, UINT64_MAX, &cf_err));
+	ck_assert_msg(strstr(cf_err.text, "embed") ||
+			      cf_err.node < graph->n_nodes,
+		      "the error does not name the node: %s", cf_err.text);
+	t = cf_drain(&g.r);
+	CF_OK(g.r.st->reset(g.r.d, &t, &cf_err));
+	one_by_one(other);
+	same("after an error and reset");
+	lm_close();
+}
+
+static void two_plans(void)
+{
+	static struct rig h;
+	static struct rig_graph made_too;
+	struct genai_graph *graph_too;
+	struct genai_view max;
+	struct genai_ticket t;
+
+	reference();
+	lm_open(NULL, 0);
+	graph_too = rig_lm(&made_too);
+	h = g;
+	h.plan = NULL;
+	memset(h.in_mem, 0, sizeof(h.in_mem));
+	memset(h.out_mem, 0, sizeof(h.out_mem));
+	h.n_parts = 0;
+	h.pager.ops = &h.pager_ops;
+	h.pager.pager = (struct genai_pager *)(void *)&h;
+	rig_lm_view(&max);
+	rig_plan(&h, graph_too, &max, 32);
+	for (int i = 0; i < N_TEXT; i++) {
+		float a[LM_VOCAB], b[LM_VOCAB];
+
+		rig_lm_run(&g, &text[i], 1, a);
+		rig_lm_run(&h, &text[N_TEXT - 1 - i], 1, b);
+		ck_assert_mem_eq(a, first[i], sizeof(a));
+		ck_assert_mem_eq(b, first[N_TEXT - 1 - i], sizeof(b));
+	}
+	t = cf_drain(&g.r);
+	(void)t;
+	rig_unplan(&h);
+	rig_graph_free(&made_too, graph_too);
+	rig_lm_run(&g, &text[0], 1, other[0]);
+	ck_assert_mem_eq(other[0], first[0], sizeof(first[0]));
+	lm_close();
+}
+
+#define E GENAI_IFACE_EXECUTOR
+static const struct cf_test tests[] = {
+	{"executor/schedules", "GM-111 GM-112", E, 0, schedules},
+	{"executor/chunks", "GM-113", E, 0, chunks},
+	{"executor/budgets", "GM-114", E, 0, budgets},
+	{"executor/no-blocking", "GM-115", E, 0, no_blocking},
+	{"executor/no-blocking-cold", "GM-115", E, 0, no_blocking_cold},
+	{"executor/points", "GM-116", E, 0, points},
+	{"executor/rebind-shape", "GM-117", E, 0, rebind_shape},
+	{"executor/rebind-address", "GM-118", E, 0, rebind_address},
+	{"executor/records", "GM-119", E, CF_RECORDS, records},
+	{"executor/records-between", "GM-120", E, CF_RECORDS, records_between},
+	{"executor/bad-index", "GM-121", E, 0, bad_index},
+	{"executor/two-plans", "GM-122", E, 0, two_plans},
+};
+const struct cf_suite cf_suite_steps = {tests,
+					sizeof(tests) / sizeof(tests[0])};

@@ -1,0 +1,16 @@
+/* mutant.h - modules that are wrong on purpose, one fault at a time, chosen by
+ * the key mutant; genai-conform has to catch each (tests/mutants/list). */
+#ifndef GENAI_TESTS_MUTANT_H
+#define GENAI_TESTS_MUTANT_H
+
+#include <string.h>
+
+/* The value of the key, read in init. */
+static char mutant[32];
+
+static inline int is(const char *name)
+{
+	return !strcmp(mutant, name);
+}
+
+#endif
