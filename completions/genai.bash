@@ -23,9 +23,9 @@ _genai()
 	template) opts="--messages --tools --no-generation-prompt --continue --var --now --jsonl" ;;
 	run) opts="--input --output-dir --node-tests --rtol --atol --list" ;;
 	inspect) opts="--device-limit --weight-budget --json" ;;
-	bench) opts="--prompt-tokens --new-tokens --depth --repeat --weight-budget --json" ;;
+	bench) opts="--prompt-tokens --new-tokens --depth --repeat --weight-budget --device-limit --matrix --json --plot" ;;
 	import) opts="-o --overwrite" ;;
-	synth) opts="--list -o --seed --bits --block --layers --dtype" ;;
+	synth) opts="--list --json -o --seed --bits --block --layers --dtype --context --overwrite" ;;
 	modules) opts="--json" ;;
 	config) opts="--json" ;;
 	esac

@@ -56,7 +56,7 @@ struct genai_device {
 	uint32_t n_lines;
 	struct genai_allocation *allocs;
 	uint32_t n_allocs, cap_allocs;
-	uint64_t reserved_bytes; /* address space only */
+	uint64_t reserved_bytes;   /* address space only */
 	struct genai_order *order; /* [runtime] check = order; else NULL */
 };
 

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "core/error.h"
-#include "core/keys.h"
+#include "core/config/keys.h"
 
 #define ALIGN 64u
 #define MAX_COUNTERS 64u

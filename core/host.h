@@ -4,7 +4,7 @@
 #ifndef GENAI_CORE_HOST_H
 #define GENAI_CORE_HOST_H
 
-#include "core/config.h"
+#include "core/config/config.h"
 
 struct genai_log {
 	void (*fn)(void *ctx, int32_t level, const char *text);

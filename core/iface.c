@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/module.h"
-#include "core/spell.h"
+#include "core/config/spell.h"
 
 // All interfaces of a type, or of all types, for a message.
 static void list_ifaces(const struct genai_module *m, const char *type,

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "core/keys.h"
+#include "core/config/keys.h"
 #include "core/secure.h"
 
 // The first NAME.so in dirs ("A:B", may be empty) and our own directory; path

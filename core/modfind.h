@@ -3,7 +3,7 @@
 #ifndef GENAI_CORE_MODFIND_H
 #define GENAI_CORE_MODFIND_H
 
-#include "core/config.h"
+#include "core/config/config.h"
 
 /* [module NAME] path if there is one, else NAME.so in the directories of
  * [runtime] module_path and in the module directory of the installation.

@@ -15,8 +15,8 @@
 
 #include "core/elf.h"
 #include "core/error.h"
-#include "core/ini.h"
-#include "core/keys.h"
+#include "core/config/ini.h"
+#include "core/config/keys.h"
 #include "core/modfind.h"
 #include "core/secure.h"
 

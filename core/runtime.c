@@ -8,7 +8,10 @@
 
 #include "core/error.h"
 
-#define SLOT(type, name) {offsetof(struct type, name), #name}
+#define SLOT(type, name)                                                       \
+	{                                                                      \
+		offsetof(struct type, name), #name                             \
+	}
 struct slot {
 	uint32_t offset;
 	const char *name;

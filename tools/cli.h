@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "core/error.h"
-#include "core/model.h"
+#include "core/model/model.h"
 #include "core/text/sampler.h"
 #include "core/text/template.h"
 #include "core/text/tokenizer.h"

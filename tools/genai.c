@@ -73,17 +73,30 @@ const struct command commands[] = {
 	 "  --device-limit BYTES --weight-budget BYTES\n"
 	 "  --json\n"},
 	{"bench", cmd_bench, "DIR", "measure speed",
-	 "  --prompt-tokens 16,512 --new-tokens 128 --depth 0\n"
-	 "  --repeat 5 --weight-budget LIST --json FILE\n"},
+	 "  --prompt-tokens 16,512    sizes of prompts (16)\n"
+	 "  --new-tokens N            after each (128)\n"
+	 "  --depth 0,2048            positions before the prompt (0)\n"
+	 "  --repeat N                measured runs of a row, after one to "
+	 "warm up (5)\n"
+	 "  --weight-budget LIST      rows for each: bytes, 50%, auto\n"
+	 "  --device-limit LIST       rows for each: bytes, 75%, auto\n"
+	 "  --matrix executor=A|B,pager=C|D   rows for all combinations;\n"
+	 "                            also stream= and barrier=\n"
+	 "  --json FILE               the rows, as JSON\n"
+	 "  --plot FILE.svg           decode rate over the budget, and its "
+	 "floor\n"
+	 "The status is 1 when two rows give different tokens.\n"},
 	{"import", cmd_import, "FILE.gguf -o DIR",
 	 "a GGUF file to a model folder",
 	 "  -o DIR                    the folder to make\n"
 	 "  --overwrite               replace it\n"},
 	{"synth", cmd_synth, "ARCH -o DIR",
 	 "a model of a real size with random weights",
-	 "  --list                    the architectures\n"
+	 "  --list [--json]           the architectures\n"
 	 "  -o DIR  --seed N  --bits 4  --block 32  --layers N  --dtype "
-	 "fp16|fp32\n"},
+	 "fp16|fp32\n"
+	 "  --context N               positions it allows\n"
+	 "  --overwrite               replace it\n"},
 	{"modules", cmd_modules, "[--json]", "the modules of this configuration",
 	 "  --json\n"},
 	{"config", cmd_config, "[--json]", "every effective key and its origin",

@@ -30,8 +30,7 @@ static bool npy_header(FILE *f, uint64_t rows, uint64_t cols)
 	memset(head + n, ' ', (size_t)(total - 10 - n));
 	head[total - 11] = '\n';
 	return fwrite("\x93NUMPY\x01\x00", 1, 8, f) == 8 &&
-	       fwrite(&len, 2, 1, f) == 1 &&
-	       fwrite(head, 1, len, f) == len;
+	       fwrite(&len, 2, 1, f) == 1 && fwrite(head, 1, len, f) == len;
 }
 
 static void print_top(const float *row, uint32_t vocab, int64_t k)
@@ -137,57 +136,72 @@ static int32_t run_logits(struct cli *c, struct cli_model *m,
 	return rc;
 }
 
-int cmd_logits(struct cli *c, int argc, char **argv)
+// 0, or the exit status of a wrong command line.
+static int parse_logits(struct cli *c, int argc, char **argv, struct logits *o,
+			const char **list)
 {
 	static const struct option opts[] = {
 		{"ids", required_argument, NULL, 'i'},
 		{"chunks", required_argument, NULL, 'c'},
 		{"top", required_argument, NULL, 't'},
 		{NULL, 0, NULL, 0}};
+	int opt;
+
+	opterr = 0;
+	while ((opt = getopt_long(argc, argv, "o:", opts, NULL)) != -1) {
+		if (opt == 'i')
+			*list = optarg;
+		else if (opt == 'o')
+			o->out = optarg;
+		else if (opt == 't') {
+			if (!cli_int(c, "--top", optarg, 1, 1 << 20, &o->top))
+				return EXIT_USAGE;
+		} else if (opt == 'c') {
+			free(o->chunks);
+			o->chunks = NULL;
+			if (!cli_ids(c, optarg, &o->chunks, &o->n_chunks) ||
+			    !o->n_chunks)
+				return cli_usage(c,
+						 "--chunks %s: sizes are "
+						 "needed",
+						 optarg);
+		} else {
+			return cli_usage(c,
+					 "unknown option or missing value: "
+					 "%s",
+					 argv[optind - 1]);
+		}
+	}
+	if (optind + 1 != argc || !*list || (!o->out && !o->top))
+		return cli_usage(c, "a folder, --ids, and -o or --top are "
+				    "needed");
+	for (size_t i = 0; i < o->n_chunks; i++)
+		if (o->chunks[i] < 1)
+			return cli_usage(c, "--chunks: sizes are 1 or more");
+	return 0;
+}
+
+int cmd_logits(struct cli *c, int argc, char **argv)
+{
 	struct logits o = {0};
 	const char *list = NULL;
 	struct cli_model m;
 	int64_t *ids = NULL;
 	size_t n = 0;
-	int opt, status = 0;
+	int status = parse_logits(c, argc, argv, &o, &list);
 
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "o:", opts, NULL)) != -1) {
-		if (opt == 'i')
-			list = optarg;
-		else if (opt == 'o')
-			o.out = optarg;
-		else if (opt == 't') {
-			if (!cli_int(c, "--top", optarg, 1, 1 << 20, &o.top))
-				return EXIT_USAGE;
-		} else if (opt == 'c') {
-			if (!cli_ids(c, optarg, &o.chunks, &o.n_chunks) ||
-			    !o.n_chunks)
-				return cli_usage(c, "--chunks %s: sizes are "
-						    "needed",
-						 optarg);
-		} else {
-			return cli_usage(c, "unknown option or missing value: "
-					    "%s",
-					 argv[optind - 1]);
-		}
-	}
-	if (optind + 1 != argc || !list || (!o.out && !o.top))
-		return cli_usage(c, "a folder, --ids, and -o or --top are "
-				    "needed");
-	for (size_t i = 0; i < o.n_chunks; i++)
-		if (o.chunks[i] < 1)
-			return cli_usage(c, "--chunks: sizes are 1 or more");
+	if (status)
+		goto out;
 	cli_catch_interrupts();
-	if (!cli_ids(c, list, &ids, &n))
-		return cli_fail(c);
-	if (cli_open(c, argv[optind], CLI_ALL_LOGITS, &m)) {
+	if (!cli_ids(c, list, &ids, &n) ||
+	    cli_open(c, argv[optind], CLI_ALL_LOGITS, &m)) {
 		status = cli_fail(c);
-	} else {
-		if (run_logits(c, &m, &o, ids, n))
-			status = cli_fail(c);
-		cli_close(&m);
+		goto out;
 	}
+	if (run_logits(c, &m, &o, ids, n))
+		status = cli_fail(c);
+	cli_close(&m);
+out:
 	free(ids);
 	free(o.chunks);
 	return status;
@@ -308,8 +322,9 @@ int cmd_score(struct cli *c, int argc, char **argv)
 				     opt == 'w' ? &window : &stride))
 				return EXIT_USAGE;
 		} else {
-			return cli_usage(c, "unknown option or missing value: "
-					    "%s",
+			return cli_usage(c,
+					 "unknown option or missing value: "
+					 "%s",
 					 argv[optind - 1]);
 		}
 	}

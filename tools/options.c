@@ -162,8 +162,12 @@ bool cli_ids(struct cli *c, const char *text, int64_t **out, size_t *out_n)
 	size_t n;
 	bool ok;
 
-	if (text[0] != '@')
-		return parse_ids(c, text, out, out_n);
+	if (text[0] != '@') {
+		ok = parse_ids(c, text, out, out_n);
+		if (!ok && c->err.code == GENAI_E_INVAL)
+			c->err.code = GENAI_E_CONFIG; // wrong usage
+		return ok;
+	}
 	if (!cli_slurp(c, text + 1, &file, &n))
 		return false;
 	ok = parse_ids(c, file, out, out_n);

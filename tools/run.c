@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "core/graph/build.h"
-#include "core/single.h"
+#include "core/model/single.h"
 #include "tools/npy.h"
 
 #define MAX_IO 64

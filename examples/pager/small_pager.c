@@ -23,7 +23,7 @@ struct page {
 	uint32_t flags, n_extents;
 	struct genai_extent *extents;
 	enum placement placement;
-	genai_addr addr;      // on the device; of its slot if it is streamed
+	genai_addr addr; // on the device; of its slot if it is streamed
 	uint32_t slot;
 	uint32_t first, last; // its visits in the sweep
 	uint32_t held;	      // visits held now
@@ -85,8 +85,8 @@ static int32_t pager_open(void *self, const struct genai_stream_api *stream,
 			  struct genai_error *err)
 {
 	struct module *m = self;
-	struct genai_pager *p = m->host->alloc(m->host->ctx, sizeof(*p),
-					       "pager");
+	struct genai_pager *p =
+		m->host->alloc(m->host->ctx, sizeof(*p), "pager");
 
 	if (!p)
 		return m->host->error_set(m->host->ctx, err, GENAI_E_NOMEM,
@@ -220,8 +220,7 @@ static uint64_t choose(struct genai_pager *p, uint64_t budget)
 
 		total += up(pg->bytes);
 		r->total_bytes += pg->bytes;
-		if (!(pg->flags & GENAI_PAGE_NO_STREAM) &&
-		    slot < up(pg->bytes))
+		if (!(pg->flags & GENAI_PAGE_NO_STREAM) && slot < up(pg->bytes))
 			slot = up(pg->bytes);
 	}
 	r->host_bytes = total;
@@ -329,8 +328,7 @@ static int32_t give_mem(struct genai_pager *p, struct genai_mem *m,
 	return rc;
 }
 
-static int32_t unplace(struct genai_pager *p,
-		       const struct genai_ticket *ticket,
+static int32_t unplace(struct genai_pager *p, const struct genai_ticket *ticket,
 		       struct genai_error *err)
 {
 	int32_t rc = give_mem(p, &p->device, ticket, err);

@@ -384,10 +384,11 @@ static void fall_back(struct genai_plan *p, const char *reason)
 	st->fallbacks[i].count++;
 }
 
-// A recording is good for the very addresses it was made with.
-static uint64_t bindings_key(const struct genai_plan *p)
+// A recording is good for the very addresses it was made with, on its stream.
+static uint64_t bindings_key(const struct genai_plan *p,
+			     const struct genai_stream *stream)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	uint64_t h = UINT64_C(0xcbf29ce484222325) ^ (uintptr_t)stream;
 
 	for (uint32_t i = 0; i < p->graph->n_inputs; i++)
 		h = (h ^ p->bound_in[i].addr) * UINT64_C(0x100000001b3);
@@ -428,28 +429,23 @@ static const char *cannot_record(struct genai_plan *p, struct genai_error *err)
 	return NULL;
 }
 
-static int32_t drop_recording(struct genai_plan *p, struct genai_error *err)
+// The recording of these shapes and addresses; n_recorded if there is none.
+static uint32_t find_recording(const struct genai_plan *p,
+			       const struct cref_shape *s, uint64_t key)
 {
-	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
-	struct genai_ticket ticket = {.size = sizeof(ticket)};
-	int32_t rc;
+	uint32_t i = 0;
 
-	if (!p->recording)
-		return 0;
-	rc = p->barrier->ops->drain(p->barrier->self, all, UINT64_MAX, &ticket,
-				    err);
-	if (!rc)
-		rc = p->stream->ops->graph_destroy(p->stream->self,
-						   p->recording, &ticket, err);
-	if (!rc)
-		p->recording = NULL;
-	return rc;
+	while (i < p->n_recorded &&
+	       (p->recorded[i].shape != s || p->recorded[i].key != key))
+		i++;
+	return i;
 }
 
 static int32_t record(struct genai_plan *p, struct cref_shape *s,
 		      struct genai_stream *stream, struct genai_error *err)
 {
 	struct genai_point tail = {0};
+	struct genai_recording *rec;
 	int32_t rc = 0;
 
 	if (!MUTANT(2)) // R2
@@ -467,28 +463,28 @@ static int32_t record(struct genai_plan *p, struct cref_shape *s,
 		p->stream->ops->capture_abort(p->stream->self, stream, NULL);
 		return rc;
 	}
-	rc = p->stream->ops->capture_end(p->stream->self, stream,
-					 &p->recording, err);
-	if (!rc) {
-		p->recorded = s;
-		p->recorded_key = bindings_key(p);
-		p->stats.captures++;
-	}
-	return rc;
+	rc = p->stream->ops->capture_end(p->stream->self, stream, &rec, err);
+	if (rc)
+		return rc;
+	p->recorded[p->n_recorded].recording = rec;
+	p->recorded[p->n_recorded].shape = s;
+	p->recorded[p->n_recorded++].key = bindings_key(p, stream);
+	p->stats.captures++;
+	return 0;
 }
 
 static int32_t replay(struct genai_plan *p, struct cref_shape *s,
-		      struct genai_stream *stream,
+		      struct genai_recording *rec, struct genai_stream *stream,
 		      struct genai_point *out_signal, struct genai_error *err)
 {
 	int32_t rc = 0;
 
-	if (!MUTANT(2)) // R2
+	if (!MUTANT(4)) // R2
 		rc = p->stream->ops->wait(p->stream->self, stream, p->tail,
 					  err);
 	if (!rc)
-		rc = p->stream->ops->launch_graph(p->stream->self,
-						  p->recording, stream, err);
+		rc = p->stream->ops->launch_graph(p->stream->self, rec, stream,
+						  err);
 	if (rc)
 		return rc;
 	p->stats.replays++;
@@ -510,21 +506,18 @@ static int32_t submit_captured(struct genai_plan *p,
 	if (rc)
 		return rc;
 	if (is_decode(p, s) && s->submits) {
+		uint32_t i = find_recording(p, s, bindings_key(p, stream));
+
 		why = cannot_record(p, err);
-		if (!why && p->recording &&
-		    (p->recorded != s ||
-		     p->recorded_key != bindings_key(p))) {
-			rc = drop_recording(p, err);
-			if (rc)
-				return rc;
-		}
-		if (!why && !p->recording) {
+		if (!why && i == CREF_MAX_RECORDED)
+			why = "too many sets of addresses";
+		if (!why && i == p->n_recorded)
 			rc = record(p, s, stream, err);
-			if (rc)
-				return rc;
-		}
+		if (rc)
+			return rc;
 		if (!why)
-			return replay(p, s, stream, out_signal, err);
+			return replay(p, s, p->recorded[i].recording, stream,
+				      out_signal, err);
 		fall_back(p, why);
 	}
 	rc = step(p, s, stream, false, &p->tail, err);
@@ -638,12 +631,14 @@ static int32_t plan_destroy(struct genai_plan *p,
 {
 	int32_t rc = 0;
 
-	if (p->recording)
-		rc = p->stream->ops->graph_destroy(p->stream->self,
-						   p->recording, ticket, err);
+	while (!rc && p->n_recorded) {
+		rc = p->stream->ops->graph_destroy(
+			p->stream->self,
+			p->recorded[p->n_recorded - 1].recording, ticket, err);
+		p->n_recorded -= !rc;
+	}
 	if (rc)
 		return rc;
-	p->recording = NULL;
 	if (p->arena.range.bytes)
 		rc = p->stream->ops->free(p->stream->self, p->arena.range.addr,
 					  ticket, err);

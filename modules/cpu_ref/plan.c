@@ -157,6 +157,11 @@ static bool cuttable(const struct cref_shape *s, uint32_t node)
 	return true;
 }
 
+static bool is_cut(const struct cref_shape *s, uint32_t node, uint32_t input)
+{
+	return input >= 1 && input <= 3 && cuttable(s, node);
+}
+
 static void visit_input(struct genai_plan *p, struct cref_shape *s,
 			uint32_t node, uint32_t input)
 {
@@ -186,7 +191,7 @@ static void visit_input(struct genai_plan *p, struct cref_shape *s,
 	}
 	if (gathers(gn, input))
 		visit->flags |= GENAI_WEIGHT_GATHER;
-	if (cuttable(s, node) && input >= 1 && input <= 3) {
+	if (is_cut(s, node, input)) {
 		visit->flags |= GENAI_WEIGHT_ROWS;
 		visit->rows = (uint64_t)n->out[0]->dims[n->out[0]->rank - 1];
 		visit->group = UINT32_MAX - 1 - node; // one per node
@@ -207,10 +212,17 @@ static int32_t find_visits(struct genai_plan *p, struct cref_shape *s,
 	if (!p->visits || !p->node_pages)
 		return CREF_FAIL(p->dev, err, GENAI_E_NOMEM,
 				 "no memory for a plan");
-	for (uint32_t i = 0; i < g->n_nodes; i++)
-		for (uint32_t k = 0;
-		     s->runs[i] && k < genai_graph_node(g, i)->n_inputs; k++)
-			visit_input(p, s, i, k);
+	for (uint32_t i = 0; i < g->n_nodes; i++) {
+		uint32_t n = s->runs[i] ? genai_graph_node(g, i)->n_inputs : 0;
+
+		// what is not cut comes first: it is held over all tiles
+		for (uint32_t k = 0; k < n; k++)
+			if (!is_cut(s, i, k))
+				visit_input(p, s, i, k);
+		for (uint32_t k = 0; k < n; k++)
+			if (is_cut(s, i, k))
+				visit_input(p, s, i, k);
+	}
 	return 0;
 }
 
@@ -410,7 +422,8 @@ int32_t cref_plan_set_pages(struct genai_plan *p,
 		return CREF_FAIL(p->dev, err, GENAI_E_NOMEM,
 				 "no memory for %u pages", n_pages);
 	}
-	memcpy(copy, pages, n_pages * sizeof(*copy));
+	if (n_pages)
+		memcpy(copy, pages, n_pages * sizeof(*copy));
 	host->free(host->ctx, p->pages);
 	host->free(host->ctx, p->place);
 	p->pages = copy;
@@ -448,6 +461,14 @@ static bool same_bindings(const struct genai_plan *p,
 	return true;
 }
 
+static bool is_recorded(const struct genai_plan *p, const struct cref_shape *s)
+{
+	for (uint32_t i = 0; i < p->n_recorded; i++)
+		if (p->recorded[i].shape == s)
+			return true;
+	return false;
+}
+
 // A place in the cache: a free one, else the oldest whose work is done.
 static int32_t cache_slot(struct genai_plan *p, uint32_t *out_i,
 			  struct genai_error *err)
@@ -461,7 +482,7 @@ static int32_t cache_slot(struct genai_plan *p, uint32_t *out_i,
 	for (uint32_t i = 1; i < p->n_shapes; i++) {
 		struct cref_shape *s = p->shapes[i];
 
-		if (s == p->recorded ||
+		if (is_recorded(p, s) ||
 		    p->stream->ops->poll(p->stream->self, s->last, NULL) ==
 			    GENAI_PENDING)
 			continue;

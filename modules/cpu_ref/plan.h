@@ -9,6 +9,7 @@
 				      the unit, like kernel arguments */
 #define CREF_FOLD_BYTES (1u << 20) /* largest value computed while planning */
 #define CREF_MAX_SHAPES 16
+#define CREF_MAX_RECORDED 8 /* kept at once: dropping one would have to wait */
 
 /* Deliberate faults, of builds for tests/unit/check_rules.c only. */
 #ifndef CREF_MUTANT
@@ -76,9 +77,12 @@ struct genai_plan {
 	uint64_t clock;
 
 	/* captured */
-	struct genai_recording *recording;
-	struct cref_shape *recorded;
-	uint64_t recorded_key;
+	struct {
+		struct genai_recording *recording;
+		struct cref_shape *shape;
+		uint64_t key; /* of the addresses and the stream */
+	} recorded[CREF_MAX_RECORDED];
+	uint32_t n_recorded;
 	struct genai_point tail; /* of the last eager step's copies */
 	struct genai_exec_stats stats;
 };

@@ -283,8 +283,11 @@ static int32_t poll_point(void *self, struct genai_point point,
 	struct cref_device *dev = self;
 	int32_t rc;
 
-	// another thread is inside a barrier and makes the progress
-	if (pthread_mutex_trylock(&dev->lock))
+	// streams' threads hold the lock for moments; without them another
+	// thread may be inside a barrier, and makes the progress
+	if (dev->schedule == CREF_THREADS)
+		pthread_mutex_lock(&dev->lock);
+	else if (pthread_mutex_trylock(&dev->lock))
 		return GENAI_PENDING;
 	rc = cref_point_state(&point, err);
 	if (rc == GENAI_PENDING && dev->schedule != CREF_THREADS &&

@@ -125,7 +125,7 @@ static void leave_recording(struct genai_recording *rec)
 }
 
 int32_t cref_capture_begin(void *self, struct genai_stream *s,
-			     struct genai_error *err)
+			   struct genai_error *err)
 {
 	struct cref_device *dev = self;
 	struct genai_recording *rec;
@@ -136,10 +136,12 @@ int32_t cref_capture_begin(void *self, struct genai_stream *s,
 		rc = CREF_FAIL(dev, err, GENAI_E_STATE,
 			       "stream '%s' is being recorded already",
 			       s->name);
-	else if (s->poisoned)
-		rc = CREF_FAIL(dev, err, GENAI_E_STATE,
-			       "stream '%s' is poisoned: %s", s->name,
-			       s->error.text);
+	else if (s->poisoned) {
+		// what went wrong before is what the caller has to know
+		rc = s->error.code;
+		if (err)
+			*err = s->error;
+	}
 	if (!rc) {
 		rec = dev->host->alloc(dev->host->ctx, sizeof(*rec),
 				       "recording");
@@ -175,8 +177,8 @@ static int32_t not_joined(struct genai_recording *rec, struct genai_error *err)
 }
 
 int32_t cref_capture_end(void *self, struct genai_stream *s,
-			   struct genai_recording **out_recording,
-			   struct genai_error *err)
+			 struct genai_recording **out_recording,
+			 struct genai_error *err)
 {
 	struct cref_device *dev = self;
 	struct genai_recording *rec;
@@ -210,7 +212,7 @@ int32_t cref_capture_end(void *self, struct genai_stream *s,
 }
 
 int32_t cref_capture_abort(void *self, struct genai_stream *s,
-			     struct genai_error *err)
+			   struct genai_error *err)
 {
 	struct cref_device *dev = self;
 	struct genai_recording *rec;
@@ -274,7 +276,7 @@ static bool in_recording(const struct genai_recording *rec)
 }
 
 int32_t cref_launch_graph(void *self, struct genai_recording *rec,
-			    struct genai_stream *s, struct genai_error *err)
+			  struct genai_stream *s, struct genai_error *err)
 {
 	struct cref_device *dev = self;
 	struct cref_queued *op;
@@ -309,8 +311,8 @@ int32_t cref_launch_graph(void *self, struct genai_recording *rec,
 }
 
 int32_t cref_graph_destroy(void *self, struct genai_recording *rec,
-			     const struct genai_ticket *ticket,
-			     struct genai_error *err)
+			   const struct genai_ticket *ticket,
+			   struct genai_error *err)
 {
 	struct cref_device *dev = self;
 	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
@@ -329,4 +331,3 @@ int32_t cref_graph_destroy(void *self, struct genai_recording *rec,
 		free_recording(rec);
 	return rc;
 }
-

@@ -93,6 +93,19 @@ int32_t cep_poison_check(struct cep *self, struct genai_error *err)
 	return rc;
 }
 
+const struct cep_failure *cep_failure_before(const struct cep *self,
+					     uint32_t id, uint64_t value,
+					     const uint64_t *clock)
+{
+	for (uint32_t i = 0; i < CEP_STREAMS; i++) {
+		const struct cep_failure *f = &self->failed[i];
+
+		if (f->code && f->value <= (i == id ? value : clock[i]))
+			return f;
+	}
+	return NULL;
+}
+
 static void nap(uint64_t waited_ns)
 {
 	struct timespec ts = {0, 20000};
@@ -167,7 +180,8 @@ static bool is_idle(struct cep *self)
 		if (r == CUDA_ERROR_NOT_READY)
 			idle = false;
 		else if (r)
-			(void)cep_cuda_fail(self, NULL, r, "stream %s", s->name);
+			(void)cep_cuda_fail(self, NULL, r, "stream %s",
+					    s->name);
 	}
 	pthread_mutex_unlock(&self->lock);
 	return idle;

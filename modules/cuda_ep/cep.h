@@ -30,6 +30,7 @@ enum cep_image {
 	CEP_I_attention,
 	CEP_I_elementwise,
 	CEP_I_gemm,
+	CEP_I_gemm4,
 	CEP_I_gemv,
 	CEP_I_index,
 	CEP_I_rows,
@@ -94,6 +95,8 @@ struct genai_stream {
 struct cep_call {
 	struct cep_call *next;
 	struct cep *self;
+	uint32_t stream;
+	uint64_t value, clock[CEP_STREAMS]; /* where it stands */
 	struct genai_recording *recording;
 	struct genai_work work;
 	uint32_t n_mem;
@@ -111,6 +114,13 @@ struct genai_recording {
 };
 
 struct genai_plan;
+
+/* The first host unit of a stream that failed. */
+struct cep_failure {
+	int32_t code;
+	uint64_t value; /* its place: points from here on fail */
+	struct genai_error err;
+};
 
 struct cep {
 	const struct genai_host *host;
@@ -132,6 +142,7 @@ struct cep {
 	struct genai_stream *streams[CEP_STREAMS];
 	struct genai_stream *origin;	   /* of the open recording */
 	struct genai_recording *recording; /* the open one */
+	bool spoilt;			   /* a call failed while recording */
 	uint64_t serial;		   /* recordings so far */
 	struct genai_stream_stats stats;
 	struct genai_plan *plans[CEP_PLANS];
@@ -140,8 +151,9 @@ struct cep {
 	 * its text and done_calls; host functions of streams take it, so it is
 	 * held over no driver call at all. */
 	pthread_mutex_t call_lock;
-	struct cep_call *done_calls; /* to be freed */
-	struct cep_fault *fault; /* pinned; kernels write it */
+	struct cep_call *done_calls;		/* to be freed */
+	struct cep_failure failed[CEP_STREAMS]; /* by the stream's id */
+	struct cep_fault *fault;		/* pinned; kernels write it */
 	uint64_t fault_addr, fault_lock;
 	CUstream service; /* for the module's own small copies */
 	int32_t poison;	  /* 0, or the code of the first failure */
@@ -219,6 +231,11 @@ int32_t cep_line_record(struct genai_stream *s, struct cep_line *l,
 			struct genai_error *err);
 /* The failure that poisons the device, what kernels recorded included. */
 int32_t cep_poison_check(struct cep *self, struct genai_error *err);
+/* The failure of a host unit that the place (value of the stream with this id,
+ * ordered after clock) lies behind; call_lock held. */
+const struct cep_failure *cep_failure_before(const struct cep *self,
+					     uint32_t id, uint64_t value,
+					     const uint64_t *clock);
 /* A driver call of a stream's work failed, or a host function did. */
 void cep_poison_set(struct cep *self, int32_t code,
 		    const struct genai_error *cause);

@@ -24,7 +24,13 @@ int32_t cep_driver_open(struct cep *self, const char *path,
 	const char *file = *path ? path : "libcuda.so.1";
 	const char *why;
 
-	self->drv.handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+	/* a bare name would be looked for in places that others can write to */
+	if (*path && *path != '/')
+		return cep_fail(self, err, GENAI_E_CONFIG,
+				"driver = %s: an absolute path is needed",
+				path);
+	/* the driver stays: it leaves things behind that run at exit */
+	self->drv.handle = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!self->drv.handle) {
 		why = dlerror();
 		return cep_fail(self, err, GENAI_E_NODEVICE,
@@ -56,7 +62,8 @@ void cep_driver_close(struct cep *self)
 /* Errors after which nothing works in this context any more. */
 static bool is_fatal(CUresult r)
 {
-	return r == CUDA_ERROR_ILLEGAL_ADDRESS || r == CUDA_ERROR_ECC_UNCORRECTABLE ||
+	return r == CUDA_ERROR_ILLEGAL_ADDRESS ||
+	       r == CUDA_ERROR_ECC_UNCORRECTABLE ||
 	       r == CUDA_ERROR_HARDWARE_STACK_ERROR ||
 	       r == CUDA_ERROR_ILLEGAL_INSTRUCTION ||
 	       r == CUDA_ERROR_MISALIGNED_ADDRESS ||
@@ -125,10 +132,10 @@ static int32_t pick_device(struct cep *self, struct genai_error *err)
 	CUresult r = self->drv.cuInit(0);
 
 	if (r)
-		return cep_cuda_fail(self, err,
-				     r == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_NO_DEVICE
-							     : r,
-				     "cannot start the CUDA driver");
+		return cep_cuda_fail(
+			self, err,
+			r == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_NO_DEVICE : r,
+			"cannot start the CUDA driver");
 	(void)self->drv.cuDriverGetVersion(&self->driver_version);
 	r = self->drv.cuDeviceGetCount(&count);
 	if (r || count < 1)
@@ -144,10 +151,10 @@ static int32_t pick_device(struct cep *self, struct genai_error *err)
 				     self->device);
 	(void)self->drv.cuDeviceGetName(self->device_name,
 					sizeof(self->device_name), self->dev);
-	self->major = attribute(self,
-				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-	self->minor = attribute(self,
-				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+	self->major =
+		attribute(self, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+	self->minor =
+		attribute(self, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 	self->n_sms = attribute(self, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 	self->max_smem = attribute(
 		self, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
@@ -171,8 +178,8 @@ static int32_t open_faults(struct cep *self, struct genai_error *err)
 	void *h = NULL;
 	CUresult r;
 
-	r = self->drv.cuMemHostAlloc(&h, 4096, CU_MEMHOSTALLOC_DEVICEMAP |
-						       CU_MEMHOSTALLOC_PORTABLE);
+	r = self->drv.cuMemHostAlloc(
+		&h, 4096, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);
 	if (r)
 		return cep_cuda_fail(self, err, r,
 				     "cannot take 4096 bytes of pinned memory");
@@ -191,7 +198,8 @@ static int32_t open_faults(struct cep *self, struct genai_error *err)
 	if (!r)
 		r = self->drv.cuStreamSynchronize(self->service);
 	if (r)
-		return cep_cuda_fail(self, err, r, "cannot write device memory");
+		return cep_cuda_fail(self, err, r,
+				     "cannot write device memory");
 	return 0;
 }
 
@@ -216,7 +224,8 @@ int32_t cep_device_open(struct cep *self, struct genai_error *err)
 	cep_enter(self);
 	r = self->drv.cuMemGetInfo(&free_bytes, &total);
 	if (r)
-		return cep_cuda_fail(self, err, r, "cannot ask for free memory");
+		return cep_cuda_fail(self, err, r,
+				     "cannot ask for free memory");
 	self->free_at_start = free_bytes;
 	self->total_bytes = total;
 	prop.location.id = (int)self->device;

@@ -124,13 +124,21 @@ static bool fold_copy(struct cep_node *n, void *out)
 
 bool cep_fold(struct cep_node *n, void *out, uint64_t cap)
 {
-	static const char *const binary[] = {
-		"Add",	"Sub",	       "Mul",	  "Div",
-		"Min",	"Max",	       "Equal",	  "Less",
-		"LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or"};
-	static const char *const copies[] = {"Cast",	 "Identity", "Reshape",
-					     "Squeeze",	 "Unsqueeze",
-					     "Flatten"};
+	static const char *const binary[] = {"Add",
+					     "Sub",
+					     "Mul",
+					     "Div",
+					     "Min",
+					     "Max",
+					     "Equal",
+					     "Less",
+					     "LessOrEqual",
+					     "Greater",
+					     "GreaterOrEqual",
+					     "And",
+					     "Or"};
+	static const char *const copies[] = {"Cast",	"Identity",  "Reshape",
+					     "Squeeze", "Unsqueeze", "Flatten"};
 	const char *op = n->node->op;
 	const struct cep_tensor *o = n->n_out == 1 ? n->out[0] : NULL;
 

@@ -4,7 +4,9 @@
  *
  *     s = Sigmoid(g); t = Mul(g, s); y = Mul(t, u)      ->  y = silu(g) u
  * and, when g and u are quantised products of the same a with matrices of the
- * same form,                                            ->  one node */
+ * same form,                                            ->  one node
+ *     y = Add(quantised product, stored vector)         ->  product with bias
+ */
 #include "modules/cuda_ep/plan.h"
 
 const struct cep_op cep_op_silu_mul = {
@@ -26,8 +28,8 @@ struct graph_uses {
 	uint32_t *count; /* readers of every value; outputs count as one */
 };
 
-static bool is_op(const struct genai_graph *g, uint32_t node, const char *domain,
-		  const char *op, uint32_t n_in)
+static bool is_op(const struct genai_graph *g, uint32_t node,
+		  const char *domain, const char *op, uint32_t n_in)
 {
 	const struct genai_node *n;
 
@@ -116,12 +118,12 @@ static bool is_pair(const struct graph_uses *u, const struct cep_fusion *f)
 		if (i < 4 && (genai_graph_value(g, v)->tensor == GENAI_NONE ||
 			      genai_graph_value(g, w)->tensor == GENAI_NONE))
 			return false;
-		if (i == 3 && genai_graph_tensor(g, genai_graph_value(g, v)
-							    ->tensor)
-					      ->dtype !=
-				      genai_graph_tensor(
-					      g, genai_graph_value(g, w)->tensor)
-					      ->dtype)
+		if (i == 3 &&
+		    genai_graph_tensor(g, genai_graph_value(g, v)->tensor)
+				    ->dtype !=
+			    genai_graph_tensor(g,
+					       genai_graph_value(g, w)->tensor)
+				    ->dtype)
 			return false;
 	}
 	return true;
@@ -152,15 +154,51 @@ static void try_mul(struct genai_plan *p, const struct graph_uses *u,
 	}
 }
 
+/* Add(product, vector of its columns), the product read by nobody else. */
+static void try_add(struct genai_plan *p, const struct graph_uses *u,
+		    uint32_t node)
+{
+	const struct genai_graph *g = u->g;
+	const struct genai_node *n = genai_graph_node(g, node), *x;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		uint32_t mm = producer(g, n->inputs[i]), t;
+		const struct genai_tensor *bias, *scales;
+
+		if (!is_op(g, mm, "com.microsoft", "MatMulNBits", 0) ||
+		    u->count[n->inputs[i]] != 1 ||
+		    n->inputs[1 - i] == GENAI_NONE)
+			continue;
+		x = genai_graph_node(g, mm);
+		t = genai_graph_value(g, n->inputs[1 - i])->tensor;
+		if (t == GENAI_NONE || input(x, 5) != GENAI_NONE ||
+		    x->n_inputs < 3 || x->inputs[2] == GENAI_NONE ||
+		    genai_graph_value(g, x->inputs[2])->tensor == GENAI_NONE)
+			continue;
+		bias = genai_graph_tensor(g, t);
+		scales = genai_graph_tensor(
+			g, genai_graph_value(g, x->inputs[2])->tensor);
+		if (bias->rank != 1 || bias->dims[0] != attr_int(x, "N") ||
+		    bias->dtype != scales->dtype)
+			continue;
+		p->fusions[node] = (struct cep_fusion){
+			.kind = CEP_FUSE_BIAS,
+			.gate = n->inputs[i],
+			.up = n->inputs[1 - i],
+		};
+		p->fusions[mm].kind = CEP_FUSE_ABSORBED;
+		return;
+	}
+}
+
 int32_t cep_fuse(struct genai_plan *p, struct genai_error *err)
 {
 	const struct genai_graph *g = p->graph;
 	struct graph_uses u = {g, NULL};
 
-	p->fusions = cep_zalloc(p->self,
-				(uint64_t)g->n_nodes * sizeof(*p->fusions));
-	u.count = cep_zalloc(p->self,
-			     (uint64_t)g->n_values * sizeof(*u.count));
+	p->fusions =
+		cep_zalloc(p->self, (uint64_t)g->n_nodes * sizeof(*p->fusions));
+	u.count = cep_zalloc(p->self, (uint64_t)g->n_values * sizeof(*u.count));
 	if (!p->fusions || !u.count) {
 		p->self->host->free(p->self->host->ctx, u.count);
 		return cep_fail(p->self, err, GENAI_E_NOMEM, "out of memory");
@@ -177,6 +215,8 @@ int32_t cep_fuse(struct genai_plan *p, struct genai_error *err)
 	for (uint32_t k = 0; k < g->n_nodes; k++)
 		if (is_op(g, k, "", "Mul", 2))
 			try_mul(p, &u, k);
+		else if (is_op(g, k, "", "Add", 2))
+			try_add(p, &u, k);
 	p->self->host->free(p->self->host->ctx, u.count);
 	return 0;
 }
@@ -200,6 +240,14 @@ void cep_fuse_apply(const struct genai_plan *p, struct cep_variant *v,
 		n->op = &cep_op_silu_mul;
 		set_input(v, n, 0, f->gate);
 		set_input(v, n, 1, f->up);
+	} else if (f->kind == CEP_FUSE_BIAS) {
+		x = genai_graph_node(p->graph, producer(p->graph, f->gate));
+		n->op = cep_op_find(x);
+		n->node = x;
+		n->n_in = 6;
+		for (uint32_t i = 0; i < 5; i++)
+			set_input(v, n, i, input(x, i));
+		set_input(v, n, 5, f->up);
 	} else if (f->kind == CEP_FUSE_GATE_UP) {
 		x = genai_graph_node(p->graph, producer(p->graph, f->gate));
 		y = genai_graph_node(p->graph, producer(p->graph, f->up));

@@ -19,6 +19,7 @@
 IMAGE(attention)
 IMAGE(elementwise)
 IMAGE(gemm)
+IMAGE(gemm4)
 IMAGE(gemv)
 IMAGE(index)
 IMAGE(rows)
@@ -27,6 +28,7 @@ extern const unsigned char *const cep_images[];
 extern const uint32_t cep_n_images;
 const unsigned char *const cep_images[] = {
 	cep_image_attention, cep_image_elementwise, cep_image_gemm,
-	cep_image_gemv,	     cep_image_index,	    cep_image_rows,
+	cep_image_gemm4,     cep_image_gemv,	    cep_image_index,
+	cep_image_rows,
 };
 const uint32_t cep_n_images = sizeof(cep_images) / sizeof(cep_images[0]);

@@ -1,5 +1,6 @@
-/* kernel_names.h - every kernel function with the image it is in, one line each;
- * read several times with CEP_KERNEL_NAME defined differently.  No include guard. */
+/* kernel_names.h - every kernel function with the image it is in, one line
+ * each; read several times with CEP_KERNEL_NAME defined differently.  No
+ * include guard. */
 CEP_KERNEL_NAME(attention, cep_gqa_prep_f32)
 CEP_KERNEL_NAME(attention, cep_gqa_prep_f16)
 CEP_KERNEL_NAME(attention, cep_gqa_prep_bf16)
@@ -41,6 +42,14 @@ CEP_KERNEL_NAME(gemm, cep_gemm16_kn_f16)
 CEP_KERNEL_NAME(gemm, cep_gemm64_kn_f16)
 CEP_KERNEL_NAME(gemm, cep_gemm16_kn_bf16)
 CEP_KERNEL_NAME(gemm, cep_gemm64_kn_bf16)
+CEP_KERNEL_NAME(gemm4, cep_gemm4_16_f16_0)
+CEP_KERNEL_NAME(gemm4, cep_gemm4_16_f16_1)
+CEP_KERNEL_NAME(gemm4, cep_gemm4_64_f16_0)
+CEP_KERNEL_NAME(gemm4, cep_gemm4_64_f16_1)
+CEP_KERNEL_NAME(gemm4, cep_gemm4_16_bf16_0)
+CEP_KERNEL_NAME(gemm4, cep_gemm4_16_bf16_1)
+CEP_KERNEL_NAME(gemm4, cep_gemm4_64_bf16_0)
+CEP_KERNEL_NAME(gemm4, cep_gemm4_64_bf16_1)
 CEP_KERNEL_NAME(gemv, cep_gemv4_f16_0)
 CEP_KERNEL_NAME(gemv, cep_gemv4t_f16_0)
 CEP_KERNEL_NAME(gemv, cep_gemv4d_f16_0)

@@ -27,10 +27,16 @@ static int32_t find_kernel(struct cep *self, uint32_t k,
 		return cep_cuda_fail(self, err, r, "kernel %s",
 				     kernels[k].name);
 	self->kernels[k] = f;
-	/* those with dynamic shared memory need to be told it may be large */
-	(void)self->drv.cuFuncSetAttribute(
+	/* only these take more dynamic shared memory than any kernel may */
+	if (kernels[k].image != CEP_I_gemv && kernels[k].image != CEP_I_rows)
+		return 0;
+	r = self->drv.cuFuncSetAttribute(
 		f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
 		self->max_smem - 20480);
+	if (r)
+		return cep_cuda_fail(self, err, r,
+				     "kernel %s: %d bytes of shared memory",
+				     kernels[k].name, self->max_smem - 20480);
 	return 0;
 }
 

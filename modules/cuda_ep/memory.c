@@ -1,11 +1,11 @@
-/* memory.c - device memory, pinned and registered host memory, address ranges.
+/* memory.c - device memory, pinned and registered host memory.
  * Owns: the list of blocks, the ledger against device_limit, who may be freed.
  * Does not know: streams' order (tickets tell), what the bytes mean. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include "modules/cuda_ep/cep.h"
+#include "modules/cuda_ep/memory.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -61,8 +61,9 @@ static int32_t record_block(struct cep *self, struct cep_block *b,
 		return 0;
 	if (r->n_blocks == r->cap_blocks) {
 		uint32_t cap = r->cap_blocks ? r->cap_blocks * 2 : 64;
-		void *p = self->host->realloc(self->host->ctx, r->blocks,
-					      cap * sizeof(*r->blocks), CEP_TAG);
+		void *p =
+			self->host->realloc(self->host->ctx, r->blocks,
+					    cap * sizeof(*r->blocks), CEP_TAG);
 
 		if (!p)
 			return cep_fail(self, err, GENAI_E_NOMEM,
@@ -94,7 +95,7 @@ int32_t cep_block_touch(struct cep *self, uint64_t addr, uint64_t bytes,
 }
 
 /* Room in the list first, so that adding after a driver call cannot fail. */
-static struct cep_block *block_new(struct cep *self, struct genai_error *err)
+struct cep_block *cep_block_new(struct cep *self, struct genai_error *err)
 {
 	struct cep_block *b;
 
@@ -120,7 +121,7 @@ err_nomem:
 	return NULL;
 }
 
-static void block_add(struct cep *self, struct cep_block *b)
+void cep_block_add(struct cep *self, struct cep_block *b)
 {
 	uint32_t i = lower_bound(self, b->addr);
 
@@ -131,7 +132,7 @@ static void block_add(struct cep *self, struct cep_block *b)
 	self->n_untouched++;
 }
 
-static void block_drop(struct cep *self, struct cep_block *b)
+void cep_block_drop(struct cep *self, struct cep_block *b)
 {
 	uint32_t i = lower_bound(self, b->addr) - 1;
 
@@ -143,8 +144,8 @@ static void block_drop(struct cep *self, struct cep_block *b)
 	self->host->free(self->host->ctx, b);
 }
 
-static int32_t not_recording(struct cep *self, const char *what,
-			     struct genai_error *err)
+int32_t cep_not_recording(struct cep *self, const char *what,
+			  struct genai_error *err)
 {
 	if (!self->origin)
 		return 0;
@@ -153,10 +154,10 @@ static int32_t not_recording(struct cep *self, const char *what,
 }
 
 /* May memory of the block's range go? */
-static int32_t may_release(struct cep *self, struct cep_block *b,
-			   struct genai_range range,
-			   const struct genai_ticket *ticket,
-			   struct genai_error *err)
+int32_t cep_may_release(struct cep *self, struct cep_block *b,
+			struct genai_range range,
+			const struct genai_ticket *ticket,
+			struct genai_error *err)
 {
 	if (b->recordings)
 		return cep_fail(self, err, GENAI_E_BUSY,
@@ -174,8 +175,8 @@ static int32_t may_release(struct cep *self, struct cep_block *b,
 }
 
 /* Charge device memory to the ledger; lock held. */
-static int32_t charge(struct cep *self, uint64_t bytes, const char *tag,
-		      struct genai_error *err)
+int32_t cep_charge(struct cep *self, uint64_t bytes, const char *tag,
+		   struct genai_error *err)
 {
 	if (bytes <= self->limit && self->device_bytes <= self->limit - bytes) {
 		self->device_bytes += bytes;
@@ -216,7 +217,7 @@ static int32_t alloc_memory(struct cep *self, struct cep_block *b,
 			return cep_cuda_fail(self, err, r, "cannot map memory");
 		}
 	} else {
-		rc = charge(self, bytes, tag, err);
+		rc = cep_charge(self, bytes, tag, err);
 		if (rc)
 			return rc;
 		r = self->drv.cuMemAlloc(&p, bytes);
@@ -248,10 +249,16 @@ int32_t cep_alloc(void *ctx, uint32_t kind, uint64_t bytes, const char *tag,
 		return cep_fail(self, err, GENAI_E_INVAL,
 				"alloc: %llu bytes of kind %u",
 				(unsigned long long)bytes, kind);
+	if (bytes > UINT64_C(1) << 60)
+		return cep_fail(self, err,
+				kind == GENAI_MEM_DEVICE ? GENAI_E_LIMIT
+							 : GENAI_E_NOMEM,
+				"%s: %llu bytes", tag ? tag : "memory",
+				(unsigned long long)bytes);
 	cep_enter(self);
 	pthread_mutex_lock(&self->lock);
-	rc = not_recording(self, "alloc", err);
-	b = rc ? NULL : block_new(self, err);
+	rc = cep_not_recording(self, "alloc", err);
+	b = rc ? NULL : cep_block_new(self, err);
 	if (!rc && !b)
 		rc = GENAI_E_NOMEM;
 	if (!rc) {
@@ -260,7 +267,7 @@ int32_t cep_alloc(void *ctx, uint32_t kind, uint64_t bytes, const char *tag,
 		rc = alloc_memory(self, b, bytes, tag, err);
 	}
 	if (!rc) {
-		block_add(self, b);
+		cep_block_add(self, b);
 		out_mem->size = sizeof(*out_mem);
 		out_mem->kind = kind;
 		out_mem->range.addr = b->addr;
@@ -286,9 +293,8 @@ static void release_memory(struct cep *self, struct cep_block *b)
 }
 
 /* The block that starts at addr, of one of the kinds (bit mask). */
-static struct cep_block *block_at(struct cep *self, uint64_t addr,
-				  uint32_t kinds, const char *what,
-				  struct genai_error *err)
+struct cep_block *cep_block_at(struct cep *self, uint64_t addr, uint32_t kinds,
+			       const char *what, struct genai_error *err)
 {
 	struct cep_block *b = cep_block_find(self, addr, 0);
 
@@ -308,16 +314,17 @@ static int32_t give_back(struct cep *self, genai_addr addr, uint32_t kinds,
 
 	cep_enter(self);
 	pthread_mutex_lock(&self->lock);
-	rc = not_recording(self, what, err);
-	b = rc ? NULL : block_at(self, addr, kinds, what, err);
+	rc = cep_not_recording(self, what, err);
+	b = rc ? NULL : cep_block_at(self, addr, kinds, what, err);
 	if (!rc && !b)
 		rc = GENAI_E_INVAL;
 	if (!rc)
-		rc = may_release(self, b, (struct genai_range){b->addr, b->bytes},
-				 ticket, err);
+		rc = cep_may_release(self, b,
+				     (struct genai_range){b->addr, b->bytes},
+				     ticket, err);
 	if (!rc) {
 		release_memory(self, b);
-		block_drop(self, b);
+		cep_block_drop(self, b);
 	}
 	pthread_mutex_unlock(&self->lock);
 	return rc;
@@ -453,24 +460,25 @@ int32_t cep_host_register(void *ctx, const void *ptr, uint64_t bytes,
 		return rc;
 	cep_enter(self);
 	pthread_mutex_lock(&self->lock);
-	rc = not_recording(self, "host_register", err);
+	rc = cep_not_recording(self, "host_register", err);
 	for (uint32_t i = 0; !rc && i < self->n_blocks; i++) {
 		struct cep_block *o = self->blocks[i];
 
 		if (o->host && (const char *)ptr < o->host + o->bytes &&
 		    o->host < (const char *)ptr + bytes)
-			rc = cep_fail(self, err, GENAI_E_INVAL,
-				      "host_register: %p overlaps memory that is "
-				      "pinned or registered",
-				      ptr);
+			rc = cep_fail(
+				self, err, GENAI_E_INVAL,
+				"host_register: %p overlaps memory that is "
+				"pinned or registered",
+				ptr);
 	}
-	b = rc ? NULL : block_new(self, err);
+	b = rc ? NULL : cep_block_new(self, err);
 	if (!rc && !b)
 		rc = GENAI_E_NOMEM;
 	if (!rc)
 		rc = register_pages(self, b, ptr, bytes, flags, err);
 	if (!rc) {
-		block_add(self, b);
+		cep_block_add(self, b);
 		out_mem->size = sizeof(*out_mem);
 		out_mem->kind = GENAI_MEM_HOST_PINNED;
 		out_mem->range.addr = b->addr;
@@ -478,228 +486,6 @@ int32_t cep_host_register(void *ctx, const void *ptr, uint64_t bytes,
 		out_mem->host = b->host;
 	} else if (b) {
 		self->host->free(self->host->ctx, b);
-	}
-	pthread_mutex_unlock(&self->lock);
-	return rc;
-}
-
-/* ---- address ranges ---- */
-
-int32_t cep_reserve(void *ctx, uint64_t bytes, struct genai_range *out_range,
-		    struct genai_error *err)
-{
-	struct cep *self = ctx;
-	struct cep_block *b = NULL;
-	uint64_t n = bytes / self->granule + !!(bytes % self->granule);
-	CUdeviceptr p = 0;
-	CUresult r;
-	int32_t rc;
-
-	if (!bytes || bytes > UINT64_MAX / 4 || !out_range)
-		return cep_fail(self, err, GENAI_E_INVAL, "reserve: %llu bytes",
-				(unsigned long long)bytes);
-	cep_enter(self);
-	pthread_mutex_lock(&self->lock);
-	rc = not_recording(self, "reserve", err);
-	b = rc ? NULL : block_new(self, err);
-	if (b)
-		b->granules = self->host->alloc(
-			self->host->ctx, n * sizeof(*b->granules), CEP_TAG);
-	if (!rc && (!b || !b->granules))
-		rc = cep_fail(self, err, GENAI_E_NOMEM, "out of memory");
-	if (!rc) {
-		memset(b->granules, 0, n * sizeof(*b->granules));
-		r = self->drv.cuMemAddressReserve(&p, n * self->granule, 0, 0,
-						  0);
-		if (r)
-			rc = cep_cuda_fail(self, err, r,
-					   "cannot reserve %llu MiB of addresses",
-					   (unsigned long long)(bytes / MIB));
-	}
-	if (!rc) {
-		b->kind = CEP_BLOCK_RESERVED;
-		b->addr = p;
-		b->bytes = n * self->granule;
-		b->n_granules = n;
-		block_add(self, b);
-		out_range->addr = p;
-		out_range->bytes = b->bytes;
-	} else if (b) {
-		self->host->free(self->host->ctx, b->granules);
-		self->host->free(self->host->ctx, b);
-	}
-	pthread_mutex_unlock(&self->lock);
-	return rc;
-}
-
-/* Granules of a range inside a reservation. */
-static struct cep_block *granules_of(struct cep *self, struct genai_range range,
-				     uint64_t *out_first, uint64_t *out_n,
-				     const char *what, struct genai_error *err)
-{
-	struct cep_block *b = cep_block_find(self, range.addr, range.bytes);
-
-	if (!range.bytes || !b || b->kind != CEP_BLOCK_RESERVED ||
-	    (range.addr - b->addr) % self->granule ||
-	    range.bytes % self->granule) {
-		cep_fail(self, err, GENAI_E_INVAL,
-			 "%s: [0x%llx, +%llu) is not a range of whole granules "
-			 "of %llu bytes in a reservation",
-			 what, (unsigned long long)range.addr,
-			 (unsigned long long)range.bytes,
-			 (unsigned long long)self->granule);
-		return NULL;
-	}
-	*out_first = (range.addr - b->addr) / self->granule;
-	*out_n = range.bytes / self->granule;
-	return b;
-}
-
-static void unmap_granules(struct cep *self, struct cep_block *b,
-			   uint64_t first, uint64_t n)
-{
-	for (uint64_t i = first; i < first + n; i++) {
-		if (!b->granules[i])
-			continue;
-		(void)self->drv.cuMemUnmap(b->addr + i * self->granule,
-					   self->granule);
-		(void)self->drv.cuMemRelease(b->granules[i]);
-		b->granules[i] = 0;
-		self->device_bytes -= self->granule;
-	}
-}
-
-static int32_t map_granules(struct cep *self, struct cep_block *b,
-			    uint64_t first, uint64_t n, const char *tag,
-			    struct genai_error *err)
-{
-	CUmemAllocationProp prop = {
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
-			     .id = (int)self->device},
-	};
-	CUmemAccessDesc access = {
-		.location = prop.location,
-		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-	};
-	CUresult r = CUDA_SUCCESS;
-	int32_t rc = 0;
-	uint64_t i;
-
-	for (i = first; i < first + n; i++) {
-		CUmemGenericAllocationHandle h = 0;
-
-		rc = charge(self, self->granule, tag, err);
-		if (rc)
-			goto err_unmap;
-		r = self->drv.cuMemCreate(&h, self->granule, &prop, 0);
-		if (!r) {
-			r = self->drv.cuMemMap(b->addr + i * self->granule,
-					       self->granule, 0, h, 0);
-			if (r)
-				(void)self->drv.cuMemRelease(h);
-		}
-		if (r) {
-			self->device_bytes -= self->granule;
-			goto err_driver;
-		}
-		b->granules[i] = h;
-	}
-	r = self->drv.cuMemSetAccess(b->addr + first * self->granule,
-				     n * self->granule, &access, 1);
-	if (!r)
-		return 0;
-err_driver:
-	rc = cep_cuda_fail(self, err, r, "%s: cannot map %llu bytes",
-			   tag ? tag : "memory",
-			   (unsigned long long)(n * self->granule));
-err_unmap:
-	unmap_granules(self, b, first, i - first);
-	return rc;
-}
-
-int32_t cep_map(void *ctx, struct genai_range range, const char *tag,
-		struct genai_error *err)
-{
-	struct cep *self = ctx;
-	struct cep_block *b;
-	uint64_t first = 0, n = 0;
-	int32_t rc;
-
-	cep_enter(self);
-	pthread_mutex_lock(&self->lock);
-	rc = not_recording(self, "map", err);
-	b = rc ? NULL : granules_of(self, range, &first, &n, "map", err);
-	if (!rc && !b)
-		rc = GENAI_E_INVAL;
-	for (uint64_t i = first; !rc && i < first + n; i++)
-		if (b->granules[i])
-			rc = cep_fail(self, err, GENAI_E_INVAL,
-				      "map: 0x%llx is mapped already",
-				      (unsigned long long)(b->addr +
-							   i * self->granule));
-	if (!rc)
-		rc = map_granules(self, b, first, n, tag, err);
-	pthread_mutex_unlock(&self->lock);
-	return rc;
-}
-
-int32_t cep_unmap(void *ctx, struct genai_range range,
-		  const struct genai_ticket *ticket, struct genai_error *err)
-{
-	struct cep *self = ctx;
-	struct cep_block *b;
-	uint64_t first = 0, n = 0;
-	int32_t rc;
-
-	cep_enter(self);
-	pthread_mutex_lock(&self->lock);
-	rc = not_recording(self, "unmap", err);
-	b = rc ? NULL : granules_of(self, range, &first, &n, "unmap", err);
-	if (!rc && !b)
-		rc = GENAI_E_INVAL;
-	for (uint64_t i = first; !rc && i < first + n; i++)
-		if (!b->granules[i])
-			rc = cep_fail(self, err, GENAI_E_INVAL,
-				      "unmap: 0x%llx is not mapped",
-				      (unsigned long long)(b->addr +
-							   i * self->granule));
-	if (!rc)
-		rc = may_release(self, b, range, ticket, err);
-	if (!rc)
-		unmap_granules(self, b, first, n);
-	pthread_mutex_unlock(&self->lock);
-	return rc;
-}
-
-int32_t cep_unreserve(void *ctx, struct genai_range range,
-		      const struct genai_ticket *ticket,
-		      struct genai_error *err)
-{
-	struct cep *self = ctx;
-	struct cep_block *b;
-	int32_t rc;
-
-	cep_enter(self);
-	pthread_mutex_lock(&self->lock);
-	rc = not_recording(self, "unreserve", err);
-	b = rc ? NULL
-	       : block_at(self, range.addr, 1u << CEP_BLOCK_RESERVED,
-			  "unreserve", err);
-	if (!rc && !b)
-		rc = GENAI_E_INVAL;
-	for (uint64_t i = 0; !rc && i < b->n_granules; i++)
-		if (b->granules[i])
-			rc = cep_fail(self, err, GENAI_E_BUSY,
-				      "unreserve: 0x%llx is still mapped",
-				      (unsigned long long)(b->addr +
-							   i * self->granule));
-	if (!rc)
-		rc = may_release(self, b, (struct genai_range){b->addr, b->bytes},
-				 ticket, err);
-	if (!rc) {
-		(void)self->drv.cuMemAddressFree(b->addr, b->bytes);
-		block_drop(self, b);
 	}
 	pthread_mutex_unlock(&self->lock);
 	return rc;
@@ -717,11 +503,11 @@ void cep_memory_close(struct cep *self)
 		struct cep_block *b = self->blocks[self->n_blocks - 1];
 
 		if (b->kind == CEP_BLOCK_RESERVED) {
-			unmap_granules(self, b, 0, b->n_granules);
+			cep_unmap_granules(self, b, 0, b->n_granules);
 			(void)self->drv.cuMemAddressFree(b->addr, b->bytes);
 		}
 		release_memory(self, b);
-		block_drop(self, b);
+		cep_block_drop(self, b);
 	}
 	self->host->free(self->host->ctx, self->blocks);
 	self->blocks = NULL;

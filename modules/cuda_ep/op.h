@@ -66,6 +66,9 @@ struct cep_run {
 #define CEP_OP_TILED 1u /* inputs of rows_mask may come in row ranges */
 #define CEP_OP_PARTS 2u /* and run understands parts */
 
+/* outputs are input 0's bytes for some shapes and not for others */
+#define CEP_OP_MAY_ALIAS 4u
+
 struct cep_op {
 	const char *domain;
 	const char *op;

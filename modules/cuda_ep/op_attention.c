@@ -6,8 +6,20 @@
 #include "modules/cuda_ep/op.h"
 
 enum {
-	S_B, S_S, S_N, S_KV, S_H, S_PACKED, S_ROT, S_HG, S_PARTS, S_SPLITS,
-	S_WINDOWED, S_QBUF, S_NEWK, S_PART,
+	S_B,
+	S_S,
+	S_N,
+	S_KV,
+	S_H,
+	S_PACKED,
+	S_ROT,
+	S_HG,
+	S_PARTS,
+	S_SPLITS,
+	S_WINDOWED,
+	S_QBUF,
+	S_NEWK,
+	S_PART,
 };
 
 /* One row or a few are split over this many blocks a row in all. */
@@ -21,12 +33,22 @@ static const struct cep_tensor *input(const struct cep_node *n, uint32_t i)
 
 static int32_t check_attrs(const struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {
-		"num_heads", "kv_num_heads", "scale", "do_rotary",
-		"rotary_interleaved", "local_window_size", "softcap",
-		"smooth_softmax", "causal", "qk_output", "qk_norm_epsilon",
-		"k_quant_type", "v_quant_type", "kv_cache_bit_width",
-		"sliding_window_cache", NULL};
+	static const char *const attrs[] = {"num_heads",
+					    "kv_num_heads",
+					    "scale",
+					    "do_rotary",
+					    "rotary_interleaved",
+					    "local_window_size",
+					    "softcap",
+					    "smooth_softmax",
+					    "causal",
+					    "qk_output",
+					    "qk_norm_epsilon",
+					    "k_quant_type",
+					    "v_quant_type",
+					    "kv_cache_bit_width",
+					    "sliding_window_cache",
+					    NULL};
 	int32_t rc = cep_check(n, attrs, 1, 16, 3, err);
 
 	if (rc)
@@ -68,10 +90,11 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 	    (k && (!input(n, 2) || k->rank != 3 || k->dims[2] != kv * size ||
 		   k->dims[1] != q->dims[1] || k->dims[0] != q->dims[0] ||
 		   memcmp(k->dims, n->in[2]->dims, 3 * sizeof(int64_t)))))
-		return cep_node_fail(n, err, GENAI_E_FORMAT,
-				     "query, key, past and seqlens_k do not fit "
-				     "%lld and %lld heads",
-				     (long long)heads, (long long)kv);
+		return cep_node_fail(
+			n, err, GENAI_E_FORMAT,
+			"query, key, past and seqlens_k do not fit "
+			"%lld and %lld heads",
+			(long long)heads, (long long)kv);
 	if (size % 8 || size > 256 || q->dims[0] * q->dims[1] > 65535)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "head size %lld: multiples of 8 up to 256 "
@@ -152,11 +175,10 @@ static void scratch(struct cep_node *n)
 	n->i[S_SPLITS] = rows <= SPLIT_ROWS ? splits : 1;
 	n->i[S_QBUF] = (int64_t)place(&at, rows * n->i[S_N] * n->i[S_H] * 4);
 	n->i[S_NEWK] = (int64_t)place(
-		&at, n->i[S_WINDOWED]
-			     ? rows * n->i[S_KV] * n->i[S_H] * size * 2
-			     : 0);
-	n->i[S_PART] = (int64_t)place(
-		&at, few * n->i[S_N] * splits * (n->i[S_H] + 2) * 4);
+		&at, n->i[S_WINDOWED] ? rows * n->i[S_KV] * n->i[S_H] * size * 2
+				      : 0);
+	n->i[S_PART] = (int64_t)place(&at, few * n->i[S_N] * splits *
+						   (n->i[S_H] + 2) * 4);
 	n->workspace_bytes = at;
 	n->sync_bytes = (uint64_t)(few * n->i[S_KV] * n->i[S_PARTS]) * 4;
 }
@@ -209,10 +231,11 @@ static int32_t cache_view(const struct cep_node *n, const struct cep_tensor *t,
 	return 0;
 
 err_view:
-	return cep_node_fail(n, err, GENAI_E_INVAL,
-			     "cache %s: rows of head_size must be contiguous and "
-			     "aligned to 16 bytes",
-			     t->name);
+	return cep_node_fail(
+		n, err, GENAI_E_INVAL,
+		"cache %s: rows of head_size must be contiguous and "
+		"aligned to 16 bytes",
+		t->name);
 }
 
 static uint64_t address(const struct cep_node *n, uint32_t i)
@@ -246,8 +269,8 @@ static void set_sources(const struct cep_node *n, struct cep_gqa *p)
 	p->k_norm = address(n, 15);
 	p->bias = bias ? bias->addr : 0;
 	for (uint32_t d = 0; bias && d < 4; d++)
-		p->bias_s[d] = bias->dims[d] == 1 && d < 2 ? 0
-							   : bias->strides[d];
+		p->bias_s[d] =
+			bias->dims[d] == 1 && d < 2 ? 0 : bias->strides[d];
 	if (n->i[S_ROT]) {
 		p->cosc = n->in[7]->addr;
 		p->sinc = n->in[8]->addr;
@@ -271,8 +294,7 @@ static int32_t set_caches(const struct cep_node *n, struct cep_gqa *p,
 	p->past_rows = (uint32_t)n->in[3]->dims[2];
 	p->rows = (uint32_t)n->out[1]->dims[2];
 	if (n->out[1]->dims[2] != n->out[2]->dims[2] ||
-	    n->out[1]->dims[1] != n->i[S_KV] ||
-	    n->out[1]->dims[3] != n->i[S_H])
+	    n->out[1]->dims[1] != n->i[S_KV] || n->out[1]->dims[3] != n->i[S_H])
 		return cep_node_fail(n, err, GENAI_E_INVAL,
 				     "present caches do not fit");
 	if (n->i[S_WINDOWED] && (int64_t)p->rows < p->window)
@@ -287,31 +309,31 @@ static int32_t run_all(struct cep_node *n, struct cep_run *r,
 		       const struct cep_gqa *p)
 {
 	uint32_t dt = n->in[0]->dtype, hg = (uint32_t)n->i[S_HG];
-	uint64_t units = (uint64_t)p->batch * p->seq *
-			 (p->heads + 2 * p->kv_heads);
+	uint64_t units =
+		(uint64_t)p->batch * p->seq * (p->heads + 2 * p->kv_heads);
 	uint64_t chans = (uint64_t)p->batch * p->kv_heads * p->size;
 	bool moved = p->past_k != p->pres_k || p->past_v != p->pres_v;
 	enum cep_kernel k;
 	int32_t rc;
 
-	rc = cep_run_kernel(r,
-			    cep_by_dtype(dt, CEP_K_cep_gqa_prep_f32,
-					 CEP_K_cep_gqa_prep_f16,
-					 CEP_K_cep_gqa_prep_bf16),
-			    (struct cep_dim3){(uint32_t)((units + 3) / 4), 1, 1},
-			    128, 4 * p->size * 4, p);
+	rc = cep_run_kernel(
+		r,
+		cep_by_dtype(dt, CEP_K_cep_gqa_prep_f32, CEP_K_cep_gqa_prep_f16,
+			     CEP_K_cep_gqa_prep_bf16),
+		(struct cep_dim3){(uint32_t)((units + 3) / 4), 1, 1}, 128,
+		4 * p->size * 4, p);
 	if (!rc && moved && p->past_rows)
 		rc = cep_run_kernel(
 			r,
 			cep_by_dtype(dt, CEP_K_cep_gqa_past_f32,
 				     CEP_K_cep_gqa_past_f16,
 				     CEP_K_cep_gqa_past_bf16),
-			(struct cep_dim3){cep_blocks(r->self,
-						     chans * p->past_rows),
-					  1, 1},
+			(struct cep_dim3){
+				cep_blocks(r->self, chans * p->past_rows), 1,
+				1},
 			256, 0, p);
-	k = hg == 1   ? cep_by_dtype(dt, CEP_K_cep_gqa_1_f32,
-				     CEP_K_cep_gqa_1_f16, CEP_K_cep_gqa_1_bf16)
+	k = hg == 1 ? cep_by_dtype(dt, CEP_K_cep_gqa_1_f32, CEP_K_cep_gqa_1_f16,
+				   CEP_K_cep_gqa_1_bf16)
 	    : hg == 2 ? cep_by_dtype(dt, CEP_K_cep_gqa_2_f32,
 				     CEP_K_cep_gqa_2_f16, CEP_K_cep_gqa_2_bf16)
 		      : cep_by_dtype(dt, CEP_K_cep_gqa_4_f32,
@@ -329,7 +351,8 @@ static int32_t run_all(struct cep_node *n, struct cep_run *r,
 			cep_by_dtype(dt, CEP_K_cep_gqa_slide_f32,
 				     CEP_K_cep_gqa_slide_f16,
 				     CEP_K_cep_gqa_slide_bf16),
-			(struct cep_dim3){(uint32_t)((chans + 127) / 128), 1, 1},
+			(struct cep_dim3){(uint32_t)((chans + 127) / 128), 1,
+					  1},
 			128, 0, p);
 	return rc;
 }

@@ -63,13 +63,20 @@ int32_t cep_prepare_unary(struct cep_node *n, struct genai_error *err)
 		const char *op;
 		enum cep_ew_op code;
 	} ops[] = {
-		{"Abs", CEP_EW_ABS},	   {"Cos", CEP_EW_COS},
-		{"Erf", CEP_EW_ERF},	   {"Exp", CEP_EW_EXP},
-		{"Floor", CEP_EW_FLOOR},   {"Log", CEP_EW_LOG},
-		{"Neg", CEP_EW_NEG},	   {"Reciprocal", CEP_EW_RECIPROCAL},
-		{"Relu", CEP_EW_RELU},	   {"Sigmoid", CEP_EW_SIGMOID},
-		{"Sign", CEP_EW_SIGN},	   {"Sin", CEP_EW_SIN},
-		{"Softplus", CEP_EW_SOFTPLUS}, {"Sqrt", CEP_EW_SQRT},
+		{"Abs", CEP_EW_ABS},
+		{"Cos", CEP_EW_COS},
+		{"Erf", CEP_EW_ERF},
+		{"Exp", CEP_EW_EXP},
+		{"Floor", CEP_EW_FLOOR},
+		{"Log", CEP_EW_LOG},
+		{"Neg", CEP_EW_NEG},
+		{"Reciprocal", CEP_EW_RECIPROCAL},
+		{"Relu", CEP_EW_RELU},
+		{"Sigmoid", CEP_EW_SIGMOID},
+		{"Sign", CEP_EW_SIGN},
+		{"Sin", CEP_EW_SIN},
+		{"Softplus", CEP_EW_SOFTPLUS},
+		{"Sqrt", CEP_EW_SQRT},
 		{"Tanh", CEP_EW_TANH},
 	};
 	int32_t rc = cep_check(n, NULL, 1, 1, 1, err);
@@ -147,8 +154,7 @@ int32_t cep_prepare_compare(struct cep_node *n, struct genai_error *err)
 		rc = cep_need_same(n, 1, 0, err);
 	if (!rc)
 		rc = broadcast(n, 2, GENAI_DT_BOOL, err);
-	return rc ? rc
-		  : finish(n, ops[i].code, 2, cep_is_int(n->in[0]->dtype));
+	return rc ? rc : finish(n, ops[i].code, 2, cep_is_int(n->in[0]->dtype));
 }
 
 int32_t cep_prepare_logic(struct cep_node *n, struct genai_error *err)
@@ -162,8 +168,7 @@ int32_t cep_prepare_logic(struct cep_node *n, struct genai_error *err)
 	if (!rc)
 		rc = broadcast(n, 2, GENAI_DT_BOOL, err);
 	return rc ? rc
-		  : finish(n,
-			   n->node->op[0] == 'A' ? CEP_EW_AND : CEP_EW_OR, 2,
+		  : finish(n, n->node->op[0] == 'A' ? CEP_EW_AND : CEP_EW_OR, 2,
 			   true);
 }
 
@@ -392,8 +397,8 @@ int32_t cep_run_ew(struct cep_node *n, struct cep_run *r)
 	rc = layout(n, &p, r->err);
 	if (rc)
 		return rc;
-	return cep_run_kernel(r, n->i[1] ? CEP_K_cep_ew_i : CEP_K_cep_ew_f,
-			      (struct cep_dim3){cep_blocks(r->self, p.count), 1,
-						1},
-			      256, 0, &p);
+	return cep_run_kernel(
+		r, n->i[1] ? CEP_K_cep_ew_i : CEP_K_cep_ew_f,
+		(struct cep_dim3){cep_blocks(r->self, p.count), 1, 1}, 256, 0,
+		&p);
 }

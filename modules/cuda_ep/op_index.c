@@ -72,9 +72,10 @@ int32_t cep_run_gather(struct cep_node *n, struct cep_run *r)
 			  : CEP_K_cep_gather_1;
 	return cep_run_kernel(
 		r, k,
-		(struct cep_dim3){cep_blocks(r->self, p.outer * p.n_idx *
-							     (p.inner / p.unit)),
-				  1, 1},
+		(struct cep_dim3){
+			cep_blocks(r->self,
+				   p.outer * p.n_idx * (p.inner / p.unit)),
+			1, 1},
 		256, 0, &p);
 }
 
@@ -123,8 +124,7 @@ int32_t cep_prepare_gbq(struct cep_node *n, struct genai_error *err)
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "scales do not fit %lld rows of %lld "
 				     "blocks",
-				     (long long)t->dims[0],
-				     (long long)n->i[2]);
+				     (long long)t->dims[0], (long long)n->i[2]);
 	if (n->n_in > 3 && n->in[3] &&
 	    cep_bytes(n->in[3]) <
 		    (uint64_t)(t->dims[0] * ((n->i[2] * bits + 7) / 8)) &&
@@ -177,9 +177,9 @@ int32_t cep_run_gbq(struct cep_node *n, struct cep_run *r)
 /* i: 0 heads, 1 sequence, 2 size, 3 rotary channels, 4 input is BNSH */
 int32_t cep_prepare_rope(struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {
-		"interleaved", "num_heads", "rotary_embedding_dim", "scale",
-		"is_packed_batching", NULL};
+	static const char *const attrs[] = {"interleaved",	    "num_heads",
+					    "rotary_embedding_dim", "scale",
+					    "is_packed_batching",   NULL};
 	const struct cep_tensor *t = n->in[0];
 	int64_t heads, size, rot;
 	int32_t rc = cep_check(n, attrs, 4, 4, 1, err);

@@ -1,411 +1,8 @@
-/* op_matmul.c - MatMulNBits and MatMul.
- * Which kernel multiplies depends on dtypes, K, the block size and whether
- * there is one row or more; never on how rows of the weight are cut. */
-#include "modules/cuda_ep/op.h"
+/* op_matmul.c - MatMul.  B lies [K, N], or [N, K] behind a Transpose that is
+ * never carried out. */
+#include "modules/cuda_ep/op_matmul.h"
 
-#define XBLOCK 80 /* as in kernels/gemv.cu */
-
-enum { S_M, S_N, S_K, S_BITS, S_BLOCK, S_BLOCKS, S_ZP, S_ZP_ROW, S_FAST, S_SMEM };
-
-static int32_t need_bf16(const struct cep_node *n, struct genai_error *err)
-{
-	if (n->in[0]->dtype != GENAI_DT_BF16 || n->self->major >= 8)
-		return 0;
-	return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-			     "bfloat16 needs compute capability 8.0: %s has "
-			     "%d.%d",
-			     n->self->device_name, n->self->major,
-			     n->self->minor);
-}
-
-static int32_t nbits_shapes(struct cep_node *n, struct genai_error *err)
-{
-	int64_t k = cep_attr_int(n, "K", 0), cols = cep_attr_int(n, "N", 0);
-	int64_t bits = cep_attr_int(n, "bits", 4);
-	int64_t block = cep_attr_int(n, "block_size", 0), blocks;
-	const struct cep_tensor *a = n->in[0], *z;
-
-	if (k < 1 || cols < 1 || k > INT32_MAX || cols > INT32_MAX ||
-	    (bits != 2 && bits != 4 && bits != 8) || block < 16 ||
-	    block > 65536 || (block & (block - 1)))
-		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				     "K %lld, N %lld, %lld bits, block %lld",
-				     (long long)k, (long long)cols,
-				     (long long)bits, (long long)block);
-	if (cep_attr_int(n, "weight_prepacked", 0))
-		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				     "weight_prepacked: export the model with "
-				     "plain weights");
-	if (!a->rank || a->dims[a->rank - 1] != k)
-		return cep_node_fail(n, err, GENAI_E_FORMAT,
-				     "input 0 does not end in K = %lld",
-				     (long long)k);
-	blocks = (k + block - 1) / block;
-	if (n->in[1]->dtype != GENAI_DT_U8 ||
-	    cep_count(n->in[1]) !=
-		    (uint64_t)(cols * blocks * (block * bits / 8)) ||
-	    cep_count(n->in[2]) != (uint64_t)(cols * blocks))
-		return cep_node_fail(n, err, GENAI_E_FORMAT,
-				     "weights or scales do not fit N %lld, %lld "
-				     "blocks",
-				     (long long)cols, (long long)blocks);
-	n->i[S_N] = cols;
-	n->i[S_K] = k;
-	n->i[S_BITS] = bits;
-	n->i[S_BLOCK] = block;
-	n->i[S_BLOCKS] = blocks;
-	n->i[S_M] = (int64_t)cep_count(a) / k;
-	n->i[S_ZP] = CEP_ZP_NONE;
-	n->i[S_ZP_ROW] = (blocks * bits + 7) / 8;
-	z = n->n_in > 3 ? n->in[3] : NULL;
-	if (!z)
-		return 0;
-	n->i[S_ZP] = z->dtype == GENAI_DT_U8 ? CEP_ZP_PACKED : CEP_ZP_FLOAT;
-	if (z->dtype != GENAI_DT_U8 && z->dtype != a->dtype)
-		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				     "zero points of dtype %u", z->dtype);
-	if (cep_count(z) != (uint64_t)(cols * (z->dtype == GENAI_DT_U8
-						       ? n->i[S_ZP_ROW]
-						       : blocks)))
-		return cep_node_fail(n, err, GENAI_E_FORMAT,
-				     "zero points do not fit");
-	return 0;
-}
-
-int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
-{
-	static const char *const attrs[] = {"K", "N", "bits", "block_size",
-					    "accuracy_level",
-					    "weight_prepacked", NULL};
-	const struct cep_tensor *a = n->in[0];
-	int64_t dims[GENAI_MAX_RANK], tiles;
-	int32_t rc = cep_check(n, attrs, 3, 6, 1, err);
-
-	if (!rc)
-		rc = cep_need_float(n, 0, err);
-	if (!rc)
-		rc = need_bf16(n, err);
-	for (uint32_t i = 0; !rc && i < n->n_in; i++)
-		rc = cep_need_dense(n, i, err);
-	if (!rc)
-		rc = cep_need_same(n, 2, 0, err);
-	if (!rc)
-		rc = cep_need_same(n, 5, 0, err);
-	if (!rc && n->n_in > 4 && n->in[4])
-		rc = cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				   "act-order weights (g_idx)");
-	if (!rc)
-		rc = nbits_shapes(n, err);
-	if (rc)
-		return rc;
-	tiles = (n->i[S_K] / 32 + 7) / 8;
-	n->i[S_SMEM] = (tiles * 8 + 1) * XBLOCK +
-		       (n->i[S_ZP] ? tiles * 32 : 0);
-	n->i[S_FAST] = a->dtype != GENAI_DT_F32 && n->i[S_BITS] == 4 &&
-		       n->i[S_BLOCK] >= 32 && n->i[S_K] % 32 == 0 &&
-		       n->i[S_SMEM] < n->self->max_smem - 65536;
-	if (n->n_in > 5 && n->in[5] &&
-	    cep_count(n->in[5]) != (uint64_t)n->i[S_N])
-		return cep_node_fail(n, err, GENAI_E_FORMAT,
-				     "the bias does not have N elements");
-	memcpy(dims, a->dims, sizeof(dims));
-	dims[a->rank - 1] = n->i[S_N];
-	return cep_out(n, 0, a->dtype, a->rank, dims, err);
-}
-
-/* Blocks, threads and shared memory of a one-row product; rows are what a
- * block's row group yields. */
-static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
-			struct cep_mm *p, uint32_t rows, struct cep_dim3 *grid,
-			uint32_t *threads, uint32_t *smem)
-{
-	uint32_t tiles = (p->k / 32 + 7) / 8, classes = tiles < 8 ? tiles : 8;
-	uint32_t n_rg = (p->n + rows - 1) / rows;
-	uint32_t want = (uint32_t)r->self->n_sms * 2, most, warps;
-
-	*smem = (uint32_t)n->i[S_SMEM];
-	p->groups = (n_rg + want - 1) / want;
-	most = ((uint32_t)r->self->max_smem - 20480 - *smem) / (classes * 64);
-	if (p->groups > most)
-		p->groups = most;
-	warps = p->groups * classes;
-	*smem += p->groups * classes * 64;
-	*threads = 32 * (warps < 8 ? warps : 8);
-	*grid = (struct cep_dim3){(n_rg + p->groups - 1) / p->groups, 1, 1};
-}
-
-/* Where the parts of matrix m (0, or 1 in the dual form) lie; its inputs start
- * at first: weights, scales, zero points. */
-static void set_parts(const struct cep_node *n, const struct cep_run *r,
-		      uint32_t first, uint64_t *b, uint64_t *s, uint64_t *z)
-{
-	uint32_t count = r->n_parts ? r->n_parts : 1;
-
-	for (uint32_t k = 0; k < count; k++) {
-		const uint64_t *at = r->parts + k * CEP_MAX_IN + first;
-
-		b[k] = r->n_parts ? at[0] : n->in[first]->addr;
-		s[k] = r->n_parts ? at[1] : n->in[first + 1]->addr;
-		if (n->i[S_ZP])
-			z[k] = r->n_parts ? at[2] : n->in[first + 2]->addr;
-	}
-}
-
-#define KERNELS(form)                                                          \
-	{                                                                      \
-		{CEP_K_cep_gemv4##form##_f16_0, CEP_K_cep_gemv4##form##_f16_1, \
-		 CEP_K_cep_gemv4##form##_f16_2},                               \
-		{CEP_K_cep_gemv4##form##_bf16_0,                               \
-		 CEP_K_cep_gemv4##form##_bf16_1,                               \
-		 CEP_K_cep_gemv4##form##_bf16_2},                              \
-	}
-
-static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
-			 struct cep_mm *p)
-{
-	static const enum cep_kernel one[2][3] = KERNELS();
-	static const enum cep_kernel tiled[2][3] = KERNELS(t);
-	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
-	struct cep_mv_tiled q;
-	struct cep_dim3 grid;
-	uint32_t threads, smem;
-	struct cep_mv q1;
-
-	gemv4_shape(n, r, p, 16, &grid, &threads, &smem);
-	if (!r->n_parts) {
-		q1.m = *p;
-		q1.n_tiles = 1;
-		q1.tile_rows = p->n;
-		set_parts(n, r, 1, q1.b, q1.s, q1.z);
-		return cep_run_kernel(r, one[bf][p->zp_kind], grid, threads,
-				      smem, &q1);
-	}
-	q.m = *p;
-	q.n_tiles = r->n_parts;
-	q.tile_rows = r->part_rows;
-	set_parts(n, r, 1, q.b, q.s, q.z);
-	return cep_run_kernel(r, tiled[bf][p->zp_kind], grid, threads, smem,
-			      &q);
-}
-
-static bool is_vec(uint64_t addr, int64_t stride, uint32_t bytes)
-{
-	return addr % 16 == 0 && stride * bytes % 16 == 0;
-}
-
-/* Several rows: a grid of 64-column blocks. */
-static int32_t run_gemm(struct cep_run *r, uint32_t dtype, const struct cep_mm *p,
-			uint32_t batch, enum cep_kernel f32,
-			enum cep_kernel f16_16, enum cep_kernel f16_64,
-			enum cep_kernel bf16_16, enum cep_kernel bf16_64)
-{
-	bool small = p->m <= 16 && dtype != GENAI_DT_F32;
-	uint32_t bm = small ? 16 : 64;
-	enum cep_kernel k = dtype == GENAI_DT_F32   ? f32
-			    : dtype == GENAI_DT_F16 ? (small ? f16_16 : f16_64)
-						    : (small ? bf16_16
-							     : bf16_64);
-
-	return cep_run_kernel(r, k,
-			      (struct cep_dim3){(p->n + 63) / 64,
-						(p->m + bm - 1) / bm, batch},
-			      dtype == GENAI_DT_F32 ? 256 : 128, 0, p);
-}
-
-/* Parameters of a quantised product whose matrix begins at input first. */
-static struct cep_mm nbits_params(const struct cep_node *n,
-				  const struct cep_run *r, uint32_t first,
-				  uint32_t bias)
-{
-	const struct cep_tensor *a = n->in[0];
-	struct cep_mm p = {
-		.a = a->addr,
-		.b = n->in[first]->addr,
-		.scales = n->in[first + 1]->addr,
-		.zp = n->i[S_ZP] ? n->in[first + 2]->addr : 0,
-		.bias = bias < n->n_in && n->in[bias] ? n->in[bias]->addr : 0,
-		.out = n->out[0]->addr,
-		.lda = n->i[S_K],
-		.ldb = n->i[S_BLOCKS] * n->i[S_BLOCK] * n->i[S_BITS] / 8,
-		.ldc = n->i[S_N],
-		.m = (uint32_t)n->i[S_M],
-		.n = (uint32_t)n->i[S_N],
-		.k = (uint32_t)n->i[S_K],
-		.bits = (uint32_t)n->i[S_BITS],
-		.block = (uint32_t)n->i[S_BLOCK],
-		.n_blocks = (uint32_t)n->i[S_BLOCKS],
-		.zp_kind = (uint32_t)n->i[S_ZP],
-		.zp_row = (uint32_t)n->i[S_ZP_ROW],
-	};
-
-	if (r->row_end) {
-		p.n = (uint32_t)(r->row_end - r->row_begin);
-		p.n0 = (uint32_t)r->row_begin;
-	}
-	p.vec_a = is_vec(p.a, p.lda, cep_dtype_bytes(a->dtype));
-	return p;
-}
-
-/* One piece of rows of one matrix, by whatever kernel is right. */
-static int32_t nbits_piece(struct cep_node *n, struct cep_run *r,
-			   const struct cep_mm *p)
-{
-	uint32_t dtype = n->in[0]->dtype;
-
-	if (p->b % 16)
-		return cep_node_fail(n, r->err, GENAI_E_INVAL,
-				     "weights at 0x%llx are not aligned to 16",
-				     (unsigned long long)p->b);
-	if (p->m == 1)
-		return cep_run_kernel(
-			r,
-			cep_by_dtype(dtype, CEP_K_cep_gemv_q_f32,
-				     CEP_K_cep_gemv_q_f16,
-				     CEP_K_cep_gemv_q_bf16),
-			(struct cep_dim3){(p->n + 7) / 8, 1, 1}, 256, 0, p);
-	return run_gemm(r, dtype, p, 1, CEP_K_cep_gemm_q_f32,
-			CEP_K_cep_gemm16_q_f16, CEP_K_cep_gemm64_q_f16,
-			CEP_K_cep_gemm16_q_bf16, CEP_K_cep_gemm64_q_bf16);
-}
-
-/* The whole of a matrix, part by part if it comes in parts. */
-static int32_t nbits_pieces(struct cep_node *n, struct cep_run *r,
-			    struct cep_mm p, uint32_t first)
-{
-	uint32_t rows = p.n;
-	int32_t rc = 0;
-
-	if (!r->n_parts)
-		return nbits_piece(n, r, &p);
-	for (uint32_t k = 0; k < r->n_parts && !rc; k++) {
-		const uint64_t *at = r->parts + k * CEP_MAX_IN + first;
-
-		p.n0 = k * r->part_rows;
-		p.n = rows - p.n0 < r->part_rows ? rows - p.n0 : r->part_rows;
-		p.b = at[0];
-		p.scales = at[1];
-		p.zp = n->i[S_ZP] ? at[2] : 0;
-		rc = nbits_piece(n, r, &p);
-	}
-	return rc;
-}
-
-int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
-{
-	struct cep_mm p = nbits_params(n, r, 1, 5);
-
-	if (!p.m || !p.n)
-		return 0;
-	if (p.m == 1 && n->i[S_FAST])
-		return run_gemv4(n, r, &p);
-	return nbits_pieces(n, r, p, 1);
-}
-
-/* ---- silu(a B0) (a B1): inputs a; b, scales, zp, bias; the same again ---- */
-
-enum { GATE = 1, UP = 5 };
-
-int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
-{
-	struct cep_tensor *in[CEP_MAX_IN];
-	uint32_t n_in = n->n_in;
-	int32_t rc;
-
-	/* as the gate's product: its bias is input 5 there */
-	memcpy(in, n->in, sizeof(in));
-	n->in[4] = NULL;
-	n->in[5] = in[GATE + 3];
-	n->n_in = 6;
-	rc = cep_prepare_nbits(n, err);
-	memcpy(n->in, in, sizeof(in));
-	n->n_in = n_in;
-	/* both products before they are put together */
-	n->workspace_bytes = (uint64_t)(n->i[S_M] * n->i[S_N]) * 2 *
-			     cep_dtype_bytes(n->in[0]->dtype);
-	return rc;
-}
-
-static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
-			      struct cep_mm *p)
-{
-	static const enum cep_kernel one[2][3] = KERNELS(d);
-	static const enum cep_kernel tiled[2][3] = KERNELS(dt);
-	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
-	uint64_t bias2 = n->in[UP + 3] ? n->in[UP + 3]->addr : 0;
-	struct cep_mv_dual_tiled q;
-	struct cep_dim3 grid;
-	uint32_t threads, smem;
-	struct cep_mv_dual q1;
-
-	gemv4_shape(n, r, p, 8, &grid, &threads, &smem);
-	if (!r->n_parts) {
-		q1.m = *p;
-		q1.n_tiles = 1;
-		q1.tile_rows = p->n;
-		q1.bias2 = bias2;
-		set_parts(n, r, GATE, q1.b, q1.s, q1.z);
-		set_parts(n, r, UP, q1.b + 1, q1.s + 1, q1.z + 1);
-		return cep_run_kernel(r, one[bf][p->zp_kind], grid, threads,
-				      smem, &q1);
-	}
-	q.m = *p;
-	q.n_tiles = r->n_parts;
-	q.tile_rows = r->part_rows;
-	q.bias2 = bias2;
-	set_parts(n, r, GATE, q.b, q.s, q.z);
-	set_parts(n, r, UP, q.b + CEP_TILES, q.s + CEP_TILES, q.z + CEP_TILES);
-	return cep_run_kernel(r, tiled[bf][p->zp_kind], grid, threads, smem,
-			      &q);
-}
-
-/* silu(gate) up over the rows of this run, from scratch to the output. */
-static int32_t put_together(struct cep_node *n, struct cep_run *r,
-			    const struct cep_mm *p, uint64_t up)
-{
-	uint32_t size = cep_dtype_bytes(n->in[0]->dtype);
-	uint64_t skip = (uint64_t)p->n0 * size;
-	struct cep_ew e = {
-		.count = (uint64_t)p->m * p->n,
-		.out = n->out[0]->addr + skip,
-		.in = {r->workspace + skip, up + skip},
-		.op = CEP_EW_SILU_MUL,
-		.n_in = 2,
-		.rank = 2,
-		.out_dt = n->in[0]->dtype,
-		.in_dt = {n->in[0]->dtype, n->in[0]->dtype},
-		.dims = {p->m, p->n},
-		.os = {p->ldc, 1},
-		.is = {{p->ldc, 1}, {p->ldc, 1}},
-	};
-
-	e.dense = p->n == p->ldc;
-	return cep_run_kernel(r, CEP_K_cep_ew_f,
-			      (struct cep_dim3){cep_blocks(r->self, e.count), 1,
-						1},
-			      256, 0, &e);
-}
-
-int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r)
-{
-	struct cep_mm p = nbits_params(n, r, GATE, GATE + 3), u;
-	int32_t rc;
-
-	if (!p.m || !p.n)
-		return 0;
-	if (p.m == 1 && n->i[S_FAST])
-		return run_gemv4_dual(n, r, &p);
-	p.out = r->workspace;
-	rc = nbits_pieces(n, r, p, GATE);
-	u = nbits_params(n, r, UP, UP + 3);
-	u.out = r->workspace + n->workspace_bytes / 2;
-	if (!rc)
-		rc = nbits_pieces(n, r, u, UP);
-	return rc ? rc : put_together(n, r, &p, u.out);
-}
-
-/* ---- MatMul: i after S_K: batch, and whether K of B is contiguous ---- */
-
-enum { F_BATCH = 10, F_LDB, F_NK, F_AB, F_BB };
+enum { F_M, F_N, F_K, F_BATCH, F_LDB, F_NK, F_AB, F_BB };
 
 /* Batch dims of A and B: equal, or B has none. */
 static int32_t matmul_batch(struct cep_node *n, int64_t *out_batch,
@@ -441,7 +38,7 @@ int32_t cep_prepare_matmul(struct cep_node *n, struct genai_error *err)
 	if (!rc)
 		rc = cep_need_float(n, 0, err);
 	if (!rc)
-		rc = need_bf16(n, err);
+		rc = cep_need_bf16(n, err);
 	if (!rc)
 		rc = cep_need_same(n, 1, 0, err);
 	if (!rc)
@@ -465,13 +62,13 @@ int32_t cep_prepare_matmul(struct cep_node *n, struct genai_error *err)
 	if (sn != 1 && sk != 1 && cols > 1 && k > 1)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "neither dimension of B is contiguous");
-	n->i[S_N] = cols;
-	n->i[S_K] = k;
+	n->i[F_N] = cols;
+	n->i[F_K] = k;
 	n->i[F_BATCH] = batch;
-	n->i[S_M] = batch ? (int64_t)cep_count(a) / k / batch : 0;
+	n->i[F_M] = batch ? (int64_t)cep_count(a) / k / batch : 0;
 	n->i[F_NK] = sn != 1 && sk == 1;
 	n->i[F_LDB] = n->i[F_NK] ? sn : sk;
-	n->i[F_AB] = n->i[S_M] * k;
+	n->i[F_AB] = n->i[F_M] * k;
 	n->i[F_BB] = k * cols;
 	splits = (k + 255) / 256;
 	if (splits > 1 && !n->i[F_NK]) {
@@ -494,20 +91,20 @@ int32_t cep_run_matmul(struct cep_node *n, struct cep_run *r)
 		.out = n->out[0]->addr,
 		.part = r->workspace,
 		.counters = r->sync,
-		.lda = n->i[S_K],
+		.lda = n->i[F_K],
 		.ldb = n->i[F_LDB],
-		.ldc = n->i[S_N],
+		.ldc = n->i[F_N],
 		.a_batch = n->i[F_AB],
 		.b_batch = n->i[F_BB],
-		.c_batch = n->i[S_M] * n->i[S_N],
-		.m = (uint32_t)n->i[S_M],
-		.n = (uint32_t)n->i[S_N],
-		.k = (uint32_t)n->i[S_K],
+		.c_batch = n->i[F_M] * n->i[F_N],
+		.m = (uint32_t)n->i[F_M],
+		.n = (uint32_t)n->i[F_N],
+		.k = (uint32_t)n->i[F_K],
 	};
 	bool nk = n->i[F_NK];
 
-	p.vec_a = is_vec(p.a, p.lda, size) && p.k % 8 == 0;
-	p.vec_b = is_vec(p.b, p.ldb, size) && (nk ? p.k : p.n) % 8 == 0;
+	p.vec_a = cep_is_vec(p.a, p.lda, size) && p.k % 8 == 0;
+	p.vec_b = cep_is_vec(p.b, p.ldb, size) && (nk ? p.k : p.n) % 8 == 0;
 	if (!p.m || !p.n || !batch)
 		return 0;
 	if (p.m == 1 && nk)
@@ -527,12 +124,11 @@ int32_t cep_run_matmul(struct cep_node *n, struct cep_run *r)
 					  batch},
 			256, 0, &p);
 	if (nk)
-		return run_gemm(r, a->dtype, &p, batch, CEP_K_cep_gemm_nk_f32,
-				CEP_K_cep_gemm16_nk_f16,
-				CEP_K_cep_gemm64_nk_f16,
-				CEP_K_cep_gemm16_nk_bf16,
-				CEP_K_cep_gemm64_nk_bf16);
-	return run_gemm(r, a->dtype, &p, batch, CEP_K_cep_gemm_kn_f32,
-			CEP_K_cep_gemm16_kn_f16, CEP_K_cep_gemm64_kn_f16,
-			CEP_K_cep_gemm16_kn_bf16, CEP_K_cep_gemm64_kn_bf16);
+		return cep_run_gemm(
+			r, a->dtype, &p, &p, batch, CEP_K_cep_gemm_nk_f32,
+			CEP_K_cep_gemm16_nk_f16, CEP_K_cep_gemm64_nk_f16,
+			CEP_K_cep_gemm16_nk_bf16, CEP_K_cep_gemm64_nk_bf16);
+	return cep_run_gemm(r, a->dtype, &p, &p, batch, CEP_K_cep_gemm_kn_f32,
+			    CEP_K_cep_gemm16_kn_f16, CEP_K_cep_gemm64_kn_f16,
+			    CEP_K_cep_gemm16_kn_bf16, CEP_K_cep_gemm64_kn_bf16);
 }

@@ -28,13 +28,12 @@ int32_t cep_prepare_norm(struct cep_node *n, struct genai_error *err)
 		dim *= t->dims[d];
 	for (uint32_t i = 1; i < n->n_in; i++)
 		if (n->in[i] && cep_count(n->in[i]) != (uint64_t)dim)
-			return cep_node_fail(n, err, GENAI_E_FORMAT,
-					     "input %u has %llu elements for "
-					     "rows of %lld",
-					     i,
-					     (unsigned long long)cep_count(
-						     n->in[i]),
-					     (long long)dim);
+			return cep_node_fail(
+				n, err, GENAI_E_FORMAT,
+				"input %u has %llu elements for "
+				"rows of %lld",
+				i, (unsigned long long)cep_count(n->in[i]),
+				(long long)dim);
 	if (dim < 1 || dim * 4 > n->self->max_smem - 20480)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "rows of %lld elements", (long long)dim);
@@ -69,9 +68,9 @@ int32_t cep_prepare_skipnorm(struct cep_node *n, struct genai_error *err)
 					     "elements",
 					     i, (long long)dim);
 	if (dim < 1 || dim * 4 > n->self->max_smem - 20480 ||
-	    (cep_count(t) && (!cep_count(skip) ||
-			      cep_count(t) % cep_count(skip) ||
-			      cep_count(skip) % (uint64_t)dim)))
+	    (cep_count(t) &&
+	     (!cep_count(skip) || cep_count(t) % cep_count(skip) ||
+	      cep_count(skip) % (uint64_t)dim)))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "skip of %llu elements, rows of %lld",
 				     (unsigned long long)cep_count(skip),
@@ -119,15 +118,15 @@ int32_t cep_run_norm(struct cep_node *n, struct cep_run *r)
 	}
 	/* by the length alone, so that alignment does not change sums */
 	if (p.dim % 8 == 0 && p.dim <= 8192) {
-		if (((p.x | p.skip | p.bias | p.gamma | p.beta | p.out | p.sum) &
+		if (((p.x | p.skip | p.bias | p.gamma | p.beta | p.out |
+		      p.sum) &
 		     15))
 			return cep_node_fail(n, r->err, GENAI_E_INVAL,
 					     "an input is not aligned to 16");
 		return cep_run_kernel(
 			r,
 			cep_by_dtype(t->dtype, CEP_K_cep_norm8_f32,
-				     CEP_K_cep_norm8_f16,
-				     CEP_K_cep_norm8_bf16),
+				     CEP_K_cep_norm8_f16, CEP_K_cep_norm8_bf16),
 			(struct cep_dim3){(uint32_t)p.rows, 1, 1},
 			(p.dim / 8 + 31) / 32 * 32, 0, &p);
 	}
@@ -215,8 +214,8 @@ int32_t cep_prepare_argmax(struct cep_node *n, struct genai_error *err)
 	if (!rc)
 		rc = cep_axis(n, cep_attr_int(n, "axis", 0), t->rank, &axis,
 			      err);
-	if (!rc && (cep_attr_int(n, "select_last_index", 0) ||
-		    t->dims[axis] < 1))
+	if (!rc &&
+	    (cep_attr_int(n, "select_last_index", 0) || t->dims[axis] < 1))
 		rc = cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				   "select_last_index, or nothing to choose "
 				   "from");
@@ -233,8 +232,8 @@ int32_t cep_prepare_argmax(struct cep_node *n, struct genai_error *err)
 	if (n->i[4] > ARGMAX_BLOCKS)
 		n->i[4] = ARGMAX_BLOCKS;
 	if (n->i[2] > 65535)
-		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				     "%lld rows", (long long)n->i[2]);
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED, "%lld rows",
+				     (long long)n->i[2]);
 	n->workspace_bytes = (uint64_t)(n->i[2] * ARGMAX_BLOCKS) * 12;
 	n->sync_bytes = (uint64_t)n->i[2] * 4;
 	return cep_out(n, 0, GENAI_DT_I64, rank, dims, err);
@@ -247,10 +246,10 @@ int32_t cep_run_argmax(struct cep_node *n, struct cep_run *r)
 	p.out3 = r->workspace; /* 8-byte indices, then 4-byte values */
 	p.out2 = r->workspace + p.rows * ARGMAX_BLOCKS * 8;
 	p.counters = r->sync;
-	return cep_run_kernel(r, CEP_K_cep_argmax,
-			      (struct cep_dim3){(uint32_t)n->i[4],
-						(uint32_t)p.rows, 1},
-			      256, 0, &p);
+	return cep_run_kernel(
+		r, CEP_K_cep_argmax,
+		(struct cep_dim3){(uint32_t)n->i[4], (uint32_t)p.rows, 1}, 256,
+		0, &p);
 }
 
 /* Axes must be neighbours: exporters reduce the last one or all. */

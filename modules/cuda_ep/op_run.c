@@ -118,15 +118,13 @@ int32_t cep_run_copy(struct cep_run *r, uint32_t elem_bytes, uint32_t rank,
 		return cep_fail(r->self, r->err, GENAI_E_UNSUPPORTED,
 				"a copy of more than %d dimensions", CEP_DIMS);
 	elem_bytes = widen(&p, elem_bytes);
-	p.dense = !p.rank ||
-		  (p.rank == 1 && p.os[0] == 1 && p.is[0][0] == 1);
+	p.dense = !p.rank || (p.rank == 1 && p.os[0] == 1 && p.is[0][0] == 1);
 	k = elem_bytes == 1   ? CEP_K_cep_copy_1
 	    : elem_bytes == 2 ? CEP_K_cep_copy_2
 	    : elem_bytes == 4 ? CEP_K_cep_copy_4
 	    : elem_bytes == 8 ? CEP_K_cep_copy_8
 			      : CEP_K_cep_copy_16;
-	return cep_run_kernel(r, k,
-			      (struct cep_dim3){cep_blocks(r->self, p.count), 1,
-						1},
-			      256, 0, &p);
+	return cep_run_kernel(
+		r, k, (struct cep_dim3){cep_blocks(r->self, p.count), 1, 1},
+		256, 0, &p);
 }

@@ -48,10 +48,11 @@ int32_t cep_prepare_reshape(struct cep_node *n, struct genai_error *err)
 	for (uint32_t d = 0; d < rank; d++) {
 		if (!dims[d] && !cep_attr_int(n, "allowzero", 0)) {
 			if (d >= t->rank)
-				return cep_node_fail(n, err, GENAI_E_FORMAT,
-						     "dimension %u is 0 and the "
-						     "input has rank %u",
-						     d, t->rank);
+				return cep_node_fail(
+					n, err, GENAI_E_FORMAT,
+					"dimension %u is 0 and the "
+					"input has rank %u",
+					d, t->rank);
 			dims[d] = t->dims[d];
 		}
 		if (dims[d] == -1 && hole == UINT32_MAX)
@@ -216,7 +217,8 @@ int32_t cep_run_fill(struct cep_node *n, struct cep_run *r)
 	return e ? cep_cuda_fail(r->self, r->err, e, "memset") : 0;
 }
 
-/* ---- one strided copy: i[0] byte offset into the input, i[1..] strides ---- */
+/* ---- one strided copy: i[0] byte offset into the input, i[1..] strides ----
+ */
 
 int32_t cep_run_view_copy(struct cep_node *n, struct cep_run *r)
 {
@@ -253,8 +255,8 @@ int32_t cep_prepare_expand(struct cep_node *n, struct genai_error *err)
 	rank = count > t->rank ? count : t->rank;
 	n->i[0] = 0;
 	for (uint32_t d = 0; d < rank; d++) {
-		int64_t a = d + t->rank >= rank ? t->dims[d + t->rank - rank]
-						: 1;
+		int64_t a =
+			d + t->rank >= rank ? t->dims[d + t->rank - rank] : 1;
 		int64_t b = d + count >= rank ? shape[d + count - rank] : 1;
 
 		if (a != 1 && b != 1 && a != b)
@@ -316,10 +318,11 @@ int32_t cep_prepare_slice(struct cep_node *n, struct genai_error *err)
 		rc = need_bytes(n, err);
 	for (uint32_t i = 0; !rc && i < 4; i++)
 		if (i + 1 < n->n_in && n->in[i + 1])
-			rc = cep_ints(n, i + 1, v[i], GENAI_MAX_RANK,
-				      &count[i], err);
-	if (!rc && (count[1] != count[0] || (count[2] && count[2] != count[0]) ||
-		    (count[3] && count[3] != count[0])))
+			rc = cep_ints(n, i + 1, v[i], GENAI_MAX_RANK, &count[i],
+				      err);
+	if (!rc &&
+	    (count[1] != count[0] || (count[2] && count[2] != count[0]) ||
+	     (count[3] && count[3] != count[0])))
 		rc = cep_node_fail(n, err, GENAI_E_FORMAT,
 				   "starts, ends, axes and steps differ in "
 				   "length");
@@ -357,6 +360,31 @@ int32_t cep_prepare_slice(struct cep_node *n, struct genai_error *err)
 	}
 	n->i[0] = off * cep_dtype_bytes(t->dtype);
 	return cep_out(n, 0, t->dtype, t->rank, dims, err);
+}
+
+/* One row: the parts lie one behind the other already.  The layout lets the
+ * input live as long as its parts (CEP_OP_MAY_ALIAS). */
+static void split_in_place(struct cep_node *n, uint32_t axis)
+{
+	const struct cep_tensor *t = n->in[0];
+	uint64_t rows = 1, row = cep_dtype_bytes(t->dtype), at = 0;
+
+	for (uint32_t d = 0; d < axis; d++)
+		rows *= (uint64_t)t->dims[d];
+	for (uint32_t d = axis + 1; d < t->rank; d++)
+		row *= (uint64_t)t->dims[d];
+	if (rows != 1 || !cep_is_dense(t) || t->value)
+		return;
+	for (uint32_t i = 0; i < n->n_out; i++) {
+		if (at % 16)
+			return;
+		at += (uint64_t)n->i[1 + i] * row;
+	}
+	at = 0;
+	for (uint32_t i = 0; i < n->n_out; i++) {
+		cep_alias(n, i, 0, at);
+		at += (uint64_t)n->i[1 + i] * row;
+	}
 }
 
 int32_t cep_prepare_split(struct cep_node *n, struct genai_error *err)
@@ -404,6 +432,8 @@ int32_t cep_prepare_split(struct cep_node *n, struct genai_error *err)
 		dims[axis] = sizes[i];
 		rc = cep_out(n, i, t->dtype, t->rank, dims, err);
 	}
+	if (!rc)
+		split_in_place(n, axis);
 	return rc;
 }
 

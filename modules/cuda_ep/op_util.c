@@ -271,13 +271,14 @@ int32_t cep_ints(const struct cep_node *n, uint32_t i, int64_t *out,
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "input %u has dtype %u", i, t->dtype);
 	if (!t->value && count)
-		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				     "input %u (%s) is known only on the device",
-				     i, t->name);
+		return cep_node_fail(
+			n, err, GENAI_E_UNSUPPORTED,
+			"input %u (%s) is known only on the device", i,
+			t->name);
 	if (count > cap || t->rank > 1)
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
-				     "input %u has %llu elements: at most %u", i,
-				     (unsigned long long)count, cap);
+				     "input %u has %llu elements: at most %u",
+				     i, (unsigned long long)count, cap);
 	for (uint64_t k = 0; k < count; k++)
 		out[k] = int_at(t->value, t->dtype, k);
 	*out_n = (uint32_t)count;

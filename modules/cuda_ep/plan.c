@@ -164,8 +164,7 @@ static int32_t plan_new(struct cep *self, const struct genai_graph *g,
 	p->outputs = cep_zalloc(self, g->n_outputs * sizeof(*p->outputs));
 	p->late = cep_zalloc(self, g->n_outputs * sizeof(*p->late));
 	p->values = cep_zalloc(self, g->n_values * sizeof(*p->values));
-	p->sync_offset = cep_zalloc(self,
-				    g->n_nodes * sizeof(*p->sync_offset));
+	p->sync_offset = cep_zalloc(self, g->n_nodes * sizeof(*p->sync_offset));
 	p->step_begin = cep_zalloc(self, ((uint64_t)g->n_nodes + 1) *
 						 sizeof(*p->step_begin));
 	p->part_rows = cep_zalloc(self, g->n_nodes * sizeof(*p->part_rows));
@@ -188,7 +187,10 @@ static int32_t plan_create(struct cep *self, const struct genai_graph *g,
 	struct genai_plan *p = NULL;
 	int32_t rc;
 
-	if (!o || !o->stream || !o->barrier || o->flags)
+	if (o && o->flags)
+		return cep_fail(self, err, GENAI_E_UNSUPPORTED,
+				"plan flags 0x%x are not known", o->flags);
+	if (!o || !o->stream || !o->barrier)
 		return cep_fail(self, err, GENAI_E_INVAL,
 				"plan options are incomplete");
 	if (!o->stream->ops->native)
@@ -321,8 +323,8 @@ static int32_t bind_input(struct genai_plan *p, uint32_t input,
 	int32_t rc;
 
 	if (input >= p->graph->n_inputs)
-		return cep_fail(p->self, err, GENAI_E_INVAL,
-				"input %u of %u", input, p->graph->n_inputs);
+		return cep_fail(p->self, err, GENAI_E_INVAL, "input %u of %u",
+				input, p->graph->n_inputs);
 	rc = check_view(p, view, "input", input, err);
 	if (rc)
 		return rc;
@@ -335,11 +337,12 @@ static int32_t bind_input(struct genai_plan *p, uint32_t input,
 				max->rank);
 	for (uint32_t d = 0; d < view->rank; d++)
 		if (view->dims[d] > max->dims[d])
-			return cep_fail(p->self, err, GENAI_E_LIMIT,
-					"input %u: dimension %u is %lld, planned "
-					"for at most %lld",
-					input, d, (long long)view->dims[d],
-					(long long)max->dims[d]);
+			return cep_fail(
+				p->self, err, GENAI_E_LIMIT,
+				"input %u: dimension %u is %lld, planned "
+				"for at most %lld",
+				input, d, (long long)view->dims[d],
+				(long long)max->dims[d]);
 	rebind(p, &p->inputs[input], view);
 	return 0;
 }
@@ -351,9 +354,8 @@ static int32_t bind_output(struct genai_plan *p, uint32_t output,
 	int32_t rc;
 
 	if (output >= p->graph->n_outputs)
-		return cep_fail(p->self, err, GENAI_E_INVAL,
-				"output %u of %u", output,
-				p->graph->n_outputs);
+		return cep_fail(p->self, err, GENAI_E_INVAL, "output %u of %u",
+				output, p->graph->n_outputs);
 	rc = check_view(p, view, "output", output, err);
 	if (rc)
 		return rc;
@@ -371,9 +373,8 @@ static int32_t output_shape(struct genai_plan *p, uint32_t output,
 	int32_t rc;
 
 	if (output >= p->graph->n_outputs)
-		return cep_fail(p->self, err, GENAI_E_INVAL,
-				"output %u of %u", output,
-				p->graph->n_outputs);
+		return cep_fail(p->self, err, GENAI_E_INVAL, "output %u of %u",
+				output, p->graph->n_outputs);
 	for (uint32_t i = 0; i < p->graph->n_inputs; i++)
 		if (!p->inputs[i].size)
 			return cep_fail(p->self, err, GENAI_E_STATE,

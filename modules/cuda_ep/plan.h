@@ -8,10 +8,10 @@
 
 #include "modules/cuda_ep/op.h"
 
-#define CEP_VARIANTS 16u     /* kept at a time */
-#define CEP_RECORDINGS 16u   /* kept until the plan goes */
-#define CEP_FOLD_BYTES 128u  /* of a folded value */
-#define CEP_CONST_BYTES 256u /* stored tensors up to here are copied in */
+#define CEP_VARIANTS 16u      /* kept at a time */
+#define CEP_RECORDINGS 16u    /* kept until the plan goes */
+#define CEP_FOLD_BYTES 128u   /* of a folded value */
+#define CEP_CONST_BYTES 256u  /* stored tensors up to here are copied in */
 #define CEP_LATE_BYTES 65536u /* outputs up to here can be written late */
 
 enum cep_storage {
@@ -25,11 +25,11 @@ enum cep_storage {
 
 struct cep_value {
 	enum cep_storage storage;
-	uint32_t index;	    /* of the input or output */
+	uint32_t index;	      /* of the input or output */
 	uint32_t first, last; /* nodes that need the bytes */
-	uint64_t offset;    /* const: in the region; arena */
-	uint64_t bytes;	    /* room */
-	bool has_room;	    /* output: has arena room too */
+	uint64_t offset;      /* const: in the region; arena */
+	uint64_t bytes;	      /* room */
+	bool has_room;	      /* output: has arena room too */
 };
 
 enum cep_fuse_kind {
@@ -37,6 +37,7 @@ enum cep_fuse_kind {
 	CEP_FUSE_ABSORBED,
 	CEP_FUSE_SILU_MUL,
 	CEP_FUSE_GATE_UP,
+	CEP_FUSE_BIAS, /* gate: the product, up: the vector */
 };
 
 struct cep_fusion {
@@ -84,8 +85,8 @@ struct genai_plan {
 	uint32_t id;
 	struct genai_view *max_inputs, *inputs, *outputs;
 	struct cep_fusion *fusions; /* per node */
-	bool *late; /* per output */
-	uint64_t generation; /* of bindings */
+	bool *late;		    /* per output */
+	uint64_t generation;	    /* of bindings */
 	struct cep_value *values;
 	struct cep_variant *variants[CEP_VARIANTS];
 	uint64_t clock;

@@ -4,6 +4,24 @@
 
 #define ALIGN(x) (((x) + 255) & ~UINT64_C(255))
 
+/* The input of such a node lives as long as any output. */
+static void keep_input(struct genai_plan *p, const struct cep_variant *v,
+		       const struct cep_node *n)
+{
+	struct cep_value *in = &p->values[cep_root(v, n->in_value[0])];
+
+	for (uint32_t i = 0; i < n->n_out; i++) {
+		uint32_t last;
+
+		if (!n->out[i])
+			continue;
+		last = p->values[cep_root(v, n->out_value[i])].last;
+		if (last != GENAI_NONE &&
+		    (in->last == GENAI_NONE || in->last < last))
+			in->last = last;
+	}
+}
+
 /* Which nodes need the bytes of every root; which known values go to the
  * device. */
 static void lifetimes(struct genai_plan *p, const struct cep_variant *v)
@@ -30,6 +48,10 @@ static void lifetimes(struct genai_plan *p, const struct cep_variant *v)
 	}
 	for (uint32_t o = 0; o < g->n_outputs; o++)
 		p->values[cep_root(v, g->outputs[o])].last = g->n_nodes;
+	/* backwards, so that chains add up */
+	for (uint32_t k = g->n_nodes; k-- > 0;)
+		if (v->nodes[k].op->flags & CEP_OP_MAY_ALIAS)
+			keep_input(p, v, &v->nodes[k]);
 }
 
 static void classify(struct genai_plan *p, const struct cep_variant *v)
@@ -44,11 +66,11 @@ static void classify(struct genai_plan *p, const struct cep_variant *v)
 		if (t->root != CEP_OWN)
 			continue;
 		if (t->value && x->last != GENAI_NONE)
-			x->storage = genai_graph_value(g, i)->tensor !=
-							     GENAI_NONE &&
-						     x->bytes > CEP_CONST_BYTES
-					     ? CEP_ST_WEIGHT
-					     : CEP_ST_CONST;
+			x->storage =
+				genai_graph_value(g, i)->tensor != GENAI_NONE &&
+						x->bytes > CEP_CONST_BYTES
+					? CEP_ST_WEIGHT
+					: CEP_ST_CONST;
 		else if (x->first != GENAI_NONE)
 			x->storage = CEP_ST_ARENA;
 	}
@@ -168,30 +190,29 @@ int32_t cep_layout_check(const struct genai_plan *p,
 
 		if ((in_arena(x) || x->storage == CEP_ST_CONST) &&
 		    cep_bytes(&v->tensors[i]) > x->bytes)
-			return cep_fail(p->self, err, GENAI_E_LIMIT,
-					"value %s needs %llu bytes, more than "
-					"the %llu of the largest shapes",
-					v->tensors[i].name,
-					(unsigned long long)cep_bytes(
-						&v->tensors[i]),
-					(unsigned long long)x->bytes);
+			return cep_fail(
+				p->self, err, GENAI_E_LIMIT,
+				"value %s needs %llu bytes, more than "
+				"the %llu of the largest shapes",
+				v->tensors[i].name,
+				(unsigned long long)cep_bytes(&v->tensors[i]),
+				(unsigned long long)x->bytes);
 	}
 	for (uint32_t k = 0; k < p->graph->n_nodes; k++) {
 		const struct cep_node *n = &v->nodes[k];
-		uint64_t room = (k + 1 < p->graph->n_nodes
-					 ? p->sync_offset[k + 1]
-					 : p->sync_bytes) -
-				p->sync_offset[k];
+		uint64_t room =
+			(k + 1 < p->graph->n_nodes ? p->sync_offset[k + 1]
+						   : p->sync_bytes) -
+			p->sync_offset[k];
 
 		if (n->workspace_bytes > p->workspace_bytes ||
 		    n->sync_bytes > room)
-			return cep_node_fail(n, err, GENAI_E_LIMIT,
-					     "%llu bytes of scratch, more than "
-					     "the %llu of the largest shapes",
-					     (unsigned long long)
-						     n->workspace_bytes,
-					     (unsigned long long)
-						     p->workspace_bytes);
+			return cep_node_fail(
+				n, err, GENAI_E_LIMIT,
+				"%llu bytes of scratch, more than "
+				"the %llu of the largest shapes",
+				(unsigned long long)n->workspace_bytes,
+				(unsigned long long)p->workspace_bytes);
 	}
 	return 0;
 }
@@ -249,8 +270,8 @@ static bool can_cut(const struct genai_plan *p, const struct cep_variant *v,
 		if (!n->in[i] || !(n->op->rows_mask >> i & 1))
 			continue;
 		root = cep_root(v, n->in_value[i]);
-		if (p->values[root].storage != CEP_ST_WEIGHT || root != n->in_value[i] ||
-		    n->in[i]->rank < 2 ||
+		if (p->values[root].storage != CEP_ST_WEIGHT ||
+		    root != n->in_value[i] || n->in[i]->rank < 2 ||
 		    (rows >= 0 && n->in[i]->dims[0] != rows))
 			return false;
 		rows = n->in[i]->dims[0];
@@ -274,8 +295,7 @@ int32_t cep_visits(struct genai_plan *p, const struct cep_variant *v,
 		/* whole inputs first: they are held over all parts of rows */
 		for (int pass = 0; pass < 2; pass++)
 			for (uint32_t i = 0; i < n->n_in; i++) {
-				bool rows = cut &&
-					    (n->op->rows_mask >> i & 1);
+				bool rows = cut && (n->op->rows_mask >> i & 1);
 
 				if (!n->in[i] || !cep_reads(n, i) ||
 				    rows != (pass == 1) ||

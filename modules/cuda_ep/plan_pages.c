@@ -52,8 +52,7 @@ static void finish_part(struct cursor *c, uint32_t first, uint32_t last,
 	for (uint32_t i = first; i <= last; i++) {
 		const struct genai_visit_page *o = page_at(c, i);
 
-		same += is_rows(c->p, o->visit) &&
-			o->row_begin == g->row_begin;
+		same += is_rows(c->p, o->visit) && o->row_begin == g->row_begin;
 	}
 	if (same < n_rows)
 		return;
@@ -118,8 +117,8 @@ static int32_t check_pages(struct genai_plan *p,
 			   const struct genai_visit_page *pages,
 			   uint32_t n_pages, struct genai_error *err)
 {
-	uint64_t *next = cep_zalloc(p->self,
-				    (uint64_t)p->n_visits * sizeof(*next));
+	uint64_t *next =
+		cep_zalloc(p->self, (uint64_t)p->n_visits * sizeof(*next));
 	uint32_t node = 0, bad = n_pages;
 
 	if (!next)
@@ -127,8 +126,7 @@ static int32_t check_pages(struct genai_plan *p,
 	for (uint32_t i = 0; i < n_pages && bad == n_pages; i++) {
 		const struct genai_visit_page *g = &pages[i];
 
-		if (g->visit >= p->n_visits ||
-		    g->row_begin != next[g->visit] ||
+		if (g->visit >= p->n_visits || g->row_begin != next[g->visit] ||
 		    g->row_end <= g->row_begin ||
 		    g->row_end > p->visits[g->visit].rows ||
 		    p->uses[g->visit].node < node) {
@@ -167,16 +165,15 @@ int32_t cep_plan_set_pages(struct genai_plan *p,
 	if (rc)
 		return rc;
 	self->host->free(self->host->ctx, p->steps);
-	p->steps = cep_zalloc(self, ((uint64_t)n_pages * 3 + 1) *
-					    sizeof(*p->steps));
+	p->steps = cep_zalloc(self,
+			      ((uint64_t)n_pages * 3 + 1) * sizeof(*p->steps));
 	if (!p->steps)
 		return cep_fail(self, err, GENAI_E_NOMEM, "out of memory");
 	for (uint32_t k = 0; k < p->graph->n_nodes; k++) {
 		uint32_t first = c.at;
 
 		p->step_begin[k] = c.n_steps;
-		while (c.at < n_pages &&
-		       p->uses[pages[c.at].visit].node == k) {
+		while (c.at < n_pages && p->uses[pages[c.at].visit].node == k) {
 			parts += is_rows(p, pages[c.at].visit);
 			c.at++;
 		}
@@ -189,8 +186,9 @@ int32_t cep_plan_set_pages(struct genai_plan *p,
 		    is_rows(p, p->steps[i].visit))
 			runs++;
 	if (runs != parts)
-		return cep_fail(self, err, GENAI_E_INVAL,
-				"visits of one group are cut at different rows");
+		return cep_fail(
+			self, err, GENAI_E_INVAL,
+			"visits of one group are cut at different rows");
 	for (uint32_t k = 0; k < p->graph->n_nodes; k++)
 		p->part_rows[k] = even_parts(p, k);
 	p->has_pages = true;

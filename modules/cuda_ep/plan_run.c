@@ -219,8 +219,8 @@ static int32_t move_outputs(struct step *s)
 {
 	struct genai_plan *p = s->p;
 	struct cep_run r = run_of(s, p->graph->n_nodes);
-	struct genai_work w = {.size = sizeof(w), .node = GENAI_NONE,
-			       .name = "output"};
+	struct genai_work w = {
+		.size = sizeof(w), .node = GENAI_NONE, .name = "output"};
 	int32_t rc = 0;
 
 	for (uint32_t o = 0; o < p->graph->n_outputs && !rc; o++) {
@@ -230,7 +230,8 @@ static int32_t move_outputs(struct step *s)
 		struct genai_access a[2];
 		uint32_t n = 0;
 
-		if (p->values[value].storage == CEP_ST_OUTPUT && !p->late[o])
+		if (p->values[value].storage == CEP_ST_OUTPUT && !p->late[o] &&
+		    t->root == CEP_OWN)
 			continue;
 		rc = cep_run_copy(&r, cep_dtype_bytes(t->dtype), t->rank,
 				  t->dims, b->addr, b->strides, t->addr,
@@ -253,8 +254,8 @@ static int32_t poke(struct step *s)
 	struct cep_run r = run_of(s, p->graph->n_nodes);
 	struct cep_poke k = {.dst = at};
 	struct genai_access a = {at, p->const_bytes, GENAI_WRITE, 0};
-	struct genai_work w = {.size = sizeof(w), .node = GENAI_NONE,
-			       .name = "constants"};
+	struct genai_work w = {
+		.size = sizeof(w), .node = GENAI_NONE, .name = "constants"};
 	CUresult e;
 	int32_t rc = 0;
 
@@ -379,9 +380,8 @@ static const char *cannot_record(const struct genai_plan *p)
 
 	if (!S(p)->capture_begin || !S(p)->capture_end || !S(p)->launch_graph)
 		return "the stream runtime does not record";
-	if (p->n_visits &&
-	    (p->pager->ops->caps(p->pager->self, &pc, NULL) ||
-	     !(pc.flags & GENAI_PAGER_CAP_STABLE)))
+	if (p->n_visits && (p->pager->ops->caps(p->pager->self, &pc, NULL) ||
+			    !(pc.flags & GENAI_PAGER_CAP_STABLE)))
 		return "the pager's addresses are not stable";
 	if (p->n_recordings == CEP_RECORDINGS)
 		return "too many recordings";
@@ -480,16 +480,16 @@ static int32_t ready(struct genai_plan *p, struct genai_error *err)
 
 	for (uint32_t i = 0; i < g->n_inputs; i++)
 		if (!p->inputs[i].size)
-			return cep_fail(p->self, err, GENAI_E_STATE,
-					"input %s is not bound",
-					genai_graph_value(g, g->inputs[i])
-						->name);
+			return cep_fail(
+				p->self, err, GENAI_E_STATE,
+				"input %s is not bound",
+				genai_graph_value(g, g->inputs[i])->name);
 	for (uint32_t o = 0; o < g->n_outputs; o++)
 		if (!p->outputs[o].size)
-			return cep_fail(p->self, err, GENAI_E_STATE,
-					"output %s is not bound",
-					genai_graph_value(g, g->outputs[o])
-						->name);
+			return cep_fail(
+				p->self, err, GENAI_E_STATE,
+				"output %s is not bound",
+				genai_graph_value(g, g->outputs[o])->name);
 	if (p->n_visits && (!p->has_pages || !p->pager))
 		return cep_fail(p->self, err, GENAI_E_STATE,
 				"submit before set_pages");

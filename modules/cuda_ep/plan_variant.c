@@ -80,11 +80,12 @@ static int32_t set_node(struct genai_plan *p, struct cep_variant *v, uint32_t i,
 	n->index = i;
 	n->op = cep_op_find(n->node);
 	if (!n->op)
-		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				     "operator %s of domain \"%s\", opset %lld, "
-				     "is not carried by cuda_ep",
-				     n->node->op, n->node->domain,
-				     (long long)n->node->opset);
+		return cep_node_fail(
+			n, err, GENAI_E_UNSUPPORTED,
+			"operator %s of domain \"%s\", opset %lld, "
+			"is not carried by cuda_ep",
+			n->node->op, n->node->domain,
+			(long long)n->node->opset);
 	if (n->node->n_inputs > CEP_MAX_IN || n->node->n_outputs > CEP_MAX_OUT)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "%u inputs and %u outputs",
@@ -148,8 +149,8 @@ int32_t cep_variant_new(struct genai_plan *p, const struct genai_view *inputs,
 		v->tensors =
 			cep_zalloc(self, g->n_values * sizeof(*v->tensors));
 		v->nodes = cep_zalloc(self, g->n_nodes * sizeof(*v->nodes));
-		v->folds = cep_zalloc(self, (uint64_t)g->n_nodes *
-						    CEP_FOLD_BYTES);
+		v->folds =
+			cep_zalloc(self, (uint64_t)g->n_nodes * CEP_FOLD_BYTES);
 	}
 	if (!v || !v->key || !v->tensors || !v->nodes || !v->folds) {
 		rc = cep_fail(self, err, GENAI_E_NOMEM, "out of memory");
@@ -159,8 +160,8 @@ int32_t cep_variant_new(struct genai_plan *p, const struct genai_view *inputs,
 		v->key[i] = inputs[i];
 		v->key[i].addr = 0;
 	}
-	v->is_step = g->n_inputs && inputs[0].rank >= 2 &&
-		     inputs[0].dims[1] == 1;
+	v->is_step =
+		g->n_inputs && inputs[0].rank >= 2 && inputs[0].dims[1] == 1;
 	set_sources(p, v);
 	for (uint32_t i = 0; i < g->n_nodes && !rc; i++) {
 		rc = set_node(p, v, i, err);
@@ -207,7 +208,8 @@ static bool matches(const struct genai_plan *p, const struct cep_variant *v)
 
 /* Which slot to give up: a free one, then one without a recording, then the one
  * not used for longest. */
-static bool goes_before(const struct cep_variant *a, const struct cep_variant *b)
+static bool goes_before(const struct cep_variant *a,
+			const struct cep_variant *b)
 {
 	if (!a || !b)
 		return !a && b;
@@ -280,11 +282,11 @@ static int32_t set_late(struct genai_plan *p, struct genai_error *err)
 				p->late[o] = true;
 		}
 		if (p->late[o] && !x->has_room)
-			return cep_fail(p->self, err, GENAI_E_INVAL,
-					"output %s lies over an input that is "
-					"read after it is written",
-					genai_graph_value(g, g->outputs[o])
-						->name);
+			return cep_fail(
+				p->self, err, GENAI_E_INVAL,
+				"output %s lies over an input that is "
+				"read after it is written",
+				genai_graph_value(g, g->outputs[o])->name);
 	}
 	return 0;
 }
@@ -325,7 +327,8 @@ static int32_t check_output(const struct genai_plan *p, struct cep_variant *v,
 		if (b->dims[d] > 1 && b->strides[d] != t->strides[d] &&
 		    t->root == CEP_OWN)
 			return cep_fail(p->self, err, GENAI_E_UNSUPPORTED,
-					"output %s is bound with gaps", t->name);
+					"output %s is bound with gaps",
+					t->name);
 	return 0;
 
 err_shape:

@@ -36,6 +36,7 @@ int32_t cep_capture_begin(void *ctx, struct genai_stream *s,
 		r->serial = ++self->serial;
 		self->origin = s;
 		self->recording = r;
+		self->spoilt = false;
 		s->recording = true;
 		s->inner.enqueued = 0;
 		s->inner.n_events = s->inner.next = 0;
@@ -114,6 +115,10 @@ int32_t cep_capture_end(void *ctx, struct genai_stream *s,
 		goto out;
 	}
 	rc = check_joined(self, err);
+	if (!rc && self->spoilt)
+		rc = cep_fail(self, err, GENAI_E_STATE,
+			      "stream %s: a call failed while it was recorded",
+			      s->name);
 	cr = close_capture(self, &graph);
 	if (!rc && (cr || !graph))
 		rc = cep_cuda_fail(self, err, cr ? cr : CUDA_ERROR_UNKNOWN,
@@ -176,7 +181,8 @@ int32_t cep_launch_graph(void *ctx, struct genai_recording *r,
 	pthread_mutex_lock(&self->lock);
 	if (s->recording) {
 		rc = cep_fail(self, err, GENAI_E_STATE,
-			      "stream %s: a replay cannot be recorded", s->name);
+			      "stream %s: a replay cannot be recorded",
+			      s->name);
 		goto out;
 	}
 	if (self->poison)

@@ -24,7 +24,8 @@ static int32_t cep_caps(void *ctx, struct genai_stream_caps *out,
 	cep_enter(self);
 	r = self->drv.cuMemGetInfo(&free_bytes, &total);
 	if (r)
-		return cep_cuda_fail(self, err, r, "cannot ask for free memory");
+		return cep_cuda_fail(self, err, r,
+				     "cannot ask for free memory");
 	pthread_mutex_lock(&self->lock);
 	left = self->limit > self->device_bytes
 		       ? self->limit - self->device_bytes
@@ -97,9 +98,11 @@ static int32_t cep_destroy(void *ctx, struct genai_stream *s,
 		return 0;
 	cep_enter(self);
 	pthread_mutex_lock(&self->lock);
-	r = s->recording ? CUDA_ERROR_NOT_READY
-			 : self->drv.cuStreamQuery(s->h);
+	r = s->recording ? CUDA_ERROR_NOT_READY : self->drv.cuStreamQuery(s->h);
 	if (r != CUDA_ERROR_NOT_READY) {
+		pthread_mutex_lock(&self->call_lock);
+		self->failed[s->id].code = 0;
+		pthread_mutex_unlock(&self->call_lock);
 		self->streams[s->id] = NULL;
 		for (uint32_t i = 0; i < CEP_STREAMS; i++) {
 			struct genai_stream *o = self->streams[i];
@@ -175,10 +178,10 @@ static int32_t copy_checks(struct cep *self, uint64_t dst, uint64_t src,
 		struct cep_block *b = cep_block_find_host(
 			self, (const void *)(uintptr_t)src, bytes);
 
-		rc = cep_block_touch(self,
-				     b->addr + (uint64_t)((char *)(uintptr_t)src -
-							  b->host),
-				     bytes, err);
+		rc = cep_block_touch(
+			self,
+			b->addr + (uint64_t)((char *)(uintptr_t)src - b->host),
+			bytes, err);
 	}
 	return rc;
 }
@@ -201,9 +204,8 @@ static int32_t cep_copy(void *ctx, struct genai_stream *s, uint64_t dst,
 		goto out;
 	st = stats_of(self, s);
 	if (kind == GENAI_COPY_H2D) {
-		r = self->drv.cuMemcpyHtoDAsync(dst,
-						(const void *)(uintptr_t)src,
-						bytes, s->h);
+		r = self->drv.cuMemcpyHtoDAsync(
+			dst, (const void *)(uintptr_t)src, bytes, s->h);
 		st->h2d_bytes += bytes;
 	} else if (kind == GENAI_COPY_D2H) {
 		r = self->drv.cuMemcpyDtoHAsync((void *)(uintptr_t)dst, src,
@@ -222,6 +224,8 @@ static int32_t cep_copy(void *ctx, struct genai_stream *s, uint64_t dst,
 	st->copies++;
 	count(self, s, kind == GENAI_COPY_D2H);
 out:
+	if (rc && s->recording)
+		self->spoilt = true;
 	pthread_mutex_unlock(&self->lock);
 	return rc;
 }
@@ -260,22 +264,49 @@ static int32_t cep_launch(void *ctx, struct genai_stream *s,
 
 /* ---- host functions ---- */
 
+/* A unit failed: recorded ones take the device with them, for nobody knows
+ * which replay it was; the others their stream. */
+static void call_failed(struct cep_call *c, int32_t code,
+			struct genai_error *err)
+{
+	struct cep *self = c->self;
+	struct cep_failure *f = &self->failed[c->stream];
+	char text[sizeof(err->text)];
+
+	err->node = c->work.node;
+	memcpy(text, err->text, sizeof(text));
+	if (c->work.name && !strstr(text, c->work.name))
+		snprintf(err->text, sizeof(err->text), "%s: %.400s",
+			 c->work.name, text);
+	if (c->recording) {
+		cep_poison_set(self, code, err);
+		return;
+	}
+	pthread_mutex_lock(&self->call_lock);
+	if (!f->code) {
+		f->err = *err;
+		f->value = c->value;
+		f->code = code;
+	}
+	pthread_mutex_unlock(&self->call_lock);
+}
+
 static void CUDA_CB run_call(void *data)
 {
 	struct cep_call *c = data;
 	struct cep *self = c->self;
 	struct genai_error err = GENAI_ERROR_INIT;
-	int32_t rc, poison;
+	bool skip;
+	int32_t rc;
 
 	pthread_mutex_lock(&self->call_lock);
-	poison = self->poison;
+	skip = self->poison ||
+	       cep_failure_before(self, c->stream, c->value, c->clock);
 	pthread_mutex_unlock(&self->call_lock);
-	if (!poison && !((volatile struct cep_fault *)self->fault)->set) {
+	if (!skip && !((volatile struct cep_fault *)self->fault)->set) {
 		rc = c->work.fn(c->work.ctx, c->mem, &err);
-		if (rc < 0) {
-			err.node = c->work.node;
-			cep_poison_set(self, rc, &err);
-		}
+		if (rc < 0)
+			call_failed(c, rc, &err);
 	}
 	if (c->recording)
 		return;
@@ -353,6 +384,9 @@ static int32_t cep_launch_host(void *ctx, struct genai_stream *s,
 	if (!rc)
 		rc = call_new(self, work, accesses, n_accesses, &c, err);
 	if (!rc) {
+		c->stream = s->id;
+		c->value = s->line.enqueued + 1;
+		memcpy(c->clock, s->line.clock, sizeof(c->clock));
 		if (s->recording) {
 			c->recording = self->recording;
 			c->next = self->recording->calls;
@@ -360,10 +394,9 @@ static int32_t cep_launch_host(void *ctx, struct genai_stream *s,
 		}
 		r = self->drv.cuLaunchHostFunc(s->h, run_call, c);
 		if (r) {
-			rc = cep_cuda_fail(self, err, r,
-					   "stream %s: cannot enqueue %s",
-					   s->name,
-					   work->name ? work->name : "unit");
+			rc = cep_cuda_fail(
+				self, err, r, "stream %s: cannot enqueue %s",
+				s->name, work->name ? work->name : "unit");
 			if (!c->recording)
 				self->host->free(self->host->ctx, c);
 		} else {
@@ -371,6 +404,8 @@ static int32_t cep_launch_host(void *ctx, struct genai_stream *s,
 			count(self, s, true);
 		}
 	}
+	if (rc && s->recording)
+		self->spoilt = true;
 	pthread_mutex_unlock(&self->lock);
 	return rc;
 }
@@ -382,11 +417,12 @@ static int32_t cep_reset(void *ctx, const struct genai_ticket *ticket,
 {
 	struct cep *self = ctx;
 	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
-	int32_t rc = GENAI_E_INVAL;
+	int32_t rc = GENAI_E_STATE;
 	CUresult r;
 
 	if (ticket)
-		rc = self->host->ticket_check(self->host->ctx, ticket, all, err);
+		rc = self->host->ticket_check(self->host->ctx, ticket, all,
+					      err);
 	else
 		cep_fail(self, err, rc, "reset needs a ticket of everything");
 	if (rc)
@@ -399,6 +435,7 @@ static int32_t cep_reset(void *ctx, const struct genai_ticket *ticket,
 		return cep_cuda_fail(self, err, r, "cannot reset the device");
 	pthread_mutex_lock(&self->call_lock);
 	memset(self->fault, 0, sizeof(*self->fault));
+	memset(self->failed, 0, sizeof(self->failed));
 	self->poison = 0;
 	pthread_mutex_unlock(&self->call_lock);
 	return 0;
@@ -423,7 +460,8 @@ static int32_t cep_stats(void *ctx, struct genai_stream_stats *out,
 	cep_enter(self);
 	r = self->drv.cuMemGetInfo(&free_bytes, &total);
 	if (r)
-		return cep_cuda_fail(self, err, r, "cannot ask for free memory");
+		return cep_cuda_fail(self, err, r,
+				     "cannot ask for free memory");
 	pthread_mutex_lock(&self->lock);
 	*out = self->stats;
 	pthread_mutex_unlock(&self->lock);

@@ -106,6 +106,29 @@ static int32_t check_point(struct cep *self, struct genai_point p,
 			p.stream->name);
 }
 
+/* A host unit before the point failed. */
+static int32_t unit_failure(const struct genai_stream *s, uint64_t value,
+			    const struct cep_event *e, struct genai_error *err)
+{
+	struct cep *self = s->self;
+	const struct cep_failure *f;
+	int32_t rc = 0;
+
+	pthread_mutex_lock(&self->call_lock);
+	f = cep_failure_before(self, s->id, value, e->clock);
+	if (f) {
+		rc = f->code;
+		if (err) {
+			uint32_t size = err->size;
+
+			*err = f->err;
+			err->size = size;
+		}
+	}
+	pthread_mutex_unlock(&self->call_lock);
+	return rc;
+}
+
 int32_t cep_point_poll(struct cep *self, struct genai_point p,
 		       struct genai_error *err)
 {
@@ -121,8 +144,9 @@ int32_t cep_point_poll(struct cep *self, struct genai_point p,
 	if (rc)
 		return rc;
 	if (p.value & 1)
-		return cep_fail(self, err, GENAI_E_STATE,
-				"a point made while recording is never reached");
+		return cep_fail(
+			self, err, GENAI_E_STATE,
+			"a point made while recording is never reached");
 	l = &p.stream->line;
 	if (l->reached >= value)
 		return 0;
@@ -143,9 +167,11 @@ int32_t cep_point_poll(struct cep *self, struct genai_point p,
 		return rc;
 	}
 	rc = cep_poison_check(self, err);
+	if (!rc)
+		rc = unit_failure(p.stream, value, e, err);
 	if (rc)
 		return rc;
-	l->reached = e->value;
+	l->reached = value;
 	return 0;
 }
 
@@ -230,10 +256,12 @@ int32_t cep_mark(void *ctx, struct genai_stream *s,
 		rc = cep_line_record(s, &s->line, err);
 	if (!rc) {
 		out_point->stream = s;
-		out_point->value =
-			s->recording ? (self->recording->serial << 32 |
-					s->inner.enqueued) << 1 | 1
-				     : s->line.enqueued << 1;
+		out_point->value = s->recording
+					   ? (self->recording->serial << 32 |
+					      s->inner.enqueued)
+							     << 1 |
+						     1
+					   : s->line.enqueued << 1;
 	}
 	pthread_mutex_unlock(&self->lock);
 	return rc;
@@ -253,6 +281,8 @@ int32_t cep_wait(void *ctx, struct genai_stream *s, struct genai_point p,
 	if (!rc)
 		rc = p.value & 1 ? wait_inner(s, p, err)
 				 : wait_outer(s, p, err);
+	if (rc && s->recording)
+		self->spoilt = true;
 	pthread_mutex_unlock(&self->lock);
 	return rc;
 }

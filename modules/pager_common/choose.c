@@ -112,6 +112,27 @@ static uint64_t largest_streamable(const struct genai_pager *p)
 	return n;
 }
 
+// Rounding leaves room for a page or two.
+static void top_up(struct genai_pager *p, struct pager_choice *c, uint64_t room)
+{
+	for (;;) {
+		struct pager_page *best = NULL;
+
+		for (uint32_t i = 0; i < p->n_pages; i++) {
+			struct pager_page *pg = &p->pages[i];
+
+			if (pg->placement == PAGER_STREAMED &&
+			    pager_up(pg->bytes) <= room - c->pinned &&
+			    (!best || best->bytes < pg->bytes))
+				best = pg;
+		}
+		if (!best)
+			return;
+		pin(c, best);
+		c->n_streamed--;
+	}
+}
+
 // A ring of the given number of slots; false if it would be no good.
 static bool try_ring(struct genai_pager *p, struct pager_choice *c,
 		     uint64_t budget, uint32_t slots)
@@ -120,6 +141,7 @@ static bool try_ring(struct genai_pager *p, struct pager_choice *c,
 
 	c->slots = slots;
 	spread(p, c, budget - slots * c->slot_bytes);
+	top_up(p, c, budget - slots * c->slot_bytes);
 	// A slot that a sweep's last page and the next one's first share, and
 	// no other, would be loaded between two neighbours, with nothing to
 	// hide it.  With no more pages than slots all would be resident.

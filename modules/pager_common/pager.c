@@ -220,7 +220,8 @@ static int32_t seal(struct genai_pager *p,
 	if (!p->sweep || !p->held || !p->alias)
 		return PAGER_FAIL(p, err, GENAI_E_NOMEM,
 				  "no memory for %u visits", n);
-	memcpy(p->sweep, sweep, n * sizeof(*sweep));
+	if (n)
+		memcpy(p->sweep, sweep, n * sizeof(*sweep));
 	memset(p->held, 0, n);
 	p->n_sweep = n;
 	rc = pager_place(p, budget, err);

@@ -341,6 +341,16 @@ static int32_t make_sources(struct genai_pager *p, struct genai_error *err)
 	return copy_sources(p, err);
 }
 
+// All of the page: the device may have refused some blocks and not others.
+static bool is_registered(const struct genai_pager *p,
+			  const struct pager_page *pg)
+{
+	for (uint32_t i = 0; i < pg->n_extents; i++)
+		if (!alias_of(p, pg->extents[i].src))
+			return false;
+	return true;
+}
+
 // Pinned pages whose sources could not be registered go through a bounce
 // buffer, one page at a time.
 static int32_t load_bounced(struct genai_pager *p, struct pager_page *pg,
@@ -375,7 +385,7 @@ static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
 
 		if (pg->placement != PAGER_PINNED)
 			continue;
-		if (pg->copy.host || alias_of(p, pg->extents[0].src))
+		if (pg->copy.host || is_registered(p, pg))
 			rc = pager_load(p, pg, pg->addr, s, err);
 		else
 			rc = load_bounced(p, pg, s, err);

@@ -64,6 +64,20 @@ for budget in 100% 50% 10% 0; do
 	is "weight_budget $budget gives the same" "$(json ids)" "$first"
 done
 
+runs "a simulated clock" generate "$plain" --ids 72,84,320,285,264 --greedy \
+	--json --max-new-tokens 12 --set module.cpu_ref.clock=simulated --set \
+	module.cpu_ref.memory_bytes_per_s=1000000000 --set \
+	runtime.executor=cpu_ref:captured
+is "the same ids" "$(json ids)" "$first"
+# 589824 bytes of weights at 1 GB/s, and what is computed with them
+if awk "BEGIN { t = $(json stats simulated_s_per_token)
+	exit !(t > 0.00045 && t < 0.001 && $(json stats simulated_s) > 11 * t) }"
+then
+	ok "time per token is that of the bytes"
+else
+	not_ok "time per token is that of the bytes" "$(json stats)"
+fi
+
 runs "no new tokens" generate "$plain" --prompt "cold and the" \
 	--max-new-tokens 0 --json
 is "none came" "$(json ids) $(json finish_reason)" "[] length"
@@ -239,7 +253,7 @@ fails "an id out of range" 1 "token 1 is 512: ids are 0 to 511" generate \
 	"$plain" --ids 5,512
 fails "a negative id" 1 "token 0 is -3" generate "$plain" --ids=-3
 fails "no ids" 1 "the prompt is empty" generate "$plain" --ids ""
-fails "no number" 1 "'x,2' is not a token id" generate "$plain" --ids 1,x,2
+fails "no number" 2 "'x,2' is not a token id" generate "$plain" --ids 1,x,2
 fails "no such file of ids" 1 "gone.txt: cannot open" generate "$plain" \
 	--ids @gone.txt
 fails "no such prompt file" 1 "gone.txt: cannot open" generate "$plain" \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tools.sh - genai inspect, import, synth, bench, modules, config, help; the
-# common options.
+# tools.sh - genai inspect, import, synth, modules, config, help; the common
+# options.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 
 # ---- inspect ----
@@ -96,26 +96,6 @@ like "it knows real ones" "$(cat out)" "*Llama-3.1-8B*"
 fails "no such architecture" 1 "no architecture 'tiny'" synth tiny -o x
 fails "--bits 5" 1 "bits" synth tiny-llama -o x --bits 5
 fails "no -o" 2 "-o DIR" synth tiny-llama
-
-# ---- bench ----
-
-run bench synth --prompt-tokens 4,8 --new-tokens 4 --repeat 2 --json b.json
-is "bench" "$rc" 0
-tr -d '\n' <b.json >out
-echo >>out
-is "two rows" "$(json rows 1 prompt_tokens)" 8
-for key in prefill_tok_s decode_tok_s bytes_per_token floor_tok_s \
-	share_of_floor device_peak_bytes tokens_same; do
-	if json rows 0 $key >/dev/null; then
-		ok "bench --json: $key"
-	else
-		not_ok "bench --json: $key"
-	fi
-done
-run bench tiny-qwen2 --prompt-tokens 4 --new-tokens 4 --repeat 1 \
-	--weight-budget 100%,50%,0 --json b.json
-is "the same tokens at every budget" "$rc" 0
-fails "bench: a bad list" 2 "0,x" bench synth --prompt-tokens 0,x
 
 # ---- modules, config ----
 

@@ -15,7 +15,7 @@ struct book_page {
 	uint32_t flags, n_extents;
 	struct genai_extent extents[BOOK_MAX_EXTENTS];
 	uint32_t fills[BOOK_MAX_EXTENTS]; /* how often fill was called */
-	unsigned char *content; /* what the device shall see */
+	unsigned char *content;		  /* what the device shall see */
 };
 
 /* A visit as a unit of work checks it. */
@@ -51,21 +51,23 @@ struct book {
 	uint64_t log_used;
 	struct {
 		uint32_t visit;
+		bool waits; /* recorded, not replayed yet */
 		uint64_t at;
 	} seen[BOOK_MAX_SEEN];
-	uint32_t n_seen;
+	uint32_t n_seen, before; /* before: the last step */
+	bool recording;
 	struct genai_point tail;
 	bool stable; /* addresses may not change */
 };
 
 /* What the tap saw and shall break; set before the call in question. */
 struct book_tap {
-	uint64_t device_bytes;	 /* allocated now */
-	uint32_t takes;		 /* calls that take memory or make streams */
-	uint32_t barriers;	 /* calls of the barrier */
+	uint64_t device_bytes; /* allocated now */
+	uint32_t takes;	       /* calls that take memory or make streams */
+	uint32_t barriers;     /* calls of the barrier */
 	uint32_t copies;
 	uint64_t copy_bytes;
-	uint32_t fail_take;	 /* the n-th of takes fails; 0: none */
+	uint32_t fail_take; /* the n-th of takes fails; 0: none */
 	uint32_t fail_copy;
 	bool refuse_register;
 };
@@ -73,14 +75,23 @@ extern struct book_tap book_tap;
 
 /* Make n_pages random pages; nothing is opened yet. */
 void book_make(struct book *b, uint64_t seed, uint32_t n_pages);
+/* A runtime and a stream. */
+void book_start(struct book *b, const char *const *sets);
+void book_stop(struct book *b);
 /* A runtime, a pager, and every page added. */
 void book_open(struct book *b, const char *const *sets);
 void book_add_all(struct book *b);
 int32_t book_seal(struct book *b, uint64_t budget, struct genai_error *err);
+/* All of it, with a budget under which pages are streamed, if there is one. */
+void book_open_sealed(struct book *b, uint64_t seed, uint32_t n_pages,
+		      const char *const *sets);
 /* One sweep: acquire, check by a unit of work, release, in a random but legal
  * order; recording as step_begin wants it.  The first visit that may not be
  * acquired ends it with the error. */
 int32_t book_step(struct book *b, int32_t recording, struct genai_error *err);
+/* The recordings so far have run; the last one never will. */
+void book_replayed(struct book *b);
+void book_aborted(struct book *b);
 /* Wait; the test fails if a unit saw wrong bytes. */
 void book_check(struct book *b, const char *when);
 void book_close(struct book *b); /* with a ticket; checks what is left */

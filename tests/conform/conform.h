@@ -21,13 +21,15 @@
 #define CF_RECORD 1u
 #define CF_RESERVE 2u
 #define CF_IN_PLACE 4u
-#define CF_UNITS 8u /* units of work are functions: the device is not NATIVE */
-#define CF_STABLE 16u  /* of the pager */
+#define CF_UNITS                                                               \
+	8u	      /* units of work are functions: the device is not NATIVE \
+		       */
+#define CF_STABLE 16u /* of the pager */
 #define CF_RECORDS 32u /* of the executor */
 
 struct cf_test {
-	const char *id;	   /* "pager/order" */
-	const char *gm;	   /* "GM-71", of docs/MODULES.md; several: "GM-1 GM-2" */
+	const char *id; /* "pager/order" */
+	const char *gm; /* "GM-71", of docs/MODULES.md; several: "GM-1 GM-2" */
 	const char *iface; /* GENAI_IFACE_*, or NULL: every module */
 	uint32_t needs;
 	void (*fn)(void);
@@ -36,9 +38,9 @@ struct cf_test {
 /* A test of one interface of the module. */
 struct cf_case {
 	const struct cf_test *test;
-	const char *iface; /* its name, "" for every module */
-	const char *reason;  /* conform.ini's, or NULL */
-	bool unsupported;    /* [unsupported], not [xfail] */
+	const char *iface;  /* its name, "" for every module */
+	const char *reason; /* conform.ini's, or NULL */
+	bool unsupported;   /* [unsupported], not [xfail] */
 };
 
 enum cf_state { CF_RAN, CF_SKIPPED };
@@ -66,9 +68,9 @@ struct cf_suite {
 	uint32_t n;
 };
 extern const struct cf_suite *const cf_suites[]; /* NULL at the end */
-extern const struct cf_suite cf_suite_handshake, cf_suite_stream,
-	cf_suite_record, cf_suite_barrier, cf_suite_pager, cf_suite_paging,
-	cf_suite_executor, cf_suite_steps;
+extern const struct cf_suite cf_suite_handshake, cf_suite_memory,
+	cf_suite_stream, cf_suite_record, cf_suite_barrier, cf_suite_pager,
+	cf_suite_paging, cf_suite_executor, cf_suite_ops, cf_suite_steps;
 
 /* The run: constant once the tests begin. */
 struct cf {

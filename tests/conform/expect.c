@@ -43,8 +43,8 @@ static bool is_id(const char *id)
 	return false;
 }
 
-static int32_t take_line(const char *path, uint32_t line, char *s,
-			 int *section, struct cf_case *cases, uint32_t n,
+static int32_t take_line(const char *path, uint32_t line, char *s, int *section,
+			 struct cf_case *cases, uint32_t n,
 			 struct genai_error *err)
 {
 	char *eq, *id;

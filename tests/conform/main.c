@@ -13,9 +13,17 @@
 struct cf cf;
 
 const struct cf_suite *const cf_suites[] = {
-	&cf_suite_handshake, &cf_suite_stream, &cf_suite_record,
-	&cf_suite_barrier,   &cf_suite_pager,	 &cf_suite_paging,
-	&cf_suite_executor,  &cf_suite_steps,	 NULL,
+	&cf_suite_handshake,
+	&cf_suite_memory,
+	&cf_suite_stream,
+	&cf_suite_record,
+	&cf_suite_barrier,
+	&cf_suite_pager,
+	&cf_suite_paging,
+	&cf_suite_executor,
+	&cf_suite_ops,
+	&cf_suite_steps,
+	NULL,
 };
 
 #define MAX_CASES 512
@@ -53,13 +61,13 @@ static int add_to(const char **list, uint32_t *n, const char *what)
 }
 
 static const struct option options[] = {
-	{"module", 1, NULL, 'm'}, {"iface", 1, NULL, 'i'},
-	{"test", 1, NULL, 't'},	  {"config", 1, NULL, 'c'},
-	{"set", 1, NULL, 's'},	  {"expect", 1, NULL, 'e'},
-	{"strict", 0, NULL, 'S'}, {"require-device", 0, NULL, 'r'},
+	{"module", 1, NULL, 'm'},  {"iface", 1, NULL, 'i'},
+	{"test", 1, NULL, 't'},	   {"config", 1, NULL, 'c'},
+	{"set", 1, NULL, 's'},	   {"expect", 1, NULL, 'e'},
+	{"strict", 0, NULL, 'S'},  {"require-device", 0, NULL, 'r'},
 	{"torture", 0, NULL, 'T'}, {"tap", 0, NULL, 'a'},
-	{"list", 0, NULL, 'l'},	  {"version", 0, NULL, 'v'},
-	{"help", 0, NULL, 'h'},	  {0},
+	{"list", 0, NULL, 'l'},	   {"version", 0, NULL, 'v'},
+	{"help", 0, NULL, 'h'},	   {0},
 };
 
 static int take_option(struct cf_options *o, int c)
@@ -165,8 +173,8 @@ static void add_cases(const struct cf_suite *s, const char *type,
 
 		for (uint32_t k = 0; k < cf.o.n_tests; k++)
 			wanted |= !strcmp(cf.o.tests[k], t->id);
-		if (wanted && (type ? t->iface && !strcmp(t->iface, type)
-				    : !t->iface))
+		if (wanted &&
+		    (type ? t->iface && !strcmp(t->iface, type) : !t->iface))
 			cases[n_cases++] = (struct cf_case){
 				.test = t, .iface = strdup(name)};
 	}
@@ -302,8 +310,7 @@ static void print_case(uint32_t i, enum verdict v, const char *why)
 	if (cf.o.tap) {
 		printf("%sok %u - %s%s%s%s%s\n", v == FAILED ? "not " : "",
 		       i + 1, c->test->id, space, c->iface,
-		       v == SKIPPED ? " # SKIP " : "",
-		       v == SKIPPED ? why : "");
+		       v == SKIPPED ? " # SKIP " : "", v == SKIPPED ? why : "");
 		if (v == FAILED)
 			printf("# %s: %s\n", c->test->gm, why);
 	} else if (v == FAILED) {

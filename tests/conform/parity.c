@@ -35,7 +35,7 @@ struct setup { // an open configuration
 };
 
 struct cell {
-	uint64_t runs, differ;
+	uint64_t runs, differ, rings; /* rings: pages went through a ring */
 };
 
 struct draw { // what a seed chose
@@ -52,7 +52,7 @@ struct parity {
 	uint64_t first, seeds;
 	struct setup ref[MAX_LIST][MAX_LIST]; // by dir, by executor
 	struct cell *cells;
-	uint64_t failed;
+	uint64_t failed, rings;
 	json_t *failures;
 	int argc;
 	char **argv;
@@ -278,11 +278,11 @@ static void draw_seed(const struct parity *p, uint64_t seed, struct draw *d)
 			 (unsigned)next(&rng));
 	else
 		snprintf(d->schedule, sizeof(d->schedule), "%s", s);
-	d->page_bytes = next(&rng) % 4; // see page_bytes()
+	d->page_bytes = next(&rng) % 7; // see page_bytes()
 	d->check = next(&rng) & 1;
 }
 
-// 1/128 to 1/16 of the weights: tiny models need small pages.
+// 1/512 to 1/8 of the weights: tiny models need small pages.
 static uint64_t page_bytes(struct parity *p, const struct draw *d)
 {
 	struct genai_stats st = {.size = sizeof(st)};
@@ -292,7 +292,7 @@ static uint64_t page_bytes(struct parity *p, const struct draw *d)
 
 	if (genai_model_get_stats(u->model, &st, NULL))
 		return 0;
-	page = st.weights_bytes >> (4 + d->page_bytes);
+	page = st.weights_bytes >> (3 + d->page_bytes);
 	return page ? page : 1;
 }
 
@@ -315,8 +315,10 @@ static const char *same(const struct talk *want, const struct talk *got,
 }
 
 static const char *run_cell(struct parity *p, const struct draw *d,
-			    const struct talk *want, char *buf, size_t cap)
+			    const struct talk *want, bool *out_ring, char *buf,
+			    size_t cap)
 {
+	struct genai_stats st = {.size = sizeof(st)};
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct setup u;
 	struct talk got;
@@ -325,6 +327,8 @@ static const char *run_cell(struct parity *p, const struct draw *d,
 	got.n = 0;
 	if (!rc)
 		rc = converse(&u, d->seed, &got, &err);
+	if (u.model && !genai_model_get_stats(u.model, &st, NULL))
+		*out_ring = st.ring_bytes != 0;
 	shut(&u);
 	if (!rc)
 		return same(want, &got, buf, cap);
@@ -363,6 +367,7 @@ static void run_seed(struct parity *p, uint64_t seed)
 		&p->cells[seed % (p->budgets.n * p->pagers.n * p->executors.n)];
 	char text[640], order[640];
 	const char *what, *race = NULL;
+	bool ring = false;
 	struct talk want;
 	struct draw d;
 
@@ -374,14 +379,17 @@ static void run_seed(struct parity *p, uint64_t seed)
 		what = text;
 	} else {
 		d.page_bytes = page_bytes(p, &d);
-		what = run_cell(p, &d, &want, text, sizeof(text));
+		what = run_cell(p, &d, &want, &ring, text, sizeof(text));
 		if (what && !d.check) {
 			// name the race, if it is one
 			d.check = true;
-			race = run_cell(p, &d, &want, order, sizeof(order));
+			race = run_cell(p, &d, &want, &ring, order,
+					sizeof(order));
 			d.check = false;
 		}
 	}
+	c->rings += ring;
+	p->rings += ring;
 	if (!what)
 		return;
 	c->differ++;
@@ -434,13 +442,16 @@ static int write_json(const struct parity *p, double seconds)
 
 				json_array_append_new(
 					cells,
-					json_pack("{s:s, s:s, s:s, s:I, s:I}",
+					json_pack("{s:s, s:s, s:s, s:I, s:I, "
+						  "s:I}",
 						  "executor", p->executors.v[e],
 						  "pager", p->pagers.v[g],
 						  "budget", p->budgets.v[b],
 						  "runs", (json_int_t)c->runs,
 						  "differ",
-						  (json_int_t)c->differ));
+						  (json_int_t)c->differ,
+						  "through_a_ring",
+						  (json_int_t)c->rings));
 			}
 	j = json_pack("{s:I, s:I, s:I, s:f, s:o, s:O}", "first_seed",
 		      (json_int_t)p->first, "seeds", (json_int_t)p->seeds,
@@ -593,7 +604,9 @@ int conform_parity(int argc, char **argv)
 			shut(&p->ref[i][k]);
 	if (!rc) {
 		print_table(p);
-		printf("\n%llu passed, %llu failed, 0 skipped in %.0f s\n",
+		printf("\n%llu of them streamed pages through a ring\n",
+		       (unsigned long long)p->rings);
+		printf("%llu passed, %llu failed, 0 skipped in %.0f s\n",
 		       (unsigned long long)(p->seeds - p->failed),
 		       (unsigned long long)p->failed, now_s() - begin);
 		rc = p->json ? write_json(p, now_s() - begin) : 0;

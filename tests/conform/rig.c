@@ -77,9 +77,9 @@ static int32_t hostile_acquire(struct genai_pager *p, uint32_t visit,
 			      GENAI_COPY_H2D, err);
 	if (!rc)
 		rc = st->mark(g->r.d, g->loads, out_ready, err);
-	*out_place = (struct genai_place){sizeof(*out_place),
-					  GENAI_PLACE_DEVICE,
-					  g->slots.range.addr + part->at};
+	*out_place =
+		(struct genai_place){sizeof(*out_place), GENAI_PLACE_DEVICE,
+				     g->slots.range.addr + part->at};
 	return rc;
 }
 
@@ -100,8 +100,7 @@ static int32_t hostile_release(struct genai_pager *p, uint32_t visit,
 	part->held = false;
 	rc = st->wait(g->r.d, g->loads, point, err);
 	return rc ? rc
-		  : st->copy(g->r.d, g->loads,
-			     g->slots.range.addr + part->at,
+		  : st->copy(g->r.d, g->loads, g->slots.range.addr + part->at,
 			     (uintptr_t)g->bad.host + part->at, part->bytes,
 			     GENAI_COPY_H2D, err);
 }
@@ -163,8 +162,7 @@ static void hostile_open(struct rig *g)
 		.reset = hostile_reset,
 	};
 	g->pager = (struct genai_pager_api){&g->pager_ops,
-					    (struct genai_pager *)(void *)g,
-					    g};
+					    (struct genai_pager *)(void *)g, g};
 }
 
 // ---- pages of the hostile pager ----
@@ -215,8 +213,8 @@ static void fill_part(struct rig *g, const struct genai_visit *v, uint32_t i)
 	const struct genai_visit_page *pg = &g->pages[i];
 	uint64_t row = t->bytes / v->rows;
 	uint64_t src_bytes = row * (pg->row_end - pg->row_begin);
-	const char *src = (const char *)f->data + t->offset +
-			  row * pg->row_begin;
+	const char *src =
+		(const char *)f->data + t->offset + row * pg->row_begin;
 	char *dst = (char *)g->good.host + g->parts[i].at;
 
 	if (v->fill)
@@ -284,8 +282,8 @@ int32_t rig_try_plan(struct rig *g, const struct genai_plan_options *o,
 		     struct genai_graph *graph, struct genai_error *err)
 {
 	return g->r.rt->exec.plan_create(
-		genai_module_self(g->r.rt->executor.module), graph, o,
-		&g->plan, err);
+		genai_module_self(g->r.rt->executor.module), graph, o, &g->plan,
+		err);
 }
 
 struct genai_plan_options rig_options(struct rig *g, struct genai_graph *graph,
@@ -348,8 +346,7 @@ void rig_plan_paged(struct rig *g, struct genai_graph *graph,
 
 struct genai_view rig_view(uint32_t dtype, uint32_t rank, const int64_t *dims)
 {
-	struct genai_view v = {
-		.size = sizeof(v), .dtype = dtype, .rank = rank};
+	struct genai_view v = {.size = sizeof(v), .dtype = dtype, .rank = rank};
 	int64_t stride = 1;
 
 	for (uint32_t i = rank; i-- > 0;) {
@@ -367,8 +364,7 @@ void rig_in(struct rig *g, uint32_t i, const void *data, uint32_t rank,
 
 	g->in[i] = rig_view(g->max_in[i].dtype, rank, dims);
 	g->in[i].addr = g->in_mem[i].range.addr;
-	ck_assert_int_eq(genai_tensor_bytes(g->in[i].dtype, rank, dims,
-					    &bytes),
+	ck_assert_int_eq(genai_tensor_bytes(g->in[i].dtype, rank, dims, &bytes),
 			 0);
 	if (data)
 		cf_put(&g->r, g->in[i].addr, data, bytes);
@@ -388,9 +384,9 @@ void rig_outs(struct rig *g)
 		uint64_t bytes = 0;
 
 		CF_OK(g->r.rt->exec.output_shape(g->plan, i, v, &cf_err));
-		ck_assert_int_eq(genai_tensor_bytes(v->dtype, v->rank, v->dims,
-						    &bytes),
-				 0);
+		ck_assert_int_eq(
+			genai_tensor_bytes(v->dtype, v->rank, v->dims, &bytes),
+			0);
 		if (bytes + 64 > g->out_mem[i].range.bytes) {
 			// large at once: a recording may name the old one
 			ck_assert_uint_eq(g->out_mem[i].range.bytes, 0);

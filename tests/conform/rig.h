@@ -6,7 +6,7 @@
 
 #include "conform.h"
 #include "core/graph/build.h"
-#include "core/paging.h"
+#include "core/model/paging.h"
 
 #define RIG_MAX_IO 8
 #define RIG_MAX_PARTS 128

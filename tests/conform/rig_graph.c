@@ -48,9 +48,9 @@ uint32_t rig_weight(struct rig_graph *g, const char *name, uint32_t dtype,
 	memcpy(copy, data, bytes);
 	g->blocks[g->n_blocks++] = copy;
 	file = genai_builder_file(g->b, "", copy, bytes);
-	return genai_builder_stored(g->b, name,
-				    genai_builder_tensor(g->b, file, 0, bytes,
-							 dtype, rank, dims));
+	return genai_builder_stored(
+		g->b, name,
+		genai_builder_tensor(g->b, file, 0, bytes, dtype, rank, dims));
 }
 
 uint32_t rig_node(struct rig_graph *g, const char *op, const char *domain,
@@ -88,21 +88,28 @@ static uint32_t lm_matmul(struct rig_graph *g, const char *name, uint32_t x,
 	unsigned char *q = malloc((size_t)(n * k / 2));
 	float *scales = malloc((size_t)(n * blocks) * sizeof(*scales));
 	char text[64];
-	uint32_t in[3], out, node;
+	float bias[LM_WIDTH];
+	uint32_t in[6], out, node;
 
 	cf_pattern(q, (uint64_t)(n * k / 2), seed);
 	for (int64_t i = 0; i < n * blocks; i++)
 		scales[i] = (float)(1 + cf_below(&seed, 16)) / 1024;
 	in[0] = x;
 	snprintf(text, sizeof(text), "%s_q", name);
-	in[1] = rig_weight(g, text, GENAI_DT_U8, 3,
-			   (int64_t[]){n, blocks, 16}, q);
+	in[1] = rig_weight(g, text, GENAI_DT_U8, 3, (int64_t[]){n, blocks, 16},
+			   q);
 	snprintf(text, sizeof(text), "%s_scales", name);
 	in[2] = rig_weight(g, text, GENAI_DT_F32, 2, (int64_t[]){n, blocks},
 			   scales);
+	// not cut by rows: held while the others go by in tiles
+	for (int64_t i = 0; i < n; i++)
+		bias[i] = (float)cf_below(&seed, 256) / 256;
+	snprintf(text, sizeof(text), "%s_bias", name);
+	in[3] = in[4] = GENAI_NONE;
+	in[5] = rig_weight(g, text, GENAI_DT_F32, 1, (int64_t[]){n}, bias);
 	snprintf(text, sizeof(text), "%s_out", name);
 	out = rig_float_value(g, text);
-	node = rig_node(g, "MatMulNBits", "com.microsoft", name, in, 3, out);
+	node = rig_node(g, "MatMulNBits", "com.microsoft", name, in, 6, out);
 	genai_builder_attr_int(g->b, node, "K", k);
 	genai_builder_attr_int(g->b, node, "N", n);
 	genai_builder_attr_int(g->b, node, "bits", 4);

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOT(type, name) {offsetof(struct type, name), #name}
+#define SLOT(type, name)                                                       \
+	{                                                                      \
+		offsetof(struct type, name), #name                             \
+	}
 
 char cf_logged[1024];
 static atomic_uint n_errors;
@@ -69,8 +72,8 @@ static void collect(struct sets *s, const char *const *more)
 {
 	s->n = 0;
 	if (cf.path[0]) {
-		snprintf(s->path, sizeof(s->path), "module.%s.path=%s",
-			 cf.name, cf.path);
+		snprintf(s->path, sizeof(s->path), "module.%s.path=%s", cf.name,
+			 cf.path);
 		add(s, s->path);
 	}
 	for (uint32_t i = 0; i < cf.o.n_sets; i++)
@@ -97,8 +100,8 @@ static void choose(struct sets *s, const struct genai_module *m)
 				name = f->name;
 		if (!name)
 			continue;
-		snprintf(s->choice[k], sizeof(s->choice[k]),
-			 "runtime.%s=%s:%s", kinds[k].key, cf.name, name);
+		snprintf(s->choice[k], sizeof(s->choice[k]), "runtime.%s=%s:%s",
+			 kinds[k].key, cf.name, name);
 		add(s, s->choice[k]);
 	}
 }
@@ -196,14 +199,13 @@ static int32_t pager_table(struct genai_runtime *rt, struct genai_error *err)
 		offsets[i] = s[i].offset;
 		names[i] = s[i].name;
 	}
-	return genai_module_get_iface(
-		rt->pager.module, GENAI_IFACE_PAGER,
-		rt->pager.name[0] ? rt->pager.name : NULL, &rt->pager_ops,
-		sizeof(rt->pager_ops), offsets, names, 11, NULL, err);
+	return genai_module_get_iface(rt->pager.module, GENAI_IFACE_PAGER,
+				      rt->pager.name[0] ? rt->pager.name : NULL,
+				      &rt->pager_ops, sizeof(rt->pager_ops),
+				      offsets, names, 11, NULL, err);
 }
 
-static int32_t executor_table(struct genai_runtime *rt,
-			      struct genai_error *err)
+static int32_t executor_table(struct genai_runtime *rt, struct genai_error *err)
 {
 	static const struct {
 		uint32_t offset;
@@ -288,6 +290,10 @@ static int32_t start(struct genai_runtime *rt, uint32_t with,
 	if (rc)
 		return rc;
 	rt->device_open = true;
+	if (!strcmp(genai_config_get(rt->config, "runtime", "check"), "order"))
+		rc = genai_device_check_order(&rt->device, err);
+	if (rc)
+		return rc;
 	for (uint32_t i = 0; i < rt->n_modules; i++)
 		genai_device_serve(&rt->device, rt->modules[i]);
 	return take_caps(rt, with, err);
@@ -376,44 +382,56 @@ void cf_close(struct cf_rt *r)
 
 // ---- schedules ----
 
-static const char *const values[] = {"inorder",  "late",     "early",
+static const char *const values[] = {"inorder",	 "late",     "early",
 				     "random:1", "random:2", "random:3",
-				     "random:4", "random:5"};
+				     "random:4", "threads"};
 #define N_SCHEDULES (sizeof(values) / sizeof(values[0]))
 static char texts[N_SCHEDULES][96];
-static const char *schedules[N_SCHEDULES][2];
+static const char *schedules[N_SCHEDULES + 1][2];
+static uint32_t n_schedules;
 
-// Does the device that the tests run on know the key schedule?
-static bool has_schedules(char *name, size_t cap)
+static void unload(struct genai_runtime *rt)
+{
+	while (rt->n_modules)
+		genai_module_close(rt->modules[--rt->n_modules]);
+	genai_config_close(rt->config);
+}
+
+// Does the device that the tests run on take this value of its key schedule?
+static bool takes(const char *name, const char *value)
 {
 	struct genai_runtime rt = {.log = cf_log};
-	const char *key = NULL;
-	char section[80];
+	const char *sets[2] = {texts[n_schedules], NULL};
+	bool ok;
 
-	if (!load_all(&rt, 0, NULL, NULL)) {
-		snprintf(section, sizeof(section), "module %s",
-			 genai_module_name(rt.stream.module));
-		key = genai_config_get(rt.config, section, "schedule");
-		snprintf(name, cap, "%s", genai_module_name(rt.stream.module));
-	}
-	while (rt.n_modules)
-		genai_module_close(rt.modules[--rt.n_modules]);
-	genai_config_close(rt.config);
-	return key != NULL;
+	snprintf(texts[n_schedules], sizeof(texts[0]), "module.%s.schedule=%s",
+		 name, value);
+	ok = !load_all(&rt, 0, sets, NULL);
+	unload(&rt);
+	return ok;
 }
 
 uint32_t cf_n_schedules(void)
 {
-	char name[64];
+	struct genai_runtime rt = {.log = cf_log};
+	char name[64] = "";
 
-	if (!has_schedules(name, sizeof(name)))
-		return 1;
-	for (uint32_t i = 0; i < N_SCHEDULES; i++) {
-		snprintf(texts[i], sizeof(texts[i]), "module.%s.schedule=%s",
-			 name, values[i]);
-		schedules[i][0] = texts[i];
+	if (!load_all(&rt, 0, NULL, NULL))
+		snprintf(name, sizeof(name), "%s",
+			 genai_module_name(rt.stream.module));
+	unload(&rt);
+	n_schedules = 0;
+	for (uint32_t i = 0; *name && i < N_SCHEDULES; i++) {
+		if (!takes(name, values[i]))
+			continue;
+		schedules[n_schedules][0] = texts[n_schedules];
+		n_schedules++;
 	}
-	return N_SCHEDULES;
+	if (!n_schedules)
+		n_schedules = 1; // schedules[0] is empty
+	// whatever the device does, the order has to be there
+	schedules[n_schedules++][0] = "runtime.check=order";
+	return n_schedules;
 }
 
 const char *const *cf_schedule(uint32_t i)

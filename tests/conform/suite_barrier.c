@@ -111,7 +111,7 @@ static void deadline(void)
 
 	cf_open(&r, 0, NULL);
 	s = cf_stream(&r, "s");
-	for (int i = 0; i < 40; i++)
+	for (int i = 0; i < 120; i++) // 600 ms
 		cf_call(&r, s, "slow", slow, &n);
 	p = cf_mark(&r, s);
 	from = now();
@@ -119,13 +119,13 @@ static void deadline(void)
 		 r.ba->host_read(r.d, &p, 1, from + 10000000, &cf_err));
 	CF_FAILS(GENAI_E_DEADLINE,
 		 r.ba->drain(r.d, everything, from, &t, &cf_err));
-	ck_assert_msg(now() - from < 100000000,
+	ck_assert_msg(now() - from < 300000000,
 		      "a deadline of 10 ms took %lu ms",
 		      (unsigned long)((now() - from) / 1000000));
 	ck_assert_msg(t.size == 4321, "a ticket was given past the deadline");
-	ck_assert_int_lt(n, 40);
+	ck_assert_int_lt(n, 120);
 	CF_OK(r.ba->host_read(r.d, &p, 1, UINT64_MAX, &cf_err));
-	ck_assert_int_eq(n, 40);
+	ck_assert_int_eq(n, 120);
 	CF_OK(r.ba->drain(r.d, everything, now() + 5000000000u, &t, &cf_err));
 	CF_OK(r.st->reset(r.d, &t, &cf_err));
 	cf_destroy(&r, s);

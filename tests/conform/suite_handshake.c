@@ -47,8 +47,8 @@ static void query_twice(void)
 			      before.threads == after.threads &&
 			      before.heap == after.heap,
 		      "query opened, started or allocated something");
-	ck_assert_msg(!memcmp(&copy, b, b->size < sizeof(copy) ? b->size
-							   : sizeof(copy)),
+	ck_assert_msg(!memcmp(&copy, b,
+			      b->size < sizeof(copy) ? b->size : sizeof(copy)),
 		      "the block changed");
 }
 
@@ -127,16 +127,23 @@ static void block(void)
 		ck_assert_msg(k->help && *k->help && !strchr(k->help, '\n'),
 			      "key %s has no line of help", k->name);
 		ck_assert_msg(k->kind >= GENAI_KEY_STR &&
-				      k->kind <= GENAI_KEY_BYTES && !k->reserved,
+				      k->kind <= GENAI_KEY_BYTES &&
+				      !k->reserved,
 			      "key %s has kind %u", k->name, k->kind);
 	}
 }
 
-static int32_t start(struct genai_module *m, struct genai_error *err)
+static int32_t init(struct genai_module *m, struct genai_error *err)
 {
 	struct genai_init_params params = {.size = sizeof(params),
 					   .device_limit = UINT64_MAX};
-	int32_t rc = genai_module_start(m, &params, err);
+
+	return genai_module_start(m, &params, err);
+}
+
+static int32_t start(struct genai_module *m, struct genai_error *err)
+{
+	int32_t rc = init(m, err);
 
 	if (rc == GENAI_E_NODEVICE) {
 		if (cf.o.require_device)
@@ -210,7 +217,7 @@ static void try_value(const char *key, const char *value)
 	rc = cf_load(sets, &config, &m, &cf_err);
 	if (rc)
 		return; // refused by what it declared
-	rc = start(m, &cf_err);
+	rc = init(m, &cf_err);
 	ck_assert_msg(!rc || (cf_err.text[0] && !strchr(cf_err.text, '\n')),
 		      "%s = %s is refused without a line that says why", key,
 		      value);
@@ -225,8 +232,17 @@ static void try_value(const char *key, const char *value)
 static void bad_values(void)
 {
 	static const char *const values[] = {
-		"", "0", "1", "-1", "18446744073709551615", "no such value",
-		"auto", "random:", "random:18446744073709551616", "1e9", "%s%n",
+		"",
+		"0",
+		"1",
+		"-1",
+		"18446744073709551615",
+		"no such value",
+		"auto",
+		"random:",
+		"random:18446744073709551616",
+		"1e9",
+		"%s%n",
 		"65536",
 	};
 	genai_module_query_fn query = find_query();

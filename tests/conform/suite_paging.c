@@ -55,7 +55,8 @@ static void tight(void)
 	for (uint32_t pages = 1; pages <= 9; pages++)
 		for (uint32_t part = 5; part <= 95; part += 15)
 			random_steps(cf_schedule((pages + part) % n), pages,
-				     pages, pages * UINT64_C(9000) * part / 100);
+				     pages,
+				     pages * UINT64_C(9000) * part / 100);
 }
 
 // A page has to wait for the last of its releases, whatever their order.
@@ -66,9 +67,7 @@ static void hold(void)
 	uint32_t n = cf_n_schedules();
 
 	for (uint32_t i = 0; i < n; i++) {
-		book_make(&b, 400 + i, 30);
-		book_open(&b, cf_schedule(i));
-		CF_OK(book_seal(&b, b.total / 2, &cf_err));
+		book_open_sealed(&b, 400 + i, 30, cf_schedule(i));
 		for (int step = 0; step < 3; step++) {
 			CF_OK(b.ops->step_begin(b.p, b.s, 0, &cf_err));
 			for (uint32_t v = 0; v < b.n_visits;) {
@@ -77,8 +76,8 @@ static void hold(void)
 				// all visits of a page, released backwards
 				do {
 					CF_OK(b.ops->acquire(b.p, to, b.s,
-							     &place[to],
-							     &ready, &cf_err));
+							     &place[to], &ready,
+							     &cf_err));
 					cf_wait(&b.r, b.s, ready);
 					to++;
 				} while (to < b.n_visits &&
@@ -86,9 +85,9 @@ static void hold(void)
 				for (uint32_t k = to; k-- > v;) {
 					b.visits[k].addr = place[k].addr;
 					book_use(&b, k, &place[k]);
-					CF_OK(b.ops->release(
-						b.p, k, cf_mark(&b.r, b.s),
-						&cf_err));
+					CF_OK(b.ops->release(b.p, k,
+							     cf_mark(&b.r, b.s),
+							     &cf_err));
 				}
 				v = to;
 			}
@@ -117,6 +116,7 @@ static void replay(struct genai_recording *rec)
 {
 	cf_wait(&b.r, b.s, b.tail);
 	CF_OK(b.r.st->launch_graph(b.r.d, rec, b.s, &cf_err));
+	book_replayed(&b);
 }
 
 static void drop(struct genai_recording *rec)
@@ -178,14 +178,13 @@ static void recording_aborted(void)
 {
 	struct genai_recording *rec;
 
-	book_make(&b, 77, 24);
-	book_open(&b, NULL);
-	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	book_open_sealed(&b, 77, 24, NULL);
 	CF_OK(book_step(&b, 0, &cf_err));
 	cf_wait(&b.r, b.s, b.tail);
 	CF_OK(b.r.st->capture_begin(b.r.d, b.s, &cf_err));
 	CF_OK(book_step(&b, 1, &cf_err));
 	CF_OK(b.r.st->capture_abort(b.r.d, b.s, &cf_err));
+	book_aborted(&b);
 	for (int i = 0; i < 2; i++)
 		CF_OK(book_step(&b, 0, &cf_err));
 	book_check(&b, "after a recording that was dropped");
@@ -213,9 +212,7 @@ static void recover(const char *const *sets, uint64_t seed)
 	struct genai_ticket t;
 	uint32_t stop;
 
-	book_make(&b, seed, 26);
-	book_open(&b, sets);
-	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	book_open_sealed(&b, seed, 26, sets);
 	for (uint32_t i = cf_below(&b.seed, 3); i; i--)
 		CF_OK(book_step(&b, 0, &cf_err));
 	stop = cf_below(&b.seed, b.n_visits);
@@ -255,9 +252,8 @@ static void two_pagers(void)
 	static struct book c;
 	struct genai_ticket t;
 
-	book_make(&b, 31, 20);
-	book_make(&c, 32, 14);
-	book_open(&b, NULL);
+	book_make(&c, 32, 20);
+	book_open_sealed(&b, 31, 24, NULL);
 	c.r = b.r;
 	c.s = b.s;
 	c.ops = b.ops;
@@ -268,7 +264,6 @@ static void two_pagers(void)
 	CF_OK(c.ops->open(genai_module_self(c.r.tested), &c.stream, &c.barrier,
 			  &c.p, &cf_err));
 	book_add_all(&c);
-	CF_OK(book_seal(&b, b.total / 2, &cf_err));
 	CF_OK(book_seal(&c, c.total / 2, &cf_err));
 	for (int i = 0; i < 4; i++) {
 		CF_OK(book_step(&b, 0, &cf_err));

@@ -223,13 +223,12 @@ static void forbidden(void)
 	chain_open(&c);
 	CF_OK(r.st->capture_begin(r.d, c.s, &cf_err));
 	chain_work(&c);
+	CF_FAILS(GENAI_E_STATE, r.d->raw.alloc(r.d->raw_self, GENAI_MEM_DEVICE,
+					       64, "x", &m, &cf_err));
 	CF_FAILS(GENAI_E_STATE,
-		 r.d->raw.alloc(r.d->raw_self, GENAI_MEM_DEVICE, 64, "x", &m,
-				&cf_err));
-	CF_FAILS(GENAI_E_STATE, r.d->raw.free(r.d->raw_self, c.dev.range.addr,
-					      NULL, &cf_err));
-	CF_FAILS(GENAI_E_STATE, r.d->raw.host_register(r.d->raw_self, page, 64,
-						       &m, &cf_err));
+		 r.d->raw.free(r.d->raw_self, c.dev.range.addr, NULL, &cf_err));
+	CF_FAILS(GENAI_E_STATE,
+		 r.d->raw.host_register(r.d->raw_self, page, 64, &m, &cf_err));
 	CF_OK(r.st->capture_abort(r.d, c.s, &cf_err));
 	ck_assert_msg(m.size == 1, "an output was written on failure");
 	CF_OK(r.st->capture_begin(r.d, c.s, &cf_err));
@@ -252,9 +251,8 @@ static void forbidden_ranges(void)
 		 r.d->raw.map(r.d->raw_self,
 			      (struct genai_range){range.addr, r.caps.granule},
 			      "kv", &cf_err));
-	CF_FAILS(GENAI_E_STATE,
-		 r.d->raw.reserve(r.d->raw_self, r.caps.granule, &more,
-				  &cf_err));
+	CF_FAILS(GENAI_E_STATE, r.d->raw.reserve(r.d->raw_self, r.caps.granule,
+						 &more, &cf_err));
 	CF_OK(r.st->capture_abort(r.d, c.s, &cf_err));
 	t = cf_drain(&r);
 	CF_OK(r.st->unreserve(r.d, range, &t, &cf_err));
@@ -274,17 +272,15 @@ static void busy(void)
 	chain_work(&c);
 	rec = end(c.s);
 	t = cf_drain(&r);
-	CF_FAILS(GENAI_E_BUSY,
-		 r.st->free(r.d, c.dev.range.addr, &t, &cf_err));
+	CF_FAILS(GENAI_E_BUSY, r.st->free(r.d, c.dev.range.addr, &t, &cf_err));
 	CF_OK(r.st->launch_graph(r.d, rec, c.s, &cf_err));
 	CF_FAILS(GENAI_E_STATE, r.st->graph_destroy(r.d, rec, &t, &cf_err));
-	CF_FAILS(GENAI_E_STATE, r.d->raw.graph_destroy(r.d->raw_self, rec, &t,
-						       &cf_err));
-	CF_FAILS(GENAI_E_STATE, r.d->raw.graph_destroy(r.d->raw_self, rec, NULL,
-						       &cf_err));
+	CF_FAILS(GENAI_E_STATE,
+		 r.d->raw.graph_destroy(r.d->raw_self, rec, &t, &cf_err));
+	CF_FAILS(GENAI_E_STATE,
+		 r.d->raw.graph_destroy(r.d->raw_self, rec, NULL, &cf_err));
 	t = cf_drain(&r);
-	CF_FAILS(GENAI_E_BUSY,
-		 r.st->free(r.d, c.dev.range.addr, &t, &cf_err));
+	CF_FAILS(GENAI_E_BUSY, r.st->free(r.d, c.dev.range.addr, &t, &cf_err));
 	CF_OK(r.st->graph_destroy(r.d, rec, &t, &cf_err));
 	chain_close(&c);
 }

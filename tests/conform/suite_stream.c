@@ -1,4 +1,4 @@
-// suite_stream.c - memory, copies, order, points, poison of a stream runtime.
+// suite_stream.c - copies, order, points, poison of a stream runtime.
 #include "conform.h"
 
 #include <stdio.h>
@@ -8,224 +8,6 @@
 #define KIB UINT64_C(1024)
 
 static struct cf_rt r;
-
-// ---- caps and memory ----
-
-static void caps(void)
-{
-	struct genai_stream_caps a = {.size = sizeof(a)}, b = a;
-
-	cf_open(&r, 0, NULL);
-	CF_OK(r.d->raw.caps(r.d->raw_self, &a, &cf_err));
-	CF_OK(r.d->raw.caps(r.d->raw_self, &b, NULL));
-	ck_assert_uint_eq(a.size, sizeof(a));
-	ck_assert_uint_eq(a.flags, b.flags);
-	ck_assert_str_eq(a.device_kind, b.device_kind);
-	ck_assert_uint_ge(a.total_bytes, a.free_bytes);
-	ck_assert_msg(a.device_name[0], "the device has no name");
-	cf_close(&r);
-}
-
-static void alloc(void)
-{
-	static const uint64_t sizes[] = {1, 255, 4096, 4097, 100 * KIB};
-	struct genai_mem m[10], none = {.size = 12345};
-
-	cf_open(&r, 0, NULL);
-	for (uint32_t i = 0; i < 10; i++)
-		m[i] = i % 2 ? cf_pinned(&r, sizes[i / 2])
-			     : cf_alloc(&r, sizes[i / 2]);
-	for (uint32_t i = 0; i < 10; i++) {
-		ck_assert_uint_eq(m[i].size, sizeof(m[i]));
-		ck_assert_uint_eq(m[i].range.addr % r.caps.alignment, 0);
-		ck_assert_uint_ge(m[i].range.bytes, sizes[i / 2]);
-		ck_assert_msg((m[i].host != NULL) == i % 2,
-			      "host address of memory of kind %u: %p", m[i].kind,
-			      m[i].host);
-		for (uint32_t k = 0; k < i; k++)
-			ck_assert_msg(m[k].range.addr + m[k].range.bytes <=
-						      m[i].range.addr ||
-					      m[i].range.addr +
-							      m[i].range.bytes <=
-						      m[k].range.addr,
-				      "two allocations overlap");
-	}
-	for (uint32_t i = 1; i < 10; i += 2)
-		memset(m[i].host, 0x5a, sizes[i / 2]);
-	CF_FAILS(GENAI_E_INVAL, r.d->raw.alloc(r.d->raw_self, GENAI_MEM_DEVICE,
-					       0, "x", &none, &cf_err));
-	CF_FAILS(GENAI_E_INVAL, r.d->raw.alloc(r.d->raw_self, 99, 64, "x",
-					       &none, &cf_err));
-	CF_FAILS(0, r.d->raw.alloc(r.d->raw_self, GENAI_MEM_DEVICE,
-				   UINT64_C(1) << 60, "x", &none, &cf_err));
-	CF_FAILS(0, r.d->raw.alloc(r.d->raw_self, GENAI_MEM_HOST_PINNED,
-				   UINT64_MAX - 8, "x", &none, &cf_err));
-	ck_assert_msg(none.size == 12345, "an output was written on failure");
-	for (uint32_t i = 0; i < 10; i++)
-		CF_OK(r.st->free(r.d, m[i].range.addr, NULL, &cf_err));
-	cf_close(&r);
-}
-
-static void free_ticket(void)
-{
-	struct genai_mem a, b;
-	struct genai_ticket t;
-	struct genai_stream *s;
-
-	cf_open(&r, 0, NULL);
-	s = cf_stream(&r, "s");
-	a = cf_alloc(&r, 4096);
-	b = cf_pinned(&r, 4096);
-	cf_copy(&r, s, a.range.addr, (uintptr_t)b.host, 4096, GENAI_COPY_H2D);
-	CF_FAILS(GENAI_E_STATE, r.st->free(r.d, a.range.addr, NULL, &cf_err));
-	t = cf_drain(&r);
-	cf_copy(&r, s, a.range.addr, (uintptr_t)b.host, 64, GENAI_COPY_H2D);
-	CF_FAILS(GENAI_E_STATE, r.st->free(r.d, a.range.addr, &t, &cf_err));
-	t = cf_drain(&r);
-	CF_FAILS(GENAI_E_INVAL,
-		 r.st->free(r.d, a.range.addr + 64, &t, &cf_err));
-	CF_OK(r.st->free(r.d, a.range.addr, &t, &cf_err));
-	CF_OK(r.st->free(r.d, b.range.addr, &t, &cf_err));
-	CF_FAILS(GENAI_E_INVAL, r.st->free(r.d, a.range.addr, &t, &cf_err));
-	cf_destroy(&r, s);
-	cf_close(&r);
-}
-
-// The module's own check, without the core's in front of it.
-static void ticket_kinds(void)
-{
-	struct genai_ticket all, t;
-	struct genai_mem a, b;
-	struct genai_stream *s;
-
-	cf_open(&r, 0, NULL);
-	s = cf_stream(&r, "s");
-	a = cf_alloc(&r, 4096);
-	b = cf_alloc(&r, 4096);
-	cf_copy(&r, s, a.range.addr, b.range.addr, 4096, GENAI_COPY_D2D);
-	all = cf_drain(&r);
-	t = all;
-	t.seal ^= 1;
-	CF_FAILS(GENAI_E_STATE, r.d->raw.free(r.d->raw_self, a.range.addr, &t,
-					      &cf_err));
-	t = all;
-	t.device++;
-	CF_FAILS(GENAI_E_STATE, r.d->raw.free(r.d->raw_self, a.range.addr, &t,
-					      &cf_err));
-	CF_OK(r.ba->drain(r.d, b.range, UINT64_MAX, &t, &cf_err));
-	CF_FAILS(GENAI_E_STATE, r.d->raw.free(r.d->raw_self, a.range.addr, &t,
-					      &cf_err));
-	CF_OK(r.st->free(r.d, b.range.addr, &t, &cf_err));
-	CF_FAILS(GENAI_E_STATE, r.d->raw.reset(r.d->raw_self, &t, &cf_err));
-	CF_FAILS(GENAI_E_STATE, r.d->raw.reset(r.d->raw_self, NULL, &cf_err));
-	CF_OK(r.st->free(r.d, a.range.addr, &all, &cf_err));
-	cf_destroy(&r, s);
-	cf_close(&r);
-}
-
-static void host_memory(void)
-{
-	unsigned char *file = aligned_alloc(4096, 16 * KIB), back[16 * KIB];
-	struct genai_mem reg = {.size = sizeof(reg)}, twice = reg, dev;
-	struct genai_ticket t;
-	struct genai_stream *s;
-
-	cf_pattern(file, 16 * KIB, 7);
-	cf_open(&r, 0, NULL);
-	s = cf_stream(&r, "s");
-	dev = cf_alloc(&r, 16 * KIB);
-	CF_FAILS(GENAI_E_INVAL,
-		 r.st->copy(r.d, s, dev.range.addr, (uintptr_t)file, 4096,
-			    GENAI_COPY_H2D, &cf_err));
-	CF_FAILS(GENAI_E_INVAL, r.st->host_register(r.d, file, 0, &reg,
-						    &cf_err));
-	CF_OK(r.st->host_register(r.d, file, 16 * KIB, &reg, &cf_err));
-	ck_assert_uint_ge(reg.range.bytes, 16 * KIB);
-	CF_FAILS(GENAI_E_INVAL, r.st->host_register(r.d, file + 4096, 4096,
-						    &twice, &cf_err));
-	cf_copy(&r, s, dev.range.addr, (uintptr_t)file + 1, 16 * KIB - 1,
-		GENAI_COPY_H2D);
-	CF_FAILS(GENAI_E_STATE, r.st->host_unregister(r.d, reg.range.addr, NULL,
-						      &cf_err));
-	cf_get(&r, back, dev.range.addr, 16 * KIB - 1);
-	ck_assert_mem_eq(back, file + 1, 16 * KIB - 1);
-	t = cf_drain(&r);
-	CF_OK(r.st->host_unregister(r.d, reg.range.addr, &t, &cf_err));
-	CF_FAILS(GENAI_E_INVAL,
-		 r.st->copy(r.d, s, dev.range.addr, (uintptr_t)file, 4096,
-			    GENAI_COPY_H2D, &cf_err));
-	CF_OK(r.st->host_register(r.d, file, 16 * KIB, &reg, &cf_err));
-	t = cf_drain(&r);
-	CF_OK(r.st->host_unregister(r.d, reg.range.addr, &t, &cf_err));
-	cf_free(&r, &dev);
-	cf_destroy(&r, s);
-	cf_close(&r);
-	free(file);
-}
-
-static void in_place(void)
-{
-	unsigned char *file = aligned_alloc(4096, 8 * KIB), back[5000];
-	struct genai_mem reg = {.size = sizeof(reg)}, dev;
-	struct genai_ticket t;
-	struct genai_stream *s;
-
-	cf_pattern(file, 8 * KIB, 8);
-	cf_open(&r, 0, NULL);
-	s = cf_stream(&r, "s");
-	dev = cf_alloc(&r, 8 * KIB);
-	CF_OK(r.st->host_register(r.d, file, 8 * KIB, &reg, &cf_err));
-	cf_copy(&r, s, dev.range.addr, reg.range.addr + 256, 5000,
-		GENAI_COPY_D2D);
-	cf_finish(&r, s);
-	cf_get(&r, back, dev.range.addr, 5000);
-	ck_assert_mem_eq(back, file + 256, 5000);
-	t = cf_drain(&r);
-	CF_OK(r.st->host_unregister(r.d, reg.range.addr, &t, &cf_err));
-	cf_free(&r, &dev);
-	cf_destroy(&r, s);
-	cf_close(&r);
-	free(file);
-}
-
-static void ranges(void)
-{
-	struct genai_range all = {0}, lo, hi;
-	struct genai_ticket t;
-	unsigned char in[4096], out[4096];
-	uint64_t g;
-
-	cf_open(&r, 0, NULL);
-	g = r.caps.granule;
-	CF_OK(r.st->reserve(r.d, 4 * g, &all, &cf_err));
-	ck_assert_uint_ge(all.bytes, 4 * g);
-	lo = (struct genai_range){all.addr, g};
-	hi = (struct genai_range){all.addr + g, 2 * g};
-	CF_FAILS(GENAI_E_INVAL,
-		 r.d->raw.map(r.d->raw_self,
-			      (struct genai_range){all.addr + 1, g}, "kv",
-			      &cf_err));
-	CF_OK(r.st->map(r.d, lo, "kv", &cf_err));
-	CF_FAILS(0, r.d->raw.map(r.d->raw_self, lo, "kv", &cf_err));
-	cf_pattern(in, sizeof(in), 9);
-	cf_put(&r, lo.addr + g - 4096, in, 4096);
-	CF_OK(r.st->map(r.d, hi, "kv", &cf_err)); // growing disturbs nothing
-	cf_get(&r, out, lo.addr + g - 4096, 4096);
-	ck_assert_mem_eq(in, out, 4096);
-	cf_put(&r, hi.addr - 2048, in, 4096); // over the seam
-	cf_get(&r, out, hi.addr - 2048, 4096);
-	ck_assert_mem_eq(in, out, 4096);
-	t = cf_drain(&r);
-	CF_FAILS(GENAI_E_BUSY, r.st->unreserve(r.d, all, &t, &cf_err));
-	CF_FAILS(GENAI_E_STATE, r.st->unmap(r.d, hi, NULL, &cf_err));
-	CF_OK(r.st->unmap(r.d, hi, &t, &cf_err));
-	cf_get(&r, out, hi.addr - 2048, 2048);
-	ck_assert_mem_eq(in, out, 2048);
-	t = cf_drain(&r);
-	CF_OK(r.st->unmap(r.d, lo, &t, &cf_err));
-	CF_OK(r.st->unreserve(r.d, all, &t, &cf_err));
-	cf_close(&r);
-}
 
 // ---- streams and copies ----
 
@@ -293,8 +75,8 @@ static void copies(void)
 			      "a copy of %lu bytes touched its neighbours",
 			      (unsigned long)n);
 	}
-	CF_FAILS(GENAI_E_INVAL, r.st->copy(r.d, s, a.range.addr, b.range.addr,
-					   1, 9, &cf_err));
+	CF_FAILS(GENAI_E_INVAL,
+		 r.st->copy(r.d, s, a.range.addr, b.range.addr, 1, 9, &cf_err));
 	cf_free(&r, &up);
 	cf_free(&r, &down);
 	cf_free(&r, &a);
@@ -348,10 +130,11 @@ static void run_program(const char *const *sets, uint64_t seed)
 		program_step(&p);
 	cf_drain(&r);
 	cf_get(&r, got, p.mem.range.addr, sizeof(got));
-	ck_assert_msg(!memcmp(got, p.model, sizeof(got)),
-		      "seed %lu, %s: streams ordered by points gave other bytes "
-		      "than one stream",
-		      (unsigned long)seed, sets && sets[0] ? sets[0] : "");
+	ck_assert_msg(
+		!memcmp(got, p.model, sizeof(got)),
+		"seed %lu, %s: streams ordered by points gave other bytes "
+		"than one stream",
+		(unsigned long)seed, sets && sets[0] ? sets[0] : "");
 	for (uint32_t i = 0; i < STREAMS; i++)
 		cf_destroy(&r, p.s[i]);
 	cf_free(&r, &p.mem);
@@ -506,8 +289,7 @@ static int32_t break_down(void *ctx, void *const *mem, struct genai_error *err)
 static void read_fails(struct genai_point p, const char *what)
 {
 	CF_CLEAR();
-	if (r.ba->host_read(r.d, &p, 1, UINT64_MAX, &cf_err) !=
-	    GENAI_E_FORMAT)
+	if (r.ba->host_read(r.d, &p, 1, UINT64_MAX, &cf_err) != GENAI_E_FORMAT)
 		ck_abort_msg("%s: not the first error: %s %s", what,
 			     genai_status_name(cf_err.code), cf_err.text);
 	ck_assert_msg(strstr(cf_err.text, "broken on purpose") != NULL,
@@ -616,8 +398,8 @@ static void units(void)
 	cf_pattern(in, 100, 3);
 	cf_put(&r, m.range.addr + 8, in, 100);
 	acc[0] = (struct genai_access){m.range.addr + 8, 100, GENAI_READ, 0};
-	acc[1] = (struct genai_access){m.range.addr + 2048, 100, GENAI_WRITE,
-				       0};
+	acc[1] =
+		(struct genai_access){m.range.addr + 2048, 100, GENAI_WRITE, 0};
 	acc[2] = (struct genai_access){m.range.addr, 0, GENAI_READ, 0};
 	CF_OK(r.st->launch(r.d, s, &w, acc, 3, &cf_err));
 	memset(acc, 0xff, sizeof(acc)); // they were copied
@@ -667,13 +449,6 @@ static void unmapped(void)
 
 #define S GENAI_IFACE_STREAM
 static const struct cf_test tests[] = {
-	{"stream/caps", "GM-20", S, 0, caps},
-	{"stream/alloc", "GM-21", S, 0, alloc},
-	{"stream/free-ticket", "GM-22", S, 0, free_ticket},
-	{"stream/ticket-kinds", "GM-23", S, 0, ticket_kinds},
-	{"stream/host-memory", "GM-24", S, 0, host_memory},
-	{"stream/in-place", "GM-25", S, CF_IN_PLACE, in_place},
-	{"stream/ranges", "GM-26", S, CF_RESERVE, ranges},
 	{"stream/destroy-busy", "GM-27", S, 0, destroy_busy},
 	{"stream/copies", "GM-28", S, 0, copies},
 	{"stream/order", "GM-29", S, 0, order},

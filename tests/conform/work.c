@@ -38,8 +38,8 @@ struct genai_mem cf_alloc(struct cf_rt *r, uint64_t bytes)
 {
 	struct genai_mem m = {.size = sizeof(m)};
 
-	CF_OK(r->st->alloc(r->d, GENAI_MEM_DEVICE, bytes,
-			   GENAI_TAG_ACTIVATIONS, &m, &cf_err));
+	CF_OK(r->st->alloc(r->d, GENAI_MEM_DEVICE, bytes, GENAI_TAG_ACTIVATIONS,
+			   &m, &cf_err));
 	return m;
 }
 
@@ -155,7 +155,7 @@ void cf_call(struct cf_rt *r, struct genai_stream *s, const char *name,
 	CF_OK(r->st->launch_host(r->d, s, &w, NULL, 0, &cf_err));
 }
 
-#define GATE_MS 400
+#define GATE_MS 1000
 
 static int32_t hold(void *ctx, void *const *mem, struct genai_error *err)
 {

@@ -12,8 +12,8 @@
 #include "tests/unit/harness.h"
 
 #define MODULE GENAI_TESTMODULES "/cuda_ep.so"
-#define OOM 2	       /* CUDA_ERROR_OUT_OF_MEMORY */
-#define ILLEGAL 700    /* CUDA_ERROR_ILLEGAL_ADDRESS */
+#define OOM 2	    /* CUDA_ERROR_OUT_OF_MEMORY */
+#define ILLEGAL 700 /* CUDA_ERROR_ILLEGAL_ADDRESS */
 #define BUSY_OPS 64
 
 static struct {
@@ -83,11 +83,18 @@ END_TEST
 
 START_TEST(driver_lacks_a_symbol)
 {
-	/* any library that is not a driver */
-	ck_assert_ptr_null(
-		rig_open(MODULE, "libm.so.6", 1, UINT64_MAX, &err));
+	/* a library that is not a driver */
+	ck_assert_ptr_null(rig_open(MODULE, MODULE, 1, UINT64_MAX, &err));
 	ck_assert_int_eq(err.code, GENAI_E_NODEVICE);
 	ck_assert_ptr_nonnull(strstr(err.text, "cuInit"));
+}
+END_TEST
+
+START_TEST(driver_is_not_searched_for)
+{
+	ck_assert_ptr_null(rig_open(MODULE, "libm.so.6", 1, UINT64_MAX, &err));
+	ck_assert_int_eq(err.code, GENAI_E_CONFIG);
+	ck_assert_ptr_nonnull(strstr(err.text, "absolute path"));
 }
 END_TEST
 
@@ -179,10 +186,10 @@ static void two_close(struct two *t)
 				 (struct genai_range){0, GENAI_RANGE_ALL_BYTES},
 				 UINT64_MAX, NULL, &err),
 			 0);
-	ck_assert_int_eq(
-		t->o->free(t->r->self, t->pin.range.addr, &good, &err), 0);
-	ck_assert_int_eq(
-		t->o->free(t->r->self, t->dev.range.addr, &good, &err), 0);
+	ck_assert_int_eq(t->o->free(t->r->self, t->pin.range.addr, &good, &err),
+			 0);
+	ck_assert_int_eq(t->o->free(t->r->self, t->dev.range.addr, &good, &err),
+			 0);
 	ck_assert_int_eq(t->o->destroy(t->r->self, t->copy, &err), 0);
 	rig_close(t->r);
 	ck_assert_uint_eq(fake.alive(), 0);
@@ -199,7 +206,8 @@ static int32_t up(struct two *t, struct genai_stream *s, uint64_t dev,
 static int32_t down(struct two *t, struct genai_stream *s, uint64_t host,
 		    uint64_t dev, uint64_t n)
 {
-	return t->o->copy(t->r->self, s, (uint64_t)(uintptr_t)t->pin.host + host,
+	return t->o->copy(t->r->self, s,
+			  (uint64_t)(uintptr_t)t->pin.host + host,
 			  t->dev.range.addr + dev, n, GENAI_COPY_D2H, &err);
 }
 
@@ -233,13 +241,13 @@ START_TEST(points_order_streams)
 		struct genai_stream *from = i % 2 ? t.copy : t.r->compute;
 		struct genai_stream *to = i % 2 ? t.r->compute : t.copy;
 
-		ck_assert_int_eq(
-			t.o->wait(t.r->self, to, mark(&t, from), &err), 0);
-		ck_assert_int_eq(
-			t.o->copy(t.r->self, to, t.dev.range.addr + i + 1,
-				  t.dev.range.addr + i, 1, GENAI_COPY_D2D,
-				  &err),
-			0);
+		ck_assert_int_eq(t.o->wait(t.r->self, to, mark(&t, from), &err),
+				 0);
+		ck_assert_int_eq(t.o->copy(t.r->self, to,
+					   t.dev.range.addr + i + 1,
+					   t.dev.range.addr + i, 1,
+					   GENAI_COPY_D2D, &err),
+				 0);
 	}
 	ck_assert_int_eq(
 		t.o->wait(t.r->self, t.copy, mark(&t, t.r->compute), &err), 0);
@@ -316,9 +324,8 @@ START_TEST(deadline_and_poll)
 	ck_assert_int_eq(t.o->destroy(t.r->self, t.copy, &err), GENAI_E_BUSY);
 	rc = t.r->barrier_ops.host_read(t.r->self, &p, 1, 0, &err);
 	ck_assert_int_eq(rc, GENAI_E_DEADLINE);
-	rc = t.r->barrier_ops.drain(t.r->self,
-				    (struct genai_range){0, UINT64_MAX}, 0,
-				    NULL, &err);
+	rc = t.r->barrier_ops.drain(
+		t.r->self, (struct genai_range){0, UINT64_MAX}, 0, NULL, &err);
 	ck_assert_int_eq(rc, GENAI_E_DEADLINE);
 	while ((rc = t.o->poll(t.r->self, p, &err)) == GENAI_PENDING)
 		;
@@ -339,7 +346,8 @@ START_TEST(copies_need_pinned_memory)
 				   (uint64_t)(uintptr_t)ordinary, 64,
 				   GENAI_COPY_H2D, &err),
 			 GENAI_E_INVAL);
-	ck_assert_ptr_nonnull(strstr(err.text, "neither pinned nor registered"));
+	ck_assert_ptr_nonnull(
+		strstr(err.text, "neither pinned nor registered"));
 	ck_assert_int_eq(up(&t, t.copy, 0, 65530, 16), GENAI_E_INVAL);
 	ck_assert_int_eq(up(&t, t.copy, 0, 0, 0), 0);
 	two_close(&t);
@@ -380,35 +388,34 @@ START_TEST(host_units)
 	h[0] = 1;
 	h[1] = 2;
 	a.addr = t.pin.range.addr;
-	ck_assert_int_eq(
-		t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err), 0);
+	ck_assert_int_eq(t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err),
+			 0);
 	a.addr++;
-	ck_assert_int_eq(
-		t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err), 0);
+	ck_assert_int_eq(t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err),
+			 0);
 	p = mark(&t, t.copy);
 	ck_assert_int_eq(reach(&t, p), 0);
 	ck_assert_int_eq(said, 12);
 	/* device memory is out of the host's reach */
 	a.addr = t.dev.range.addr;
-	ck_assert_int_eq(
-		t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err),
-		GENAI_E_INVAL);
+	ck_assert_int_eq(t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err),
+			 GENAI_E_INVAL);
 	a.addr = t.pin.range.addr;
 	ck_assert_int_eq(
 		t.o->launch_host(t.r->self, t.copy, &bad, NULL, 0, &err), 0);
-	ck_assert_int_eq(
-		t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err), 0);
+	ck_assert_int_eq(t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err),
+			 0);
 	q = mark(&t, t.copy);
 	ck_assert_int_eq(reach(&t, q), GENAI_E_DEVICE);
-	ck_assert_str_eq(err.text, "the unit broke");
+	ck_assert_str_eq(err.text, "bad: the unit broke");
 	ck_assert_uint_eq(err.node, 8);
 	ck_assert_int_eq(said, 12); /* skipped */
 	ck_assert_int_eq(t.o->poll(t.r->self, p, &err), 0);
-	ck_assert_int_eq(t.o->reset(t.r->self, NULL, &err), GENAI_E_INVAL);
+	ck_assert_int_eq(t.o->reset(t.r->self, NULL, &err), GENAI_E_STATE);
 	ck_assert_int_eq(t.o->reset(t.r->self, &stale, &err), GENAI_E_STATE);
 	ck_assert_int_eq(t.o->reset(t.r->self, &good, &err), 0);
-	ck_assert_int_eq(
-		t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err), 0);
+	ck_assert_int_eq(t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err),
+			 0);
 	ck_assert_int_eq(reach(&t, mark(&t, t.copy)), 0);
 	ck_assert_int_eq(said, 121);
 	two_close(&t);
@@ -458,9 +465,9 @@ START_TEST(recordings_replay)
 	ck_assert_int_eq(record(&t, true, &rec), 0);
 	for (int i = 1; i < 4; i++) {
 		memset(h, i, 16);
-		ck_assert_int_eq(t.o->launch_graph(t.r->self, rec,
-						   t.r->compute, &err),
-				 0);
+		ck_assert_int_eq(
+			t.o->launch_graph(t.r->self, rec, t.r->compute, &err),
+			0);
 		ck_assert_int_eq(reach(&t, mark(&t, t.r->compute)), 0);
 		ck_assert_uint_eq(h[256], (unsigned)i);
 		ck_assert_uint_eq(h[271], (unsigned)i);
@@ -494,15 +501,15 @@ START_TEST(what_a_recording_forbids)
 	ck_assert_int_eq(t.o->capture_begin(t.r->self, t.r->compute, &err), 0);
 	ck_assert_int_eq(t.o->capture_begin(t.r->self, t.copy, &err),
 			 GENAI_E_STATE);
-	ck_assert_int_eq(t.o->alloc(t.r->self, GENAI_MEM_DEVICE, 64, "test", &m,
-				    &err),
-			 GENAI_E_STATE);
+	ck_assert_int_eq(
+		t.o->alloc(t.r->self, GENAI_MEM_DEVICE, 64, "test", &m, &err),
+		GENAI_E_STATE);
 	ck_assert_int_eq(t.o->free(t.r->self, t.dev.range.addr, &good, &err),
 			 GENAI_E_STATE);
 	p = mark(&t, t.r->compute);
-	ck_assert_int_eq(t.r->barrier_ops.host_read(t.r->self, &p, 1,
-						    UINT64_MAX, &err),
-			 GENAI_E_STATE);
+	ck_assert_int_eq(
+		t.r->barrier_ops.host_read(t.r->self, &p, 1, UINT64_MAX, &err),
+		GENAI_E_STATE);
 	ck_assert_int_eq(t.r->barrier_ops.drain(
 				 t.r->self, (struct genai_range){0, UINT64_MAX},
 				 UINT64_MAX, NULL, &err),
@@ -510,16 +517,19 @@ START_TEST(what_a_recording_forbids)
 	/* work outside that the recording is not ordered after */
 	ck_assert_int_eq(t.o->wait(t.r->self, t.r->compute, outer, &err),
 			 GENAI_E_STATE);
+	/* which spoilt it */
+	ck_assert_int_eq(t.o->capture_end(t.r->self, t.r->compute, &rec, &err),
+			 GENAI_E_STATE);
+	ck_assert_int_eq(t.o->capture_begin(t.r->self, t.r->compute, &err), 0);
 	inner = mark(&t, t.r->compute);
 	ck_assert_int_eq(up(&t, t.r->compute, 0, 0, 16), 0);
-	ck_assert_int_eq(
-		t.o->capture_end(t.r->self, t.r->compute, &rec, &err), 0);
+	ck_assert_int_eq(t.o->capture_end(t.r->self, t.r->compute, &rec, &err),
+			 0);
 	ck_assert_int_eq(t.o->wait(t.r->self, t.copy, inner, &err),
 			 GENAI_E_STATE);
 	ck_assert_int_eq(t.o->poll(t.r->self, inner, &err), GENAI_E_STATE);
-	ck_assert_int_eq(
-		t.o->capture_end(t.r->self, t.r->compute, &rec, &err),
-		GENAI_E_STATE);
+	ck_assert_int_eq(t.o->capture_end(t.r->self, t.r->compute, &rec, &err),
+			 GENAI_E_STATE);
 	ck_assert_int_eq(reach(&t, outer), 0);
 	ck_assert_int_eq(t.o->graph_destroy(t.r->self, rec, &good, &err), 0);
 	two_close(&t);
@@ -543,8 +553,8 @@ START_TEST(spoilt_recordings)
 	ck_assert_int_eq(record(&t, true, &rec), GENAI_E_LIMIT);
 	/* and then it works */
 	ck_assert_int_eq(record(&t, true, &rec), 0);
-	ck_assert_int_eq(
-		t.o->launch_graph(t.r->self, rec, t.r->compute, &err), 0);
+	ck_assert_int_eq(t.o->launch_graph(t.r->self, rec, t.r->compute, &err),
+			 0);
 	ck_assert_int_eq(reach(&t, mark(&t, t.r->compute)), 0);
 	ck_assert_int_eq(t.o->graph_destroy(t.r->self, rec, &good, &err), 0);
 	two_close(&t);
@@ -560,9 +570,8 @@ START_TEST(limits_and_tickets)
 	struct rig *r = bring_up(1 << 20);
 
 	o = &r->stream_ops;
-	ck_assert_int_eq(
-		o->alloc(r->self, GENAI_MEM_DEVICE, 0, "kv", &a, &err),
-		GENAI_E_INVAL);
+	ck_assert_int_eq(o->alloc(r->self, GENAI_MEM_DEVICE, 0, "kv", &a, &err),
+			 GENAI_E_INVAL);
 	ck_assert_int_eq(
 		o->alloc(r->self, GENAI_MEM_DEVICE, 1 << 19, "kv", &a, &err),
 		0);
@@ -681,6 +690,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, no_driver);
 	tcase_add_test(tc, driver_lacks_a_symbol);
+	tcase_add_test(tc, driver_is_not_searched_for);
 	tcase_add_test(tc, no_device);
 	tcase_add_test(tc, old_device);
 	tcase_add_test(tc, no_image_for_the_device);

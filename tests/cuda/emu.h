@@ -53,7 +53,7 @@ extern emu_dim emu_thread, emu_block, emu_block_dim, emu_grid_dim;
 	}                                                                      \
 	__attribute__((constructor)) static void name##_reg()                  \
 	{                                                                      \
-		emu_register(#name, name##_emu, sizeof(ptype));              \
+		emu_register(#name, name##_emu, sizeof(ptype));                \
 	}                                                                      \
 	static void name(const ptype &p)
 #define CEP_SMEM(name) unsigned char *name = emu_smem()
@@ -135,11 +135,11 @@ static inline void emu_mma(float *d, uint32_t a0, uint32_t a1, uint32_t a2,
 			T a, b;
 
 			memcpy(&a,
-			       all + al * 64 +
-				       ((row / 8) + (k / 8) * 2) * 4 +
+			       all + al * 64 + ((row / 8) + (k / 8) * 2) * 4 +
 				       (k & 1) * 2,
 			       2);
-			memcpy(&b, all + bl * 64 + (4 + k / 8) * 4 + (k & 1) * 2,
+			memcpy(&b,
+			       all + bl * 64 + (4 + k / 8) * 4 + (k & 1) * 2,
 			       2);
 			s += emu_to_f(a) * emu_to_f(b);
 		}

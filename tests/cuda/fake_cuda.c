@@ -5,21 +5,28 @@
  * made to fail.  One lock around everything. */
 #include <cuda.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "tests/cuda/fake_cuda.h"
+#include "tests/cuda/fake_impl.h"
 
 const void *emu_find(const char *name);
 unsigned int emu_bytes(const void *kernel);
 void emu_launch(const void *kernel, const void *params,
 		const unsigned int grid[3], unsigned int threads);
 
-#define GRANULE ((size_t)2 << 20)
-
-enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_HOST, OP_RECORD, OP_WAIT, OP_GRAPH };
+enum op_kind {
+	OP_KERNEL,
+	OP_COPY,
+	OP_SET,
+	OP_HOST,
+	OP_RECORD,
+	OP_WAIT,
+	OP_GRAPH
+};
 
 struct op {
 	enum op_kind kind;
@@ -32,6 +39,7 @@ struct op {
 	unsigned char byte;
 	CUhostFn fn;
 	void *data;
+	int state; /* of fn, outside of graphs: 0 waits, 1 runs, 2 is done */
 	struct CUevent_st *event;
 	uint64_t gen;
 	struct CUgraphExec_st *exec;
@@ -68,18 +76,10 @@ struct CUstream_st {
 	struct CUstream_st *next;
 };
 
-struct block {
-	char *p;
-	size_t bytes;
-	int kind; /* 0 device 1 pinned 2 registered 3 reserved 4 physical */
-	struct block *next;
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUstream_st *streams;
-static struct block *blocks;
-static uint64_t alive, calls, fail_at, seed, total_bytes = 1u << 30;
-static uint64_t used_bytes, name_at;
+uint64_t fake_alive_count, fake_total = 1u << 30, fake_used;
+static uint64_t calls, fail_at, seed, name_at;
 static int fail_code, name_code, kernels_on = 1, n_devices = 1, cc[2] = {9, 0};
 static char fail_name[64];
 static bool spoilt; /* the open capture */
@@ -119,12 +119,12 @@ void fake_run_kernels(int on)
 
 uint64_t fake_alive(void)
 {
-	return alive;
+	return fake_alive_count;
 }
 
 void fake_total_bytes(uint64_t bytes)
 {
-	total_bytes = bytes;
+	fake_total = bytes;
 }
 
 void fake_devices(int count, int major, int minor)
@@ -160,7 +160,7 @@ static bool gives_back(const char *name)
 }
 
 /* Every entry: take the lock, count, fail if it is this call's turn. */
-static CUresult enter(const char *name)
+CUresult fake_enter(const char *name)
 {
 	pthread_mutex_lock(&lock);
 	calls++;
@@ -173,19 +173,14 @@ static CUresult enter(const char *name)
 	return CUDA_SUCCESS;
 }
 
-static CUresult leave(CUresult r)
+CUresult fake_leave(CUresult r)
 {
 	pthread_mutex_unlock(&lock);
 	return r;
 }
 
-#define ENTER()                                                                \
-	CUresult r = enter(__func__);                                          \
-	if (r)                                                                 \
-	return leave(r)
-
 /* Calls that may not happen while a capture is open. */
-static CUresult not_capturing(void)
+CUresult fake_not_capturing(void)
 {
 	if (!capturing)
 		return CUDA_SUCCESS;
@@ -268,8 +263,41 @@ static void op_free(struct op *o)
 
 static bool can_run(const struct CUstream_st *s)
 {
-	return s->head && (s->head->kind != OP_WAIT ||
-			   s->head->event->reached >= s->head->gen);
+	if (!s->head || (s->head->kind == OP_HOST && s->head->state == 1))
+		return false;
+	return s->head->kind != OP_WAIT ||
+	       s->head->event->reached >= s->head->gen;
+}
+
+/* Host functions have a thread of their own, so that one may hold up a stream
+ * while callers go on. */
+static void *host_thread(void *data)
+{
+	struct op *o = data;
+
+	o->fn(o->data);
+	pthread_mutex_lock(&lock);
+	o->state = 2;
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+static void host_start(struct op *o)
+{
+	pthread_t t;
+
+	o->state = 1;
+	if (pthread_create(&t, NULL, host_thread, o))
+		abort();
+	pthread_detach(t);
+}
+
+/* Let others in while something is under way. */
+static void breathe(void)
+{
+	pthread_mutex_unlock(&lock);
+	sched_yield();
+	pthread_mutex_lock(&lock);
 }
 
 /* Run one queued unit of some stream; false when there is none. */
@@ -285,10 +313,15 @@ static bool progress(void)
 	if (!pick)
 		return false;
 	o = pick->head;
+	if (o->kind == OP_HOST && o->state == 0) {
+		host_start(o);
+		return true;
+	}
 	pick->head = o->next;
 	if (!pick->head)
 		pick->tail = NULL;
-	run_op(o);
+	if (o->kind != OP_HOST)
+		run_op(o);
 	op_free(o);
 	return true;
 }
@@ -354,14 +387,14 @@ CUresult cuInit(unsigned int flags)
 	ENTER();
 	if (s && !seed)
 		seed = strtoull(s, NULL, 10);
-	return leave(n_devices ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE);
+	return fake_leave(n_devices ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE);
 }
 
 CUresult cuDriverGetVersion(int *v)
 {
 	ENTER();
 	*v = 13000;
-	return leave(r);
+	return fake_leave(r);
 }
 
 CUresult cuGetErrorName(CUresult e, const char **s)
@@ -384,14 +417,14 @@ CUresult cuDeviceGetCount(int *n)
 {
 	ENTER();
 	*n = n_devices;
-	return leave(r);
+	return fake_leave(r);
 }
 
 CUresult cuDeviceGet(CUdevice *d, int i)
 {
 	ENTER();
 	*d = i;
-	return leave(i < n_devices ? r : CUDA_ERROR_INVALID_DEVICE);
+	return fake_leave(i < n_devices ? r : CUDA_ERROR_INVALID_DEVICE);
 }
 
 CUresult cuDeviceGetName(char *name, int len, CUdevice d)
@@ -399,7 +432,7 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice d)
 	(void)d;
 	ENTER();
 	snprintf(name, (size_t)len, "fake");
-	return leave(r);
+	return fake_leave(r);
 }
 
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d)
@@ -412,15 +445,15 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d)
 	     : a == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 		     ? 227 << 10
 		     : 1;
-	return leave(r);
+	return fake_leave(r);
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d)
 {
 	(void)d;
 	ENTER();
-	*bytes = total_bytes;
-	return leave(r);
+	*bytes = fake_total;
+	return fake_leave(r);
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
@@ -428,16 +461,16 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 	(void)d;
 	ENTER();
 	*c = (CUcontext)&lock;
-	alive++;
-	return leave(r);
+	fake_alive_count++;
+	return fake_leave(r);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
 {
 	(void)d;
 	ENTER();
-	alive--;
-	return leave(r);
+	fake_alive_count--;
+	return fake_leave(r);
 }
 
 CUresult cuCtxSetCurrent(CUcontext c)
@@ -449,220 +482,9 @@ CUresult cuCtxSetCurrent(CUcontext c)
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
 	ENTER();
-	*free_bytes = total_bytes - used_bytes;
-	*total = total_bytes;
-	return leave(r);
-}
-
-/* ---- memory ---- */
-
-static void *block_add(void *p, size_t bytes, int kind)
-{
-	struct block *b = malloc(sizeof(*b));
-
-	*b = (struct block){p, bytes, kind, blocks};
-	blocks = b;
-	alive++;
-	if (kind == 0 || kind == 4)
-		used_bytes += bytes;
-	return p;
-}
-
-static struct block *block_take(const void *p, int kind)
-{
-	for (struct block **b = &blocks; *b; b = &(*b)->next) {
-		struct block *x = *b;
-
-		if (x->p != p || x->kind != kind)
-			continue;
-		*b = x->next;
-		alive--;
-		if (kind == 0 || kind == 4)
-			used_bytes -= x->bytes;
-		return x;
-	}
-	return NULL;
-}
-
-CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
-{
-	void *p;
-
-	ENTER();
-	r = not_capturing();
-	if (r || bytes > total_bytes - used_bytes)
-		return leave(r ? r : CUDA_ERROR_OUT_OF_MEMORY);
-	p = aligned_alloc(256, (bytes + 255) / 256 * 256);
-	memset(p, 0xa5, bytes);
-	*out = (CUdeviceptr)(uintptr_t)block_add(p, bytes, 0);
-	return leave(r);
-}
-
-CUresult cuMemFree_v2(CUdeviceptr p)
-{
-	struct block *b;
-
-	ENTER();
-	b = block_take((void *)(uintptr_t)p, 0);
-	if (!b)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	free(b->p);
-	free(b);
-	return leave(r);
-}
-
-CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
-{
-	void *p;
-
-	(void)flags;
-	ENTER();
-	r = not_capturing();
-	if (r)
-		return leave(r);
-	p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-	*out = block_add(p, bytes, 1);
-	return leave(r);
-}
-
-CUresult cuMemFreeHost(void *p)
-{
-	struct block *b;
-
-	ENTER();
-	b = block_take(p, 1);
-	if (!b)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	free(b->p);
-	free(b);
-	return leave(r);
-}
-
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *p,
-				      unsigned int flags)
-{
-	(void)flags;
-	ENTER();
-	*out = (CUdeviceptr)(uintptr_t)p;
-	return leave(r);
-}
-
-CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
-{
-	(void)flags;
-	ENTER();
-	r = not_capturing();
-	if (!r)
-		block_add(p, bytes, 2);
-	return leave(r);
-}
-
-CUresult cuMemHostUnregister(void *p)
-{
-	struct block *b;
-
-	ENTER();
-	b = block_take(p, 2);
-	free(b);
-	return leave(b ? r : CUDA_ERROR_INVALID_VALUE);
-}
-
-CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t align,
-			     CUdeviceptr addr, unsigned long long flags)
-{
-	void *p;
-
-	(void)align;
-	(void)addr;
-	(void)flags;
-	ENTER();
-	p = mmap(NULL, bytes, PROT_NONE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p == MAP_FAILED)
-		return leave(CUDA_ERROR_OUT_OF_MEMORY);
-	*out = (CUdeviceptr)(uintptr_t)block_add(p, bytes, 3);
-	return leave(r);
-}
-
-CUresult cuMemAddressFree(CUdeviceptr p, size_t bytes)
-{
-	struct block *b;
-
-	ENTER();
-	b = block_take((void *)(uintptr_t)p, 3);
-	if (!b)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	munmap(b->p, bytes);
-	free(b);
-	return leave(r);
-}
-
-CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes,
-		     const CUmemAllocationProp *prop, unsigned long long flags)
-{
-	(void)prop;
-	(void)flags;
-	ENTER();
-	if (bytes > total_bytes - used_bytes)
-		return leave(CUDA_ERROR_OUT_OF_MEMORY);
-	*h = (CUmemGenericAllocationHandle)(uintptr_t)block_add(malloc(1),
-								bytes, 4);
-	return leave(r);
-}
-
-CUresult cuMemRelease(CUmemGenericAllocationHandle h)
-{
-	struct block *b;
-
-	ENTER();
-	b = block_take((void *)(uintptr_t)h, 4);
-	if (!b)
-		return leave(CUDA_ERROR_INVALID_VALUE);
-	free(b->p);
-	free(b);
-	return leave(r);
-}
-
-CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset,
-		  CUmemGenericAllocationHandle h, unsigned long long flags)
-{
-	(void)p;
-	(void)bytes;
-	(void)offset;
-	(void)h;
-	(void)flags;
-	ENTER();
-	return leave(r);
-}
-
-CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
-{
-	ENTER();
-	mprotect((void *)(uintptr_t)p, bytes, PROT_NONE);
-	madvise((void *)(uintptr_t)p, bytes, MADV_DONTNEED);
-	return leave(r);
-}
-
-CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes,
-			const CUmemAccessDesc *desc, size_t n)
-{
-	(void)desc;
-	(void)n;
-	ENTER();
-	mprotect((void *)(uintptr_t)p, bytes, PROT_READ | PROT_WRITE);
-	memset((void *)(uintptr_t)p, 0xa5, bytes);
-	return leave(r);
-}
-
-CUresult cuMemGetAllocationGranularity(size_t *out,
-				       const CUmemAllocationProp *prop,
-				       CUmemAllocationGranularity_flags opt)
-{
-	(void)prop;
-	(void)opt;
-	ENTER();
-	*out = GRANULE;
-	return leave(r);
+	*free_bytes = fake_total - fake_used;
+	*total = fake_total;
+	return fake_leave(r);
 }
 
 /* ---- streams ---- */
@@ -681,20 +503,21 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t n,
 			      CUstream s)
 {
 	ENTER();
-	return leave(copy((void *)(uintptr_t)dst, src, n, s));
+	return fake_leave(copy((void *)(uintptr_t)dst, src, n, s));
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t n, CUstream s)
 {
 	ENTER();
-	return leave(copy(dst, (void *)(uintptr_t)src, n, s));
+	return fake_leave(copy(dst, (void *)(uintptr_t)src, n, s));
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t n,
 			      CUstream s)
 {
 	ENTER();
-	return leave(copy((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n, s));
+	return fake_leave(
+		copy((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n, s));
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char v, size_t n, CUstream s)
@@ -706,7 +529,7 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char v, size_t n, CUstream s)
 	o->dst = (void *)(uintptr_t)dst;
 	o->byte = v;
 	o->bytes = n;
-	return leave(enqueue(s, o));
+	return fake_leave(enqueue(s, o));
 }
 
 CUresult cuStreamCreate(CUstream *out, unsigned int flags)
@@ -716,15 +539,16 @@ CUresult cuStreamCreate(CUstream *out, unsigned int flags)
 	*out = calloc(1, sizeof(**out));
 	(*out)->next = streams;
 	streams = *out;
-	alive++;
-	return leave(r);
+	fake_alive_count++;
+	return fake_leave(r);
 }
 
 CUresult cuStreamDestroy_v2(CUstream s)
 {
 	ENTER();
-	while (s->head && progress())
-		;
+	while (s->head)
+		if (!progress())
+			breathe();
 	for (struct CUstream_st **p = &streams; *p; p = &(*p)->next)
 		if (*p == s) {
 			*p = s->next;
@@ -732,8 +556,8 @@ CUresult cuStreamDestroy_v2(CUstream s)
 		}
 	free(s->at.v);
 	free(s);
-	alive--;
-	return leave(r);
+	fake_alive_count--;
+	return fake_leave(r);
 }
 
 CUresult cuStreamQuery(CUstream s)
@@ -741,10 +565,10 @@ CUresult cuStreamQuery(CUstream s)
 	ENTER();
 	if (s->capture) {
 		spoilt = true;
-		return leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		return fake_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	}
 	advance();
-	return leave(s->head ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
+	return fake_leave(s->head ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
 CUresult cuStreamSynchronize(CUstream s)
@@ -752,11 +576,12 @@ CUresult cuStreamSynchronize(CUstream s)
 	ENTER();
 	if (s->capture) {
 		spoilt = true;
-		return leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		return fake_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	}
-	while (s->head && progress())
-		;
-	return leave(r);
+	while (s->head)
+		if (!progress())
+			breathe();
+	return fake_leave(r);
 }
 
 CUresult cuEventCreate(CUevent *out, unsigned int flags)
@@ -764,19 +589,20 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 	(void)flags;
 	ENTER();
 	*out = calloc(1, sizeof(**out));
-	alive++;
-	return leave(r);
+	fake_alive_count++;
+	return fake_leave(r);
 }
 
 CUresult cuEventDestroy_v2(CUevent e)
 {
 	ENTER();
-	while (e->reached < e->recorded && progress())
-		;
+	while (e->reached < e->recorded)
+		if (!progress())
+			breathe();
 	free(e->at.v);
 	free(e);
-	alive--;
-	return leave(r);
+	fake_alive_count--;
+	return fake_leave(r);
 }
 
 CUresult cuEventRecord(CUevent e, CUstream s)
@@ -790,13 +616,13 @@ CUresult cuEventRecord(CUevent e, CUstream s)
 		for (uint32_t i = 0; i < s->at.n; i++)
 			set_add(&e->at, s->at.v[i]);
 		e->capture = s->capture;
-		return leave(r);
+		return fake_leave(r);
 	}
 	e->capture = NULL;
 	o = op_new(OP_RECORD);
 	o->event = e;
 	o->gen = ++e->recorded;
-	return leave(enqueue(s, o));
+	return fake_leave(enqueue(s, o));
 }
 
 CUresult cuEventQuery(CUevent e)
@@ -804,11 +630,11 @@ CUresult cuEventQuery(CUevent e)
 	ENTER();
 	if (e->capture) {
 		spoilt = true;
-		return leave(CUDA_ERROR_CAPTURED_EVENT);
+		return fake_leave(CUDA_ERROR_CAPTURED_EVENT);
 	}
 	advance();
-	return leave(e->reached >= e->recorded ? CUDA_SUCCESS
-					       : CUDA_ERROR_NOT_READY);
+	return fake_leave(e->reached >= e->recorded ? CUDA_SUCCESS
+						    : CUDA_ERROR_NOT_READY);
 }
 
 CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags)
@@ -819,23 +645,24 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags)
 	ENTER();
 	if (e->capture) {
 		if (!capturing || e->capture != capturing->capture)
-			return leave(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+			return fake_leave(
+				CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
 		if (!s->capture) { /* the stream joins */
 			s->capture = e->capture;
 			s->origin = capturing;
 		}
 		for (uint32_t i = 0; i < e->at.n; i++)
 			set_add(&s->at, e->at.v[i]);
-		return leave(r);
+		return fake_leave(r);
 	}
 	if (s->capture) {
 		spoilt = true;
-		return leave(CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+		return fake_leave(CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
 	}
 	o = op_new(OP_WAIT);
 	o->event = e;
 	o->gen = e->recorded;
-	return leave(enqueue(s, o));
+	return fake_leave(enqueue(s, o));
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args,
@@ -846,9 +673,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args,
 	(void)extra;
 	ENTER();
 	if (!c->gridDimX || !c->gridDimY || !c->gridDimZ || !c->blockDimX ||
-	    c->blockDimX > 1024 || c->gridDimY > 65535 ||
-	    c->gridDimZ > 65535 || c->sharedMemBytes > 227u << 10)
-		return leave(CUDA_ERROR_INVALID_VALUE);
+	    c->blockDimX > 1024 || c->gridDimY > 65535 || c->gridDimZ > 65535 ||
+	    c->sharedMemBytes > 227u << 10)
+		return fake_leave(CUDA_ERROR_INVALID_VALUE);
 	o = op_new(OP_KERNEL);
 	o->kernel = f;
 	o->params = malloc(emu_bytes(f));
@@ -857,7 +684,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args,
 	o->grid[1] = c->gridDimY;
 	o->grid[2] = c->gridDimZ;
 	o->threads = c->blockDimX;
-	return leave(enqueue(c->hStream, o));
+	return fake_leave(enqueue(c->hStream, o));
 }
 
 CUresult cuLaunchHostFunc(CUstream s, CUhostFn fn, void *data)
@@ -868,7 +695,7 @@ CUresult cuLaunchHostFunc(CUstream s, CUhostFn fn, void *data)
 	o = op_new(OP_HOST);
 	o->fn = fn;
 	o->data = data;
-	return leave(enqueue(s, o));
+	return fake_leave(enqueue(s, o));
 }
 
 /* ---- captures ---- */
@@ -878,13 +705,13 @@ CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
 	(void)mode;
 	ENTER();
 	if (s->capture)
-		return leave(CUDA_ERROR_ILLEGAL_STATE);
+		return fake_leave(CUDA_ERROR_ILLEGAL_STATE);
 	s->capture = calloc(1, sizeof(*s->capture));
 	s->origin = s;
 	capturing = s;
 	spoilt = false;
-	alive++;
-	return leave(r);
+	fake_alive_count++;
+	return fake_leave(r);
 }
 
 static void graph_free(struct CUgraph_st *g)
@@ -893,21 +720,22 @@ static void graph_free(struct CUgraph_st *g)
 		op_free(g->nodes[i]);
 	free(g->nodes);
 	free(g);
-	alive--;
+	fake_alive_count--;
 }
 
 CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
 {
 	struct CUgraph_st *g = s->capture;
-	CUresult end = CUDA_SUCCESS, r = enter(__func__);
+	CUresult end = CUDA_SUCCESS, r = fake_enter(__func__);
 
 	*out = NULL;
 	if (!g)
-		return leave(CUDA_ERROR_ILLEGAL_STATE);
+		return fake_leave(CUDA_ERROR_ILLEGAL_STATE);
 	for (struct CUstream_st *o = streams; o; o = o->next) {
 		if (o->capture != g)
 			continue;
-		/* joined back: every last node is an ancestor of the origin's */
+		/* joined back: every last node is an ancestor of the origin's
+		 */
 		for (uint32_t i = 0; o != s && i < o->at.n; i++) {
 			bool *seen = calloc(g->n + 1, 1);
 
@@ -934,7 +762,7 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
 		graph_free(g);
 	else
 		*out = g;
-	return leave(end);
+	return fake_leave(end);
 }
 
 CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *st)
@@ -943,7 +771,7 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *st)
 	*st = s->capture ? (spoilt ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
 				   : CU_STREAM_CAPTURE_STATUS_ACTIVE)
 			 : CU_STREAM_CAPTURE_STATUS_NONE;
-	return leave(r);
+	return fake_leave(r);
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g,
@@ -974,8 +802,8 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g,
 	}
 	*out = calloc(1, sizeof(**out));
 	(*out)->graph = c;
-	alive += 2;
-	return leave(r);
+	fake_alive_count += 2;
+	return fake_leave(r);
 }
 
 CUresult cuGraphUpload(CUgraphExec e, CUstream s)
@@ -983,7 +811,7 @@ CUresult cuGraphUpload(CUgraphExec e, CUstream s)
 	(void)e;
 	(void)s;
 	ENTER();
-	return leave(r);
+	return fake_leave(r);
 }
 
 CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
@@ -993,7 +821,7 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
 	ENTER();
 	o = op_new(OP_GRAPH);
 	o->exec = e;
-	return leave(enqueue(s, o));
+	return fake_leave(enqueue(s, o));
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec e)
@@ -1003,15 +831,15 @@ CUresult cuGraphExecDestroy(CUgraphExec e)
 		;
 	graph_free(e->graph);
 	free(e);
-	alive--;
-	return leave(r);
+	fake_alive_count--;
+	return fake_leave(r);
 }
 
 CUresult cuGraphDestroy(CUgraph g)
 {
 	ENTER();
 	graph_free(g);
-	return leave(r);
+	return fake_leave(r);
 }
 
 /* ---- kernels ---- */
@@ -1021,16 +849,16 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
 	(void)image;
 	ENTER();
 	*out = malloc(1);
-	alive++;
-	return leave(r);
+	fake_alive_count++;
+	return fake_leave(r);
 }
 
 CUresult cuModuleUnload(CUmodule m)
 {
 	ENTER();
 	free(m);
-	alive--;
-	return leave(r);
+	fake_alive_count--;
+	return fake_leave(r);
 }
 
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name)
@@ -1041,7 +869,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name)
 	ENTER();
 	k = emu_find(name);
 	*out = (CUfunction)(uintptr_t)k;
-	return leave(k ? r : CUDA_ERROR_NOT_FOUND);
+	return fake_leave(k ? r : CUDA_ERROR_NOT_FOUND);
 }
 
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v)
@@ -1050,5 +878,5 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v)
 	(void)a;
 	(void)v;
 	ENTER();
-	return leave(r);
+	return fake_leave(r);
 }

@@ -4,7 +4,7 @@
 top=${top_builddir:-.}
 kernels=$top/tests/gpu/gpu-kernels
 module=$top/.libs/cuda_ep.so
-fake=$top/tests/cuda/libfakecuda.so
+fake=$(cd "$top" && pwd)/tests/cuda/libfakecuda.so
 suites="runtime general index matmul attention"
 set -- $suites
 echo "1..$#"

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "tests/golden/golden.h"
 
 #define MATRIX_TOKENS 64

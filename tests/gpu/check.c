@@ -136,7 +136,7 @@ void one_node(const char *domain, const char *op)
 }
 
 void one_run(struct check *c, uint32_t dtype, uint32_t rank,
-		    const int64_t *dims, void *out)
+	     const int64_t *dims, void *out)
 {
 	uint32_t outs[2] = {0, RIG_END};
 	struct rig_how how = {0};
@@ -147,7 +147,7 @@ void one_run(struct check *c, uint32_t dtype, uint32_t rank,
 }
 
 void one_check(struct check *c, uint32_t dtype, const void *out,
-		      const double *want, const double *tol, uint64_t n)
+	       const double *want, const double *tol, uint64_t n)
 {
 	if (one.rc)
 		check_result(c, false, "%s", one.err.text);

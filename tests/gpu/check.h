@@ -8,8 +8,8 @@
 struct check {
 	struct rig *rig;
 	uint32_t passed, failed, skipped;
-	bool full;	/* large shapes too */
-	bool brief;	/* one case in eight */
+	bool full;  /* large shapes too */
+	bool brief; /* one case in eight */
 	uint32_t seen;
 	const char *only; /* part of a test's name, or NULL */
 };

@@ -139,8 +139,7 @@ static int copy_ops(const struct genai_module_block *b, const char *type,
 }
 
 struct rig *rig_open(const char *module, const char *driver, int overlap,
-		     uint64_t limit,
-		     struct genai_error *err)
+		     uint64_t limit, struct genai_error *err)
 {
 	struct genai_init_params params = {sizeof(params), 0, limit};
 	struct rig *r = calloc(1, sizeof(*r));

@@ -43,8 +43,7 @@ struct rig_graph {
 
 /* NULL and a line on stderr when the module does not come up. */
 struct rig *rig_open(const char *module, const char *driver, int overlap,
-		     uint64_t limit,
-		     struct genai_error *err);
+		     uint64_t limit, struct genai_error *err);
 void rig_close(struct rig *r);
 
 void rig_graph_init(struct rig_graph *g);

@@ -195,9 +195,9 @@ uint32_t rig_const(struct rig_graph *g, uint32_t dtype, uint32_t rank,
 {
 	uint32_t v = rig_value(g), t = g->g.n_tensors++;
 
-	g->files[g->g.n_files] = (struct genai_file){
-		sizeof(struct genai_file), 0, "", data,
-		rig_bytes(dtype, rank, dims)};
+	g->files[g->g.n_files] =
+		(struct genai_file){sizeof(struct genai_file), 0, "", data,
+				    rig_bytes(dtype, rank, dims)};
 	g->tensors[t] = (struct genai_tensor){
 		.size = sizeof(struct genai_tensor),
 		.dtype = dtype,

@@ -95,13 +95,12 @@ static void add_page(struct rig *r, struct rig_graph *g, struct genai_pager *p,
 	const char *src = (const char *)g->files[t->file].data + t->offset;
 	uint64_t row = t->bytes / v->rows;
 
-	s->pages[s->n] = (struct genai_visit_page){sizeof(s->pages[0]), i,
-						   begin, end};
+	s->pages[s->n] =
+		(struct genai_visit_page){sizeof(s->pages[0]), i, begin, end};
 	p->addr = realloc(p->addr, (s->n + 1) * sizeof(*p->addr));
-	p->addr[s->n++] = v->rows == 1
-				  ? rig_upload(r, src, t->bytes)
-				  : rig_upload(r, src + begin * row,
-					       (end - begin) * row);
+	p->addr[s->n++] = v->rows == 1 ? rig_upload(r, src, t->bytes)
+				       : rig_upload(r, src + begin * row,
+						    (end - begin) * row);
 }
 
 /* Pages in sweep order: the parts of a group one after another. */
@@ -148,8 +147,9 @@ static int32_t bind_all(struct rig *r, struct rig_graph *g,
 				r, g->host[v],
 				rig_bytes(g->views[v].dtype, g->views[v].rank,
 					  g->views[v].dims));
-		rc = g->views[v].addr ? x->bind_input(plan, i, &g->views[v], err)
-				      : no_memory(r, err);
+		rc = g->views[v].addr
+			     ? x->bind_input(plan, i, &g->views[v], err)
+			     : no_memory(r, err);
 	}
 	for (uint32_t o = 0; o < g->g.n_outputs && !rc; o++) {
 		uint32_t v = g->outputs[o];
@@ -202,8 +202,8 @@ static int32_t reset_after(struct rig *r)
 int32_t rig_run(struct rig *r, struct rig_graph *g, struct rig_how *how,
 		struct genai_error *err)
 {
-	const struct genai_executor_ops *x = how->captured ? &r->captured
-							   : &r->eager;
+	const struct genai_executor_ops *x =
+		how->captured ? &r->captured : &r->eager;
 	static struct sweep sweep;
 	struct genai_pager pager = {0, 0, NULL};
 	struct genai_pager_api papi = {&pager_ops, &pager, NULL};

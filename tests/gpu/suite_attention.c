@@ -121,7 +121,8 @@ static void want_row(const struct gqa *t, const struct data *x, int64_t s,
 		if (t->softcap > 0)
 			dot = t->softcap * tanh(dot / t->softcap);
 		if (t->bias)
-			dot += at(t->dtype, x->bias, s * (t->past + t->seq) + j);
+			dot += at(t->dtype, x->bias,
+				  s * (t->past + t->seq) + j);
 		score[j] = dot;
 		mx = fmax(mx, dot);
 	}
@@ -163,11 +164,11 @@ static void make(const struct gqa *t, struct data *x)
 	x->had = t->cache ? window_rows(t, t->past) : t->past;
 	if (t->cache && !t->share)
 		x->rows = t->cap;
-	x->q = rnd_tensor(t->dtype,
-			  toks * w *
-				  (uint64_t)(t->packed ? t->heads + 2 * t->kv
-						       : t->heads),
-			  -2, 2);
+	x->q = rnd_tensor(
+		t->dtype,
+		toks * w *
+			(uint64_t)(t->packed ? t->heads + 2 * t->kv : t->heads),
+		-2, 2);
 	x->k = rnd_tensor(t->dtype, toks * w * (uint64_t)t->kv, -2, 2);
 	x->v = rnd_tensor(t->dtype, toks * w * (uint64_t)t->kv, -2, 2);
 	x->pk = rnd_tensor(t->dtype, (uint64_t)(t->kv * x->rows) * w, -2, 2);
@@ -177,8 +178,8 @@ static void make(const struct gqa *t, struct data *x)
 	x->qn = rnd_tensor(t->dtype, w, .5f, 1.5f);
 	x->kn = rnd_tensor(t->dtype, w, .5f, 1.5f);
 	x->sink = rnd_tensor(t->dtype, (uint64_t)t->heads, -1, 3);
-	x->bias = rnd_tensor(t->dtype,
-			     toks * (uint64_t)(t->past + t->seq), -2, 2);
+	x->bias = rnd_tensor(t->dtype, toks * (uint64_t)(t->past + t->seq), -2,
+			     2);
 	x->out = calloc(toks * w * (uint64_t)t->heads, 4);
 	x->ok = calloc((uint64_t)t->kv * (uint64_t)(t->cap + t->seq) * w, 4);
 	x->ov = calloc((uint64_t)t->kv * (uint64_t)(t->cap + t->seq) * w, 4);
@@ -206,8 +207,8 @@ static int32_t run(struct check *c, const struct gqa *t, struct data *x,
 	int64_t kd[3] = {1, t->seq, t->kv * t->size};
 	int64_t pd[4] = {1, t->kv, x->rows, t->size}, one[1] = {1};
 	int64_t od[3] = {1, t->seq, t->heads * t->size};
-	int64_t rd[4] = {1, t->kv, t->share || t->cache ? t->cap
-							: t->past + t->seq,
+	int64_t rd[4] = {1, t->kv,
+			 t->share || t->cache ? t->cap : t->past + t->seq,
 			 t->size};
 	int64_t cd[2] = {t->past + t->seq, t->rot / 2}, hd[1] = {t->size};
 	int64_t sd[1] = {t->heads}, bd[4] = {1, 1, t->seq, t->past + t->seq};
@@ -280,19 +281,17 @@ static void check_cache(struct check *c, const struct gqa *t, struct data *x)
 
 				cached(t, x, pos, h, what, v);
 				for (int64_t d = 0; d < t->size; d++) {
-					double got = at(t->dtype,
-							what == 1 ? x->ok
-								  : x->ov,
-							(h * stride + r) *
-									t->size +
-								d);
+					double got = at(
+						t->dtype,
+						what == 1 ? x->ok : x->ov,
+						(h * stride + r) * t->size + d);
 
-					bad += !(fabs(got - v[d]) <=
-						 (pos >= t->past
-							  ? 2.1 * u *
-								    fabs(v[d]) +
-								    1e-5
-							  : 0));
+					bad += !(
+						fabs(got - v[d]) <=
+						(pos >= t->past
+							 ? 2.1 * u * fabs(v[d]) +
+								   1e-5
+							 : 0));
 				}
 			}
 	check_result(c, !bad, "%lld elements of the cache are wrong",
@@ -352,15 +351,15 @@ void suite_attention(struct check *c)
 		uint32_t dt = floats[d];
 
 		for (size_t i = 0; i < 8; i++)
-			gqa_case(c, (struct gqa){dt, 4, 2, sizes[i], 1, 37,
-						 .rot = sizes[i], .packed = true,
-						 .share = true});
+			gqa_case(c,
+				 (struct gqa){dt, 4, 2, sizes[i], 1, 37,
+					      .rot = sizes[i], .packed = true,
+					      .share = true});
 		for (size_t i = 0; i < 10; i++) {
 			gqa_case(c, (struct gqa){dt, 3, 3, 16, 1, pasts[i],
 						 .rot = 8, .share = true});
 			gqa_case(c, (struct gqa){dt, 7, 1, 32, 5, pasts[i],
-						 .rot = 32,
-						 .interleaved = true,
+						 .rot = 32, .interleaved = true,
 						 .packed = true});
 		}
 		gqa_case(c, (struct gqa){dt, 8, 2, 64, 20, 10, .rot = 64,
@@ -370,8 +369,8 @@ void suite_attention(struct check *c)
 					 .share = true, .sink = true,
 					 .window = 17});
 		gqa_case(c, (struct gqa){dt, 4, 4, 32, 9, 30, .smooth = true,
-					 .softcap = 5, .scale = .3,
-					 .window = 8, .share = true});
+					 .softcap = 5, .scale = .3, .window = 8,
+					 .share = true});
 		gqa_case(c, (struct gqa){dt, 4, 2, 32, 3, 6, .rot = 32,
 					 .bias = true});
 		for (int64_t past = 0; past < 60; past += 7) {
@@ -393,8 +392,8 @@ void suite_attention(struct check *c)
 		gqa_case(c, (struct gqa){floats[d], 28, 4, 128, 1, 2047,
 					 .rot = 128, .packed = true,
 					 .share = true});
-		gqa_case(c, (struct gqa){floats[d], 16, 8, 128, 64, 200,
-					 .rot = 128, .share = true,
-					 .norm = true});
+		gqa_case(c,
+			 (struct gqa){floats[d], 16, 8, 128, 64, 200,
+				      .rot = 128, .share = true, .norm = true});
 	}
 }

@@ -292,11 +292,11 @@ static void argmax_case(struct check *c, uint32_t dt, int64_t n)
 		one_node("", "ArgMax");
 		rig_attr_int(&one.g, "axis", -1);
 		one_run(c, GENAI_DT_I64, 3, od, got);
-		check_result(c, !one.rc && got[0] == want[0] && got[1] == want[1],
-			     "%lld %lld, should be %lld %lld %s",
-			     (long long)got[0], (long long)got[1],
-			     (long long)want[0], (long long)want[1],
-			     one.err.text);
+		check_result(
+			c, !one.rc && got[0] == want[0] && got[1] == want[1],
+			"%lld %lld, should be %lld %lld %s", (long long)got[0],
+			(long long)got[1], (long long)want[0],
+			(long long)want[1], one.err.text);
 	}
 	free(x);
 }
@@ -316,17 +316,17 @@ static void softmax_case(struct check *c, uint32_t dt, int64_t n, bool sum)
 			double total = 0, mag = 0;
 
 			for (int64_t i = 0; i < n; i++) {
-				double v = rig_load(dt, x,
-						    (uint64_t)(r * n + i));
+				double v =
+					rig_load(dt, x, (uint64_t)(r * n + i));
 
 				total += sum ? v : exp(v);
 				mag += fabs(v);
 			}
 			for (int64_t i = 0; i < n; i++) {
-				double v = exp(rig_load(dt, x,
-							(uint64_t)(r * n +
-								   i))) /
-					   total;
+				double v =
+					exp(rig_load(dt, x,
+						     (uint64_t)(r * n + i))) /
+					total;
 				int64_t at = sum ? r : r * n + i;
 
 				want[at] = sum ? total : v;
@@ -368,32 +368,34 @@ static void moves_case(struct check *c, uint32_t dt)
 			for (int64_t r = 0; r < 5; r++)
 				for (int64_t k = 0; k < 9; k++) {
 					int64_t col = 9 - k;
-					int64_t src = col < 6 ? col + 4
-							      : col - 6;
+					int64_t src =
+						col < 6 ? col + 4 : col - 6;
 					int64_t i = (b * 5 + r) * 9 + k;
 
-					want[i] = rig_load(
-						dt, x,
-						(uint64_t)((b * 6 + r + 1) *
-								   10 +
-							   src));
+					want[i] =
+						rig_load(dt, x,
+							 (uint64_t)((b * 6 + r +
+								     1) * 10 +
+								    src));
 					tol[i] = 1e-30;
 				}
 		one_begin();
 		v[0] = rig_input(&one.g, dt, 3, xd, x);
-		memcpy(in, (uint32_t[]){v[0],
-					rig_const(&one.g, GENAI_DT_I64, 1, v1, s0),
-					rig_const(&one.g, GENAI_DT_I64, 1, v1, e0),
-					rig_const(&one.g, GENAI_DT_I64, 1, v1, a0),
-					RIG_END},
+		memcpy(in,
+		       (uint32_t[]){v[0],
+				    rig_const(&one.g, GENAI_DT_I64, 1, v1, s0),
+				    rig_const(&one.g, GENAI_DT_I64, 1, v1, e0),
+				    rig_const(&one.g, GENAI_DT_I64, 1, v1, a0),
+				    RIG_END},
 		       5 * sizeof(uint32_t));
 		rig_node(&one.g, "", "Slice", in);
 		v[1] = rig_value(&one.g);
 		rig_node_out(&one.g, (uint32_t[]){v[1], RIG_END});
 		memcpy(in,
-		       (uint32_t[]){v[1],
-				    rig_const(&one.g, GENAI_DT_I64, 1, two, sizes),
-				    RIG_END},
+		       (uint32_t[]){
+			       v[1],
+			       rig_const(&one.g, GENAI_DT_I64, 1, two, sizes),
+			       RIG_END},
 		       3 * sizeof(uint32_t));
 		rig_node(&one.g, "", "Split", in);
 		rig_attr_int(&one.g, "axis", 2);
@@ -414,12 +416,13 @@ static void moves_case(struct check *c, uint32_t dt)
 		rig_attr_ints(&one.g, "perm", perm, 3);
 		v[6] = rig_value(&one.g);
 		rig_node_out(&one.g, (uint32_t[]){v[6], RIG_END});
-		memcpy(in, (uint32_t[]){v[6],
-					rig_const(&one.g, GENAI_DT_I64, 1, v1, st),
-					rig_const(&one.g, GENAI_DT_I64, 1, v1, en),
-					rig_const(&one.g, GENAI_DT_I64, 1, v1, ax),
-					rig_const(&one.g, GENAI_DT_I64, 1, v1, stp),
-					RIG_END},
+		memcpy(in,
+		       (uint32_t[]){v[6],
+				    rig_const(&one.g, GENAI_DT_I64, 1, v1, st),
+				    rig_const(&one.g, GENAI_DT_I64, 1, v1, en),
+				    rig_const(&one.g, GENAI_DT_I64, 1, v1, ax),
+				    rig_const(&one.g, GENAI_DT_I64, 1, v1, stp),
+				    RIG_END},
 		       6 * sizeof(uint32_t));
 		rig_node(&one.g, "", "Slice", in);
 		rig_node_out(&one.g,
@@ -442,8 +445,8 @@ static void cast_case(struct check *c, uint32_t from, uint32_t to)
 	if (!check_begin(c, "cast %u to %u", from, to))
 		return;
 	for (uint64_t i = 0; i < 9; i++) {
-		rig_store(from, x, i, from == GENAI_DT_BOOL ? vals[i] != 0
-							    : vals[i]);
+		rig_store(from, x, i,
+			  from == GENAI_DT_BOOL ? vals[i] != 0 : vals[i]);
 		want[i] = rig_load(from, x, i);
 		if (to == GENAI_DT_I64 || to == GENAI_DT_I32)
 			want[i] = trunc(want[i]);
@@ -461,9 +464,9 @@ static void cast_case(struct check *c, uint32_t from, uint32_t to)
 
 void suite_general(struct check *c)
 {
-	static const uint32_t types[] = {GENAI_DT_F32, GENAI_DT_F16,
+	static const uint32_t types[] = {GENAI_DT_F32,	GENAI_DT_F16,
 					 GENAI_DT_BF16, GENAI_DT_I32,
-					 GENAI_DT_I64, GENAI_DT_BOOL};
+					 GENAI_DT_I64,	GENAI_DT_BOOL};
 
 	suite_elementwise(c);
 	suite_norm(c);

@@ -21,10 +21,9 @@ static void gather_case(struct check *c, uint32_t dt, int64_t rows, int64_t dim,
 		for (uint64_t i = 0; i < n; i++) {
 			uint64_t k = axis1 ? i % 6 : i / (uint64_t)dim;
 			int64_t r = idx[k] < 0 ? idx[k] + rows : idx[k];
-			int64_t at = axis1 ? (int64_t)(i / 6) * rows + r
-					   : r * dim +
-						     (int64_t)(i %
-							       (uint64_t)dim);
+			int64_t at =
+				axis1 ? (int64_t)(i / 6) * rows + r
+				      : r * dim + (int64_t)(i % (uint64_t)dim);
 
 			want[i] = rig_load(dt, data, (uint64_t)at);
 			tol[i] = 1e-30;
@@ -82,9 +81,9 @@ static void gbq_case(struct check *c, uint32_t dt, int form, int64_t bits,
 				zero -= zp && zero > 7 ? 16 : 0;
 			}
 			want[i] = (q - zero) *
-				  (double)rig_load(dt, s,
-						   (uint64_t)(r * blocks +
-							      d / block));
+				  (double)rig_load(
+					  dt, s,
+					  (uint64_t)(r * blocks + d / block));
 			tol[i] = 1.01 * unit_of(dt) * fabs(want[i]) + 0x1p-24;
 		}
 		one_begin();
@@ -117,7 +116,8 @@ static void rope_case(struct check *c, uint32_t dt, bool four, bool inter,
 	int64_t x3[3] = {1, seq, heads * size}, x4[4] = {1, heads, seq, size};
 	int64_t pd[2] = {1, seq}, od[1] = {1}, cd[2] = {rows, half};
 	int64_t pos[4] = {3, 8, 0, 5}, n = heads * seq * size;
-	void *x = rnd_tensor(dt, (uint64_t)n, -2, 2), *out = calloc((size_t)n, 4);
+	void *x = rnd_tensor(dt, (uint64_t)n, -2, 2),
+	     *out = calloc((size_t)n, 4);
 	void *cs = rnd_tensor(dt, (uint64_t)(rows * half), -1, 1);
 	void *sn = rnd_tensor(dt, (uint64_t)(rows * half), -1, 1);
 	double *want = calloc((size_t)n, sizeof(*want));
@@ -142,13 +142,13 @@ static void rope_case(struct check *c, uint32_t dt, bool four, bool inter,
 				double a = want[i], b;
 
 				b = rig_load(dt, x, (uint64_t)(i - d + mate));
-				want[i] = a * rig_load(dt, cs,
-						       (uint64_t)(p * half +
-								  k)) +
-					  (low ? -b : b) *
-						  rig_load(dt, sn,
-							   (uint64_t)(p * half +
-								      k));
+				want[i] =
+					a * rig_load(dt, cs,
+						     (uint64_t)(p * half + k)) +
+					(low ? -b : b) *
+						rig_load(dt, sn,
+							 (uint64_t)(p * half +
+								    k));
 			}
 			tol[i] = 1.01 * unit_of(dt) * fabs(want[i]) + 0x1p-21;
 		}

@@ -22,10 +22,9 @@ static void nbits_make(struct nbits *t)
 	t->a = rnd_tensor(t->dtype, (uint64_t)(t->m * t->k), -1, 1);
 	t->b = rnd_bytes((uint64_t)(t->n * t->blocks * t->block * t->bits / 8));
 	t->s = rnd_tensor(t->dtype, (uint64_t)(t->n * t->blocks), -.05f, .05f);
-	t->z = t->zp == 1
-		       ? rnd_bytes((uint64_t)(t->n * t->zp_row))
-		       : rnd_tensor(t->dtype, (uint64_t)(t->n * t->blocks), 0,
-				    (float)((1 << t->bits) - 1));
+	t->z = t->zp == 1 ? rnd_bytes((uint64_t)(t->n * t->zp_row))
+			  : rnd_tensor(t->dtype, (uint64_t)(t->n * t->blocks),
+				       0, (float)((1 << t->bits) - 1));
 	t->v = rnd_tensor(t->dtype, (uint64_t)t->n, -1, 1);
 }
 
@@ -50,8 +49,8 @@ static double weight(const struct nbits *t, int64_t n, int64_t k)
 {
 	int64_t blk = k / t->block;
 	double zp = 1 << (t->bits - 1);
-	const uint8_t *row = (const uint8_t *)t->b +
-			     n * t->blocks * t->block * t->bits / 8;
+	const uint8_t *row =
+		(const uint8_t *)t->b + n * t->blocks * t->block * t->bits / 8;
 	uint64_t at = (uint64_t)(n * t->blocks + blk);
 
 	if (t->zp == 1)
@@ -83,8 +82,8 @@ static void nbits_want(const struct nbits *t, double *want, double *tol)
 
 				sum += w[k] * x;
 				/* zero points subtract sums of both parts */
-				mag += (fabs(w[k]) +
-					(t->zp ? 32 * .05 : 0)) * fabs(x);
+				mag += (fabs(w[k]) + (t->zp ? 32 * .05 : 0)) *
+				       fabs(x);
 			}
 			if (t->bias)
 				sum += rig_load(t->dtype, t->v, (uint64_t)n);
@@ -104,7 +103,8 @@ static int32_t nbits_run(struct check *c, const struct nbits *t, void *out,
 	int64_t bd[3] = {t->n, t->blocks, t->block * t->bits / 8};
 	int64_t sd[2] = {t->n, t->blocks}, vd[1] = {t->n};
 	int64_t zd[2] = {t->n, t->zp == 1 ? t->zp_row : t->blocks};
-	struct rig_how how = {.cut_rows = cut, .captured = captured,
+	struct rig_how how = {.cut_rows = cut,
+			      .captured = captured,
 			      .steps = captured ? 3 : 1};
 	static struct rig_graph g;
 	uint32_t in[7], out_v[2];
@@ -113,8 +113,8 @@ static int32_t nbits_run(struct check *c, const struct nbits *t, void *out,
 	in[0] = rig_input(&g, t->dtype, 3, ad, t->a);
 	in[1] = rig_const(&g, GENAI_DT_U8, 3, bd, t->b);
 	in[2] = rig_const(&g, t->dtype, 2, sd, t->s);
-	in[3] = t->zp ? rig_const(&g, t->zp == 1 ? GENAI_DT_U8 : t->dtype, 2, zd,
-				  t->z)
+	in[3] = t->zp ? rig_const(&g, t->zp == 1 ? GENAI_DT_U8 : t->dtype, 2,
+				  zd, t->z)
 		      : GENAI_NONE;
 	in[4] = GENAI_NONE;
 	in[5] = t->bias ? rig_const(&g, t->dtype, 1, vd, t->v) : GENAI_NONE;
@@ -171,15 +171,167 @@ static void nbits_case(struct check *c, struct nbits t, uint64_t cut)
 	free(tol);
 }
 
+/* Rows do not know how many they are: the first ones of many equal the same
+ * rows computed as a few. */
+static void rows_case(struct check *c, struct nbits t, int64_t few)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	uint64_t bytes =
+		(uint64_t)(few * t.n) * (t.dtype == GENAI_DT_F32 ? 4 : 2);
+	void *all, *some;
+	int32_t rc;
+
+	if (!check_begin(c,
+			 "nbits rows dtype %u m %lld and %lld n %lld k %lld "
+			 "zp %d",
+			 t.dtype, (long long)t.m, (long long)few,
+			 (long long)t.n, (long long)t.k, t.zp))
+		return;
+	nbits_make(&t);
+	all = calloc((size_t)(t.m * t.n), 4);
+	some = calloc((size_t)(t.m * t.n), 4);
+	rc = nbits_run(c, &t, all, 0, 0, &err);
+	t.m = few;
+	if (!rc)
+		rc = nbits_run(c, &t, some, 9, 1, &err);
+	if (rc)
+		check_result(c, false, "%s", err.text);
+	else
+		check_same(c, all, some, bytes);
+	nbits_free(&t);
+	free(all);
+	free(some);
+}
+
+static uint32_t product(struct rig_graph *g, const struct nbits *t, uint32_t a)
+{
+	int64_t bd[3] = {t->n, t->blocks, t->block * t->bits / 8};
+	int64_t sd[2] = {t->n, t->blocks}, vd[1] = {t->n};
+	int64_t zd[2] = {t->n, t->zp == 1 ? t->zp_row : t->blocks};
+	uint32_t in[7], out;
+
+	in[0] = a;
+	in[1] = rig_const(g, GENAI_DT_U8, 3, bd, t->b);
+	in[2] = rig_const(g, t->dtype, 2, sd, t->s);
+	in[3] = t->zp ? rig_const(g, t->zp == 1 ? GENAI_DT_U8 : t->dtype, 2, zd,
+				  t->z)
+		      : GENAI_NONE;
+	in[4] = GENAI_NONE;
+	in[5] = t->bias ? rig_const(g, t->dtype, 1, vd, t->v) : GENAI_NONE;
+	in[6] = RIG_END;
+	rig_node(g, "com.microsoft", "MatMulNBits", in);
+	rig_attr_int(g, "K", t->k);
+	rig_attr_int(g, "N", t->n);
+	rig_attr_int(g, "bits", t->bits);
+	rig_attr_int(g, "block_size", t->block);
+	out = rig_value(g);
+	rig_node_out(g, (uint32_t[]){out, RIG_END});
+	return out;
+}
+
+/* silu(a B0) (a B1) from five nodes; with expose an intermediate value is an
+ * output too, so that nothing may be put together. */
+static int32_t swiglu_run(struct check *c, const struct nbits *t,
+			  const struct nbits *w, void *out, void *mid,
+			  uint64_t cut, int captured, struct genai_error *err)
+{
+	int64_t ad[3] = {1, t->m, t->k}, od[3] = {1, t->m, t->n};
+	struct rig_how how = {.cut_rows = cut,
+			      .captured = captured,
+			      .steps = captured ? 3 : 1};
+	static struct rig_graph g;
+	uint32_t a, x, y, s, m;
+
+	rig_graph_init(&g);
+	a = rig_input(&g, t->dtype, 3, ad, t->a);
+	x = product(&g, t, a);
+	rig_node(&g, "", "Sigmoid", (uint32_t[]){x, RIG_END});
+	s = mid ? rig_output(&g, t->dtype, 3, od, mid) : rig_value(&g);
+	rig_node_out(&g, (uint32_t[]){s, RIG_END});
+	rig_node(&g, "", "Mul", (uint32_t[]){x, s, RIG_END});
+	m = rig_value(&g);
+	rig_node_out(&g, (uint32_t[]){m, RIG_END});
+	y = product(&g, w, a);
+	rig_node(&g, "", "Mul", (uint32_t[]){y, m, RIG_END});
+	rig_node_out(&g, (uint32_t[]){rig_output(&g, t->dtype, 3, od, out),
+				      RIG_END});
+	return rig_run(c->rig, &g, &how, err);
+}
+
+static void swiglu_case(struct check *c, struct nbits t, uint64_t cut)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	uint64_t n = (uint64_t)(t.m * t.n);
+	double *g, *gt, *u, *ut, unit = unit_of(t.dtype);
+	void *out, *again, *mid;
+	struct nbits w = t;
+	int32_t rc;
+
+	if (!check_begin(c,
+			 "swiglu dtype %u m %lld n %lld k %lld bits %lld zp %d "
+			 "bias %d cut %llu",
+			 t.dtype, (long long)t.m, (long long)t.n,
+			 (long long)t.k, (long long)t.bits, t.zp, t.bias,
+			 (unsigned long long)cut))
+		return;
+	nbits_make(&t);
+	nbits_make(&w);
+	free(w.a);
+	w.a = t.a;
+	g = calloc(n, sizeof(*g));
+	gt = calloc(n, sizeof(*g));
+	u = calloc(n, sizeof(*g));
+	ut = calloc(n, sizeof(*g));
+	out = calloc(n, 4);
+	again = calloc(n, 4);
+	mid = calloc(n, 4);
+	nbits_want(&t, g, gt);
+	nbits_want(&w, u, ut);
+	for (uint64_t i = 0; i < n; i++) {
+		double s = g[i] / (1 + exp(-g[i])), want = s * u[i];
+
+		/* the slope of silu is below 1.1; up to five roundings */
+		ut[i] = 1.2 * gt[i] * (fabs(u[i]) + ut[i]) +
+			ut[i] * (fabs(s) + gt[i]) + 5 * unit * fabs(want) +
+			0x1p-22;
+		g[i] = want;
+	}
+	rc = swiglu_run(c, &t, &w, out, NULL, 0, 0, &err);
+	if (rc)
+		check_result(c, false, "%s", err.text);
+	else
+		check_close(c, t.dtype, out, g, ut, n);
+	rc = rc ? rc : swiglu_run(c, &t, &w, again, NULL, cut, 1, &err);
+	if (!rc)
+		check_same(c, out, again, rig_bytes(t.dtype, 1, (int64_t *)&n));
+	rc = rc ? rc : swiglu_run(c, &t, &w, again, mid, 0, 0, &err);
+	if (!rc)
+		check_close(c, t.dtype, again, g, ut, n);
+	else
+		check_result(c, false, "%s", err.text);
+	w.a = NULL;
+	nbits_free(&t);
+	nbits_free(&w);
+	free(g);
+	free(gt);
+	free(u);
+	free(ut);
+	free(out);
+	free(again);
+	free(mid);
+}
+
 static const uint32_t floats[3] = {GENAI_DT_F32, GENAI_DT_F16, GENAI_DT_BF16};
 
 static void suite_nbits(struct check *c)
 {
 	static const int64_t ms[] = {1, 2, 16, 17, 33};
-	static const int64_t shapes[][3] = {/* n, k, block */
-		{1, 32, 32},   {16, 256, 32}, {17, 96, 32},  {96, 256, 32},
-		{40, 288, 32}, {33, 100, 32}, {24, 64, 64},  {70, 320, 128},
-		{20, 48, 16},  {64, 520, 32}, {8, 2080, 32}, {130, 1024, 32}};
+	static const int64_t shapes[][3] = {
+		/* n, k, block */
+		{1, 32, 32},	{16, 256, 32}, {17, 96, 32},  {96, 256, 32},
+		{40, 288, 32},	{33, 100, 32}, {24, 64, 64},  {70, 320, 128},
+		{20, 48, 16},	{64, 520, 32}, {8, 2080, 32}, {130, 1024, 32},
+		{70, 2112, 32}, {33, 1088, 64}};
 
 	for (int d = 0; d < 3; d++)
 		for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++)
@@ -213,29 +365,49 @@ static void suite_nbits(struct check *c)
 	for (int d = 1; d < 3; d++) {
 		for (int64_t m = 1; m <= 16; m++)
 			nbits_case(c,
-				   (struct nbits){.dtype = floats[d], .m = m,
-						  .n = 1024, .k = 3072,
-						  .block = 32, .bits = 4},
+				   (struct nbits){.dtype = floats[d],
+						  .m = m,
+						  .n = 1024,
+						  .k = 3072,
+						  .block = 32,
+						  .bits = 4},
 				   100);
 		nbits_case(c,
-			   (struct nbits){.dtype = floats[d], .m = 512,
-					  .n = 896, .k = 4864, .block = 32,
-					  .bits = 4, .zp = 1, .bias = true},
+			   (struct nbits){.dtype = floats[d],
+					  .m = 512,
+					  .n = 896,
+					  .k = 4864,
+					  .block = 32,
+					  .bits = 4,
+					  .zp = 1,
+					  .bias = true},
 			   300);
 		nbits_case(c,
-			   (struct nbits){.dtype = floats[d], .m = 1,
-					  .n = 3584, .k = 18944, .block = 32,
+			   (struct nbits){.dtype = floats[d],
+					  .m = 1,
+					  .n = 3584,
+					  .k = 18944,
+					  .block = 32,
 					  .bits = 4},
 			   1000);
 		nbits_case(c,
-			   (struct nbits){.dtype = floats[d], .m = 1,
-					  .n = 20000, .k = 896, .block = 128,
-					  .bits = 4, .zp = 1},
+			   (struct nbits){.dtype = floats[d],
+					  .m = 1,
+					  .n = 20000,
+					  .k = 896,
+					  .block = 128,
+					  .bits = 4,
+					  .zp = 1},
 			   3333);
 	}
 	nbits_case(c,
-		   (struct nbits){.dtype = GENAI_DT_F32, .m = 512, .n = 300,
-				  .k = 600, .block = 32, .bits = 4, .zp = 1},
+		   (struct nbits){.dtype = GENAI_DT_F32,
+				  .m = 512,
+				  .n = 300,
+				  .k = 600,
+				  .block = 32,
+				  .bits = 4,
+				  .zp = 1},
 		   64);
 }
 
@@ -313,11 +485,45 @@ static void matmul_case(struct check *c, uint32_t dtype, int64_t m, int64_t n,
 
 void suite_matmul(struct check *c)
 {
-	static const int64_t sizes[][3] = {/* m, n, k */
+	static const int64_t sizes[][3] = {
+		/* m, n, k */
 		{1, 1, 1},   {1, 64, 256},  {1, 65, 300}, {1, 96, 520},
 		{2, 33, 40}, {16, 70, 100}, {33, 64, 64}, {70, 130, 72}};
 
 	suite_nbits(c);
+	for (int d = 0; d < 3; d++)
+		for (int i = 0; i < 6; i++)
+			rows_case(c,
+				  (struct nbits){.dtype = floats[d],
+						 .m = i & 1 ? 40 : 17,
+						 .n = 70,
+						 .k = i < 3 ? 2112 : 100,
+						 .block = 32,
+						 .bits = 4,
+						 .zp = i % 2},
+				  i % 3 * 7 + 2);
+	for (int d = 0; d < 3; d++)
+		swiglu_case(c,
+			    (struct nbits){.dtype = floats[d],
+					   .m = 5 + 20 * d,
+					   .n = 70,
+					   .k = 1088,
+					   .block = 32,
+					   .bits = 4,
+					   .zp = d % 2},
+			    31);
+	for (int d = 0; d < 3; d++)
+		for (int i = 0; i < 8; i++)
+			swiglu_case(c,
+				    (struct nbits){.dtype = floats[d],
+						   .m = i & 1 ? 18 : 1,
+						   .n = 45,
+						   .k = i & 2 ? 320 : 64,
+						   .block = 32,
+						   .bits = i == 7 ? 8 : 4,
+						   .zp = i % 3,
+						   .bias = i & 4},
+				    (uint64_t)(i % 4 * 7 + 5));
 	for (int d = 0; d < 3; d++)
 		for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
 			for (int t = 0; t < 2; t++) {
@@ -331,6 +537,15 @@ void suite_matmul(struct check *c)
 			}
 	if (!c->full)
 		return;
+	for (int d = 1; d < 3; d++)
+		swiglu_case(c,
+			    (struct nbits){.dtype = floats[d],
+					   .m = 1,
+					   .n = 9472,
+					   .k = 3584,
+					   .block = 32,
+					   .bits = 4},
+			    1000);
 	for (int d = 0; d < 3; d++)
 		for (int t = 0; t < 2; t++) {
 			matmul_case(c, floats[d], 1, 3000, 2048, t, 1);

@@ -164,11 +164,11 @@ static void range_case(struct check *c)
 	host = a.host;
 	memset(host, 0x5a, 65536);
 	rc = o->copy(c->rig->self, c->rig->compute,
-		     part.addr + part.bytes - 65536,
-		     (uint64_t)(uintptr_t)host, 65536, GENAI_COPY_H2D, &err);
+		     part.addr + part.bytes - 65536, (uint64_t)(uintptr_t)host,
+		     65536, GENAI_COPY_H2D, &err);
 	rc2 = o->unmap(c->rig->self, part, NULL, NULL);
-	check_result(c, !rc && rc2 == GENAI_E_STATE, "unmap without a ticket %d",
-		     rc2);
+	check_result(c, !rc && rc2 == GENAI_E_STATE,
+		     "unmap without a ticket %d", rc2);
 	memset(host + 32768, 0, 0);
 	rc = o->mark(c->rig->self, c->rig->compute, &p, &err);
 	if (!rc)
@@ -203,7 +203,7 @@ static void register_case(struct check *c)
 	const struct genai_stream_ops *o = &c->rig->stream_ops;
 	struct genai_ticket t = {.seal = 77};
 	struct genai_error err = GENAI_ERROR_INIT;
-	struct genai_mem m = {0};
+	struct genai_mem m = {0}, next = {0};
 	char path[] = "/tmp/genai-gpu-XXXXXX", page[4096], got[100];
 	int fd = mkstemp(path);
 	uint64_t dev;
@@ -231,10 +231,11 @@ static void register_case(struct check *c)
 			goto out;
 		}
 		check_result(c, !rc, "shared: %s", err.text);
-		rc = o->host_register(c->rig->self, map + 200100, 5000, &m,
+		rc = o->host_register(c->rig->self, map + 200100, 5000, &next,
 				      &err);
-		check_result(c, rc == GENAI_E_UNSUPPORTED || !rc ||
-					rc == GENAI_E_INVAL,
+		check_result(c,
+			     rc == GENAI_E_UNSUPPORTED || !rc ||
+				     rc == GENAI_E_INVAL,
 			     "next to it: %d", rc);
 		dev = rig_upload(c->rig, NULL, 100);
 		rc = o->copy(c->rig->self, c->rig->compute, dev,
@@ -244,6 +245,9 @@ static void register_case(struct check *c)
 		check_result(c, !rc && !memcmp(got, map + 4111, 100),
 			     "copy from it: %s", err.text);
 		rig_free(c->rig, dev);
+		if (next.range.addr)
+			o->host_unregister(c->rig->self, next.range.addr, &t,
+					   NULL);
 		if (m.range.addr)
 			o->host_unregister(c->rig->self, m.range.addr, &t,
 					   NULL);

@@ -30,4 +30,18 @@ if [ -x "$bindir/genai-conform" ]; then
 	"$bindir/genai-conform" --config genai.ini --module "$work/hello_module.so"
 fi
 ./hello_app genai.ini
+
+# The examples: built by their own Makefiles, conforming, and opened by name.
+for example in pager device; do
+	cp -R "$top_srcdir/examples/$example" "$work/$example"
+	chmod -R u+w "$work/$example"
+	(cd "$work/$example" &&
+		make -s CC="$CC" CFLAGS="$CFLAGS" "small_$example.so")
+	[ ! -x "$bindir/genai-conform" ] ||
+		HOME=/nonexistent "$bindir/genai-conform" --strict \
+			--module "$work/$example/small_$example.so"
+	sed "s|/put/the/absolute/path/here|$work/$example|" \
+		"$work/$example/genai.ini" >"$example.ini"
+	./hello_app "$example.ini" | grep -qx open
+done
 echo "installcheck: passed"

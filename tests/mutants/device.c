@@ -290,8 +290,8 @@ static int32_t b_drain(void *self, struct genai_range range, uint64_t deadline,
 {
 	int32_t rc;
 
-	if (is("drain-none") || (is("drain-range") &&
-				 range.bytes != GENAI_RANGE_ALL_BYTES))
+	if (is("drain-none") ||
+	    (is("drain-range") && range.bytes != GENAI_RANGE_ALL_BYTES))
 		return 0;
 	if (is("drain-weak"))
 		deadline = 0;
@@ -331,8 +331,8 @@ static int32_t x_acquire(struct genai_pager *p, uint32_t visit,
 			 struct genai_point *out_ready, struct genai_error *err)
 {
 	static genai_addr last;
-	int32_t rc = true_pager->ops->acquire(p, visit, s, out_place,
-					      out_ready, err);
+	int32_t rc = true_pager->ops->acquire(p, visit, s, out_place, out_ready,
+					      err);
 	genai_addr addr = out_place->addr;
 
 	if (!rc && is("stale-page") && visit == 5 && last)
@@ -387,8 +387,8 @@ static int32_t create(const struct genai_executor_ops *real_ops, void *self,
 	binds = submits = 0;
 	first_dim = 0;
 	if (is("plan-leaks"))
-		true_stream->ops->alloc(true_stream->self, GENAI_MEM_DEVICE,
-					64, "mutant", &mem, NULL);
+		true_stream->ops->alloc(true_stream->self, GENAI_MEM_DEVICE, 64,
+					"mutant", &mem, NULL);
 	rc = real_ops->plan_create(self, graph, &o, out_plan, err);
 	if (rc == GENAI_E_UNSUPPORTED && is("unnamed"))
 		return fail(err, rc, "the graph is not supported");
@@ -540,11 +540,10 @@ static int32_t exec_stats(const struct genai_executor_ops *real_ops,
 	{                                                                      \
 		return bind_out(inner[k], p, i, v, err);                       \
 	}                                                                      \
-	static int32_t submit_##k(struct genai_plan *p,                        \
-				  struct genai_stream *s,                      \
-				  const struct genai_point *wait, uint32_t n,  \
-				  struct genai_point *out,                     \
-				  struct genai_error *err)                     \
+	static int32_t submit_##k(                                             \
+		struct genai_plan *p, struct genai_stream *s,                  \
+		const struct genai_point *wait, uint32_t n,                    \
+		struct genai_point *out, struct genai_error *err)              \
 	{                                                                      \
 		return submit(inner[k], p, s, wait, n, out, err);              \
 	}                                                                      \
@@ -623,14 +622,13 @@ static int32_t lend_bool(void *ctx, const char *key, int32_t *out)
 static int32_t any_ticket(void *ctx, const struct genai_ticket *ticket,
 			  struct genai_range range, struct genai_error *err)
 {
-	if (is("any-ticket") || (is("any-range") && ticket &&
-				 range.bytes != GENAI_RANGE_ALL_BYTES))
+	if (is("any-ticket") ||
+	    (is("any-range") && ticket && range.bytes != GENAI_RANGE_ALL_BYTES))
 		range.bytes = 0;
 	if (is("any-range") && ticket)
 		range = ticket->range;
-	return is("any-ticket")
-		       ? 0
-		       : host->ticket_check(ctx, ticket, range, err);
+	return is("any-ticket") ? 0
+				: host->ticket_check(ctx, ticket, range, err);
 }
 
 static void fill_tables(void)

@@ -28,8 +28,8 @@ static int32_t copy(void *self, struct genai_stream *s, uint64_t dst,
 	return is("copy-swallows") ? 0 : rc;
 }
 
-static int32_t no_wait(void *self, struct genai_stream *s,
-		       struct genai_point p, struct genai_error *err)
+static int32_t no_wait(void *self, struct genai_stream *s, struct genai_point p,
+		       struct genai_error *err)
 {
 	(void)self;
 	(void)s;
@@ -45,9 +45,8 @@ static int32_t reg(void *self, const void *ptr, uint64_t bytes,
 	return refused;
 }
 
-static int32_t alloc(void *self, uint32_t kind, uint64_t bytes,
-		     const char *tag, struct genai_mem *out,
-		     struct genai_error *err)
+static int32_t alloc(void *self, uint32_t kind, uint64_t bytes, const char *tag,
+		     struct genai_mem *out, struct genai_error *err)
 {
 	if (refused && kind == GENAI_MEM_HOST_PINNED)
 		return host->error_set(host->ctx, err, refused,
@@ -164,8 +163,8 @@ static int32_t m_acquire(struct genai_pager *p, uint32_t visit,
 			 struct genai_stream *s, struct genai_place *out_place,
 			 struct genai_point *out_ready, struct genai_error *err)
 {
-	int32_t rc = pager_table.acquire(p, visit, s, out_place, out_ready,
-					 err);
+	int32_t rc =
+		pager_table.acquire(p, visit, s, out_place, out_ready, err);
 	struct pager_page *pg;
 
 	if (rc)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/keys.h"
+#include "core/config/keys.h"
 #include "core/module.h"
 #include "tests/unit/harness.h"
 

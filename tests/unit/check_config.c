@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/config.h"
-#include "core/spell.h"
+#include "core/config/config.h"
+#include "core/config/spell.h"
 #include "tests/unit/harness.h"
 
 static char dir[64], ini[80];

@@ -1,7 +1,7 @@
 // check_paging.c - grouping weights into pages, against an executor and a pager
 // that only write down what they are told.
 #include "core/graph/build.h"
-#include "core/paging.h"
+#include "core/model/paging.h"
 #include "tests/unit/session_kit.h"
 
 #define MAX 64
@@ -421,14 +421,10 @@ static const struct {
 	const char *text;
 	uint64_t room, bytes;
 } budgets[] = {
-	{"0", UINT64_MAX, 0},
-	{"5000", UINT64_MAX, 5000},
-	{"4KiB", UINT64_MAX, 4096},
-	{"50%", UINT64_MAX, 3000},
-	{"0.1%", UINT64_MAX, 6},
-	{"100%", UINT64_MAX, UINT64_MAX - 1},
-	{"auto", 777, 777},
-	{"777", 777, 777},
+	{"0", UINT64_MAX, 0},	    {"5000", UINT64_MAX, 5000},
+	{"4KiB", UINT64_MAX, 4096}, {"50%", UINT64_MAX, 3000},
+	{"0.1%", UINT64_MAX, 6},    {"100%", UINT64_MAX, UINT64_MAX - 1},
+	{"auto", 777, 777},	    {"777", 777, 777},
 };
 
 START_TEST(budget)

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "tests/unit/harness.h"
 
 #define MODEL(name) GENAI_TESTDATA "/models/" name

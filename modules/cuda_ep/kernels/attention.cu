@@ -28,7 +28,10 @@ __device__ __forceinline__ u32 window_rows(const cep_gqa &p, u32 t)
 	return t <= c ? t : t - g * ((t - c + g - 1) / g);
 }
 
-// A warp a head of a token: q to float scratch, k and v into the cache.
+#define PER 8 // channels of a head that a lane has, at most
+
+// A warp a head of a token: q to float scratch, k and v into the cache.  What
+// does not depend on the length is loaded before it is known.
 template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 {
 	CEP_SMEM(raw);
@@ -42,35 +45,57 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 	bool is_q = h < p.heads, is_k = !is_q && h < p.heads + p.kv_heads;
 	u32 kh = is_q ? 0 : is_k ? h - p.heads : h - p.heads - p.kv_heads;
 	float *x = (float *)raw + w * p.size;
-	const T *src = is_q ? (const T *)p.q + tok * p.q_tok + h * p.size
+	const T *src = is_q   ? (const T *)p.q + tok * p.q_tok + h * p.size
 		       : is_k ? (const T *)p.k + tok * p.k_tok + kh * p.size
 			      : (const T *)p.v + tok * p.v_tok + kh * p.size;
-	u64 nw = is_q ? p.q_norm : is_k ? p.k_norm : 0;
-	float ss = 0, sc = 1;
+	const T *nw = (const T *)(is_q ? p.q_norm : is_k ? p.k_norm : 0);
+	float y[PER], g[PER], c[PER], n[PER], ss = 0;
 
 	cep_begin();
-	if (live)
-		t = total_len(p, b, h == 0 && s == 0 && lane == 0);
+	if (!live)
+		return;
+#pragma unroll
+	for (int e = 0; e < PER; e++) {
+		u32 d = lane + 32 * e;
+
+		y[e] = d < p.size ? to_f(src[d]) : 0.f;
+		g[e] = nw && d < p.size ? to_f(nw[d]) : 1.f;
+	}
+	t = total_len(p, b, h == 0 && s == 0 && lane == 0);
 	if (!t)
 		return;
-	for (u32 d = lane; d < p.size; d += 32) {
-		float v = to_f(src[d]);
-
-		x[d] = v;
-		ss += v * v;
-	}
-	if (nw) {
-		sc = 1.f / sqrtf(warp_sum(ss) / (float)p.size + p.eps);
-		for (u32 d = lane; d < p.size; d += 32)
-			x[d] *= sc * to_f(((const T *)nw)[d]);
-	}
-	__syncwarp();
 	u32 pos = t - p.seq + s;
 	long long rp = p.pos ? ((const long long *)p.pos)[tok] : (long long)pos;
 	if (p.pos && p.rot && (rp < 0 || rp >= (long long)p.cos_rows)) {
 		if (h == 0 && lane == 0)
 			cep_refuse(p.blame, CEP_FAULT_ROTARY, rp, p.cos_rows);
 		rp = 0;
+	}
+	bool turns = (is_q || is_k) && p.rot;
+#pragma unroll
+	for (int e = 0; e < PER; e++) {
+		u32 d = lane + 32 * e;
+		u32 k = p.interleaved ? d / 2 : d < half ? d : d - half;
+		bool in = turns && d < p.rot;
+
+		c[e] = in ? to_f(((const T *)p.cosc)[rp * half + k]) : 1.f;
+		n[e] = in ? to_f(((const T *)p.sinc)[rp * half + k]) : 0.f;
+	}
+	if (nw) {
+#pragma unroll
+		for (int e = 0; e < PER; e++)
+			ss += y[e] * y[e];
+		ss = 1.f / sqrtf(warp_sum(ss) / (float)p.size + p.eps);
+#pragma unroll
+		for (int e = 0; e < PER; e++)
+			y[e] *= ss * g[e];
+	}
+	if (turns) {
+#pragma unroll
+		for (int e = 0; e < PER; e++)
+			if (lane + 32 * e < p.size)
+				x[lane + 32 * e] = y[e];
+		__syncwarp();
 	}
 	T *dst = (T *)0;
 	if (!is_q) {
@@ -84,19 +109,21 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 			dst = (T *)p.pres_v + b * p.pres_vs[0] +
 			      kh * p.pres_vs[1] + pos * p.pres_vs[2];
 	}
-	for (u32 d = lane; d < p.size; d += 32) {
-		float v = x[d];
+#pragma unroll
+	for (int e = 0; e < PER; e++) {
+		u32 d = lane + 32 * e;
+		float v = y[e];
 
-		if ((is_q || is_k) && d < p.rot) {
-			u32 k = p.interleaved ? d / 2 : d % half;
+		if (d >= p.size)
+			continue;
+		if (turns && d < p.rot) {
 			bool low = p.interleaved ? !(d & 1) : d < half;
 			u32 mate = p.interleaved ? d ^ 1
 				   : low	 ? d + half
 						 : d - half;
-			float c = to_f(((const T *)p.cosc)[rp * half + k]);
-			float n = to_f(((const T *)p.sinc)[rp * half + k]);
 
-			v = low ? v * c - x[mate] * n : v * c + x[mate] * n;
+			v = low ? v * c[e] - x[mate] * n[e]
+				: v * c[e] + x[mate] * n[e];
 		}
 		if (is_q)
 			((float *)p.qbuf)[(tok * p.heads + h) * p.size + d] =
@@ -141,14 +168,14 @@ template <class T> __device__ __forceinline__ void past_copy(const cep_gqa &p)
 			continue;
 		((T *)p.pres_k)[b * p.pres_ks[0] + h * p.pres_ks[1] +
 				row * p.pres_ks[2] + d] =
-			((const T *)p.past_k)[b * p.past_ks[0] +
-					      h * p.past_ks[1] +
-					      row * p.past_ks[2] + d];
+			((const T *)
+				 p.past_k)[b * p.past_ks[0] + h * p.past_ks[1] +
+					   row * p.past_ks[2] + d];
 		((T *)p.pres_v)[b * p.pres_vs[0] + h * p.pres_vs[1] +
 				row * p.pres_vs[2] + d] =
-			((const T *)p.past_v)[b * p.past_vs[0] +
-					      h * p.past_vs[1] +
-					      row * p.past_vs[2] + d];
+			((const T *)
+				 p.past_v)[b * p.past_vs[0] + h * p.past_vs[1] +
+					   row * p.past_vs[2] + d];
 	}
 }
 
@@ -196,7 +223,8 @@ template <class T> __device__ __forceinline__ void slide(const cep_gqa &p)
 			v[row * p.pres_vs[2]] = v[(pos - old) * p.pres_vs[2]];
 		} else {
 			u64 at = (((u64)b * p.seq + pos - past) * p.kv_heads +
-				  h) * p.size + d;
+				  h) * p.size +
+				 d;
 
 			k[row * p.pres_ks[2]] = ((const T *)p.newk)[at];
 			v[row * p.pres_vs[2]] = ((const T *)p.newv)[at];
@@ -236,9 +264,12 @@ template <class T, int HG> struct attend {
 		if (p.windowed) {
 			if (j >= past) {
 				u64 at = (((u64)b * p.seq + j - past) *
-						  p.kv_heads + kh) * p.size;
+						  p.kv_heads +
+					  kh) *
+					 p.size;
 
-				return (const T *)(value ? p.newv : p.newk) + at;
+				return (const T *)(value ? p.newv : p.newk) +
+				       at;
 			}
 			j -= old;
 		}
@@ -372,6 +403,22 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 	a.group = threadIdx.x / a.c;
 	a.n_groups = blockDim.x / a.c;
 	cep_begin();
+	// queries do not depend on the length: under way while it is read
+#pragma unroll
+	for (int h = 0; h < HG; h++) {
+		const float *q = (const float *)p.qbuf +
+				 ((u64)a.row * p.heads + a.h0 + h) * size +
+				 a.lane * 8;
+		bool in = h < (int)a.nh && a.lane * 8 < size;
+
+		a.m[h] = -INFINITY;
+		a.l[h] = 0.f;
+#pragma unroll
+		for (int e = 0; e < 8; e++) {
+			a.acc[h][e] = 0.f;
+			a.q[h][e] = in ? q[e] : 0.f;
+		}
+	}
 	a.t = total_len(p, a.b, false);
 	if (!a.t)
 		return;
@@ -385,19 +432,6 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 	active = chunks < p.splits ? chunks : p.splits;
 	if (split >= active)
 		return;
-	for (int h = 0; h < HG; h++) {
-		const float *q = (const float *)p.qbuf +
-				 ((u64)a.row * p.heads + a.h0 + h) * size +
-				 a.lane * 8;
-
-		a.m[h] = -INFINITY;
-		a.l[h] = 0.f;
-		for (int e = 0; e < 8; e++) {
-			a.acc[h][e] = 0.f;
-			a.q[h][e] = h < (int)a.nh && a.lane * 8 < size ? q[e]
-								       : 0.f;
-		}
-	}
 	for (u32 i = split; i < chunks; i += p.splits)
 		a.chunk(a.first + i * a.n_groups * UN);
 	// groups of a warp, then warps
@@ -408,8 +442,8 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 			float o[8];
 
 			for (int e = 0; e < 8; e++)
-				o[e] = __shfl_xor_sync(0xffffffffu,
-						       a.acc[h][e], (int)z);
+				o[e] = __shfl_xor_sync(0xffffffffu, a.acc[h][e],
+						       (int)z);
 			// the lower group first, so that both agree
 			if (threadIdx.x & z) {
 				float m1 = a.m[h], l1 = a.l[h], x[8];
@@ -446,15 +480,16 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 			      sml[(w * HG + h) * 2 + 1],
 			      &sm[(w * HG + h) * size + d], 1);
 		if (active == 1) {
-			float sink = p.sink ? to_f(((const T *)p.sink)[head])
-					    : 0.f;
+			float sink =
+				p.sink ? to_f(((const T *)p.sink)[head]) : 0.f;
 
 			((T *)p.out)[((u64)a.row * p.heads + head) * size + d] =
 				from_f<T>(finish(v, m, l, p.smooth, p.sink != 0,
 						 sink));
 		} else {
 			u64 at = (((u64)a.row * p.heads + head) * p.splits +
-				  split) * (size + 2);
+				  split) *
+				 (size + 2);
 
 			part[at + d] = v;
 			if (d == 0) {
@@ -469,8 +504,8 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 	__threadfence();
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		u32 *n = (u32 *)p.counters + (u64)a.row * gridDim.y +
-			 blockIdx.y;
+		u32 *n =
+			(u32 *)p.counters + (u64)a.row * gridDim.y + blockIdx.y;
 
 		last = atomicInc(n, active - 1) == active - 1;
 	}

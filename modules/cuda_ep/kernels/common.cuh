@@ -1,5 +1,6 @@
 // common.cuh - what all kernels share: entry macro, element conversion, warp
-// sums, refusals.  Compiled by nvcc, and by a host compiler as the tests' twins.
+// sums, refusals.  Compiled by nvcc, and by a host compiler as the tests'
+// twins.
 #ifndef CEP_COMMON_CUH
 #define CEP_COMMON_CUH
 
@@ -156,7 +157,7 @@ __device__ __forceinline__ float block_max(float v, float *red)
 
 // Record the first refusal of the device; later ones are dropped.
 static __device__ __noinline__ void cep_refuse(const cep_blame &b, u32 kind,
-					long long value, long long limit)
+					       long long value, long long limit)
 {
 	volatile cep_fault *f = (volatile cep_fault *)b.record;
 

@@ -256,23 +256,19 @@ __device__ __forceinline__ void locate(const cep_ew &p, u64 i, long long *o,
 		body                                                           \
 	}
 
-CEP_KERNEL(cep_ew_f, cep_ew, 256)
-{
-	CEP_EW_LOOP({
-		float a = load_f(p.in[0], p.in_dt[0], x[0]);
-		float v;
+CEP_KERNEL(cep_ew_f, cep_ew, 256){CEP_EW_LOOP({
+	float a = load_f(p.in[0], p.in_dt[0], x[0]);
+	float v;
 
-		if (p.n_in == 1)
-			v = unary_f(p.op, a, p.f);
-		else if (p.n_in == 2)
-			v = binary_f(p.op, a,
-				     load_f(p.in[1], p.in_dt[1], x[1]));
-		else
-			v = a != 0.f ? load_f(p.in[1], p.in_dt[1], x[1])
-				     : load_f(p.in[2], p.in_dt[2], x[2]);
-		store_f(p.out, p.out_dt, o, v);
-	})
-}
+	if (p.n_in == 1)
+		v = unary_f(p.op, a, p.f);
+	else if (p.n_in == 2)
+		v = binary_f(p.op, a, load_f(p.in[1], p.in_dt[1], x[1]));
+	else
+		v = a != 0.f ? load_f(p.in[1], p.in_dt[1], x[1])
+			     : load_f(p.in[2], p.in_dt[2], x[2]);
+	store_f(p.out, p.out_dt, o, v);
+})}
 
 CEP_KERNEL(cep_ew_i, cep_ew, 256)
 {
@@ -292,10 +288,9 @@ CEP_KERNEL(cep_ew_i, cep_ew, 256)
 	})
 }
 
-template <class U> __device__ __forceinline__ void copy_body(const cep_ew &p)
-{
-	CEP_EW_LOOP({ ((U *)p.out)[o] = ((const U *)p.in[0])[x[0]]; })
-}
+template <class U>
+__device__ __forceinline__ void copy_body(const cep_ew &p){
+	CEP_EW_LOOP({ ((U *)p.out)[o] = ((const U *)p.in[0])[x[0]]; })}
 
 CEP_KERNEL(cep_copy_1, cep_ew, 256)
 {

@@ -4,17 +4,34 @@
 
 enum { W_BITS, W_NK, W_KN };
 
+__device__ __forceinline__ const cep_mm &mm_of(const cep_mm &p)
+{
+	return p;
+}
+__device__ __forceinline__ const cep_mm &mm_of(const cep_mv_tiled &q)
+{
+	return q.m;
+}
+
 // Weight (n, k) of a quantised matrix as float.
 template <class T> struct bits_row {
 	const unsigned char *w, *z;
 	const T *s, *zf;
 
-	__device__ __forceinline__ bits_row(const cep_mm &p, u32 n)
+	__device__ __forceinline__ bits_row(const cep_mv_tiled &q, u32 n)
 	{
-		w = (const unsigned char *)p.b + (u64)n * p.ldb;
-		z = (const unsigned char *)p.zp + (u64)n * p.zp_row;
-		s = (const T *)p.scales + (u64)n * p.n_blocks;
-		zf = (const T *)p.zp + (u64)n * p.n_blocks;
+		const cep_mm &p = q.m;
+		u32 t = q.n_tiles > 1 ? n / q.tile_rows : 0;
+
+		n -= t * q.tile_rows;
+		w = (const unsigned char *)q.b[t] + (u64)n * p.ldb;
+		z = (const unsigned char *)q.z[t] + (u64)n * p.zp_row;
+		s = (const T *)q.s[t] + (u64)n * p.n_blocks;
+		zf = (const T *)q.z[t] + (u64)n * p.n_blocks;
+	}
+	// a matrix that is not quantised has no such row
+	__device__ __forceinline__ bits_row(const cep_mm &, u32)
+	{
 	}
 
 	__device__ __forceinline__ float zero(const cep_mm &p, u32 blk) const
@@ -59,8 +76,7 @@ template <class T> struct bits_row {
 };
 
 template <class T>
-__device__ __forceinline__ void get8(const T *row, u32 k, u32 n, bool vec,
-				     T *o)
+__device__ __forceinline__ void get8(const T *row, u32 k, u32 n, bool vec, T *o)
 {
 	if (vec && k + 8 <= n) {
 #pragma unroll
@@ -76,8 +92,8 @@ __device__ __forceinline__ void get8(const T *row, u32 k, u32 n, bool vec,
 
 // 64 columns of k of weight rows n0 .. n0 + 63 into w[n][k]; 128 threads.
 template <class T, int WK>
-__device__ __forceinline__ void stage_w(const cep_mm &p, const T *b, u32 n0,
-					u32 k0, T (*w)[LD])
+__device__ __forceinline__ void stage_w(const cep_mm &p, const bits_row<T> &row,
+					const T *b, u32 n0, u32 k0, T (*w)[LD])
 {
 	if (WK == W_KN) {
 		u32 k = k0 + threadIdx.x / 2, n = threadIdx.x % 2 * 32;
@@ -89,16 +105,14 @@ __device__ __forceinline__ void stage_w(const cep_mm &p, const T *b, u32 n0,
 				get8(b + (u64)k * p.ldb, n0 + n + i, p.n,
 				     p.vec_b, v);
 			for (u32 e = 0; e < 8; e++)
-				w[n + i + e][k - k0] = k < p.k ? v[e]
-							       : from_f<T>(0.f);
+				w[n + i + e][k - k0] =
+					k < p.k ? v[e] : from_f<T>(0.f);
 		}
 		return;
 	}
 	u32 r = threadIdx.x / 2, n = n0 + r, k = threadIdx.x % 2 * 32;
 	n = n < p.n ? n : p.n - 1;
 	if (WK == W_BITS) {
-		bits_row<T> row(p, n);
-
 		for (u32 i = 0; i < 32; i += 8) {
 			float f[8];
 			__align__(16) T v[8];
@@ -119,9 +133,10 @@ __device__ __forceinline__ void stage_w(const cep_mm &p, const T *b, u32 n0,
 }
 
 // A block: BM rows of A by 64 columns of the result; tensor cores.
-template <class T, int WK, int BM>
-__device__ __forceinline__ void gemm(const cep_mm &p)
+template <class T, int WK, int BM, class P>
+__device__ __forceinline__ void gemm(const P &q)
 {
+	const cep_mm &p = mm_of(q);
 	__shared__ __align__(16) T as[BM][LD];
 	__shared__ __align__(16) T ws[64][LD];
 	constexpr int MF = BM == 64 ? 2 : 1, NF = BM == 64 ? 4 : 2;
@@ -135,6 +150,8 @@ __device__ __forceinline__ void gemm(const cep_mm &p)
 	const T *b = (const T *)p.b + blockIdx.z * p.b_batch;
 	T *c = (T *)p.out + blockIdx.z * p.c_batch;
 	float acc[MF][NF][4] = {};
+	u32 own = n0 + threadIdx.x / 2;
+	bits_row<T> row(q, own < p.n ? own : p.n - 1);
 
 	cep_begin();
 	for (u32 k0 = 0; k0 < p.k; k0 += 64) {
@@ -151,7 +168,7 @@ __device__ __forceinline__ void gemm(const cep_mm &p)
 					v[e] = from_f<T>(0.f);
 			*(uint4 *)&as[r][i] = *(const uint4 *)v;
 		}
-		stage_w<T, WK>(p, b, n0, k0, ws);
+		stage_w<T, WK>(p, row, b, n0, k0, ws);
 		__syncthreads();
 #pragma unroll
 		for (int kk = 0; kk < 64; kk += 16) {
@@ -196,14 +213,16 @@ __device__ __forceinline__ void gemm(const cep_mm &p)
 				if (m >= p.m || n >= p.n)
 					continue;
 				if (p.bias)
-					v += to_f(((const T *)p.bias)[p.n0 + n]);
+					v += to_f(
+						((const T *)p.bias)[p.n0 + n]);
 				c[(u64)m * p.ldc + p.n0 + n] = from_f<T>(v);
 			}
 }
 
 // float: 64 x 64 by 256 threads, four by four a thread, k in steps of 16.
-template <int WK> __device__ __forceinline__ void gemm_f32(const cep_mm &p)
+template <int WK, class P> __device__ __forceinline__ void gemm_f32(const P &q)
 {
+	const cep_mm &p = mm_of(q);
 	__shared__ float as[16][68], ws[16][68];
 	u32 tx = threadIdx.x % 16, ty = threadIdx.x / 16;
 	u32 n0 = blockIdx.x * 64, m0 = blockIdx.y * 64;
@@ -211,6 +230,8 @@ template <int WK> __device__ __forceinline__ void gemm_f32(const cep_mm &p)
 	const float *b = (const float *)p.b + blockIdx.z * p.b_batch;
 	float *c = (float *)p.out + blockIdx.z * p.c_batch;
 	float acc[4][4] = {};
+	u32 own = n0 + threadIdx.x % 128 / 2;
+	bits_row<float> row(q, own < p.n ? own : p.n - 1);
 
 	cep_begin();
 	for (u32 k0 = 0; k0 < p.k; k0 += 16) {
@@ -223,9 +244,8 @@ template <int WK> __device__ __forceinline__ void gemm_f32(const cep_mm &p)
 		}
 		if (WK == W_BITS) {
 			if (threadIdx.x < 128) {
-				u32 r = threadIdx.x / 2, n = n0 + r;
+				u32 r = threadIdx.x / 2;
 				u32 k = threadIdx.x % 2 * 8;
-				bits_row<float> row(p, n < p.n ? n : p.n - 1);
 				float f[8];
 
 				row.get(p, k0 + k, f);
@@ -273,27 +293,27 @@ template <int WK> __device__ __forceinline__ void gemm_f32(const cep_mm &p)
 		}
 }
 
-#define CEP_GEMM(kind, name)                                                   \
-	CEP_KERNEL(cep_gemm_##name##_f32, cep_mm, 256)                         \
+#define CEP_GEMM(kind, name, ptype)                                            \
+	CEP_KERNEL(cep_gemm_##name##_f32, ptype, 256)                          \
 	{                                                                      \
 		gemm_f32<kind>(p);                                             \
 	}                                                                      \
-	CEP_KERNEL(cep_gemm16_##name##_f16, cep_mm, 128)                       \
+	CEP_KERNEL(cep_gemm16_##name##_f16, ptype, 128)                        \
 	{                                                                      \
 		gemm<__half, kind, 16>(p);                                     \
 	}                                                                      \
-	CEP_KERNEL(cep_gemm64_##name##_f16, cep_mm, 128)                       \
+	CEP_KERNEL(cep_gemm64_##name##_f16, ptype, 128)                        \
 	{                                                                      \
 		gemm<__half, kind, 64>(p);                                     \
 	}                                                                      \
-	CEP_KERNEL(cep_gemm16_##name##_bf16, cep_mm, 128)                      \
+	CEP_KERNEL(cep_gemm16_##name##_bf16, ptype, 128)                       \
 	{                                                                      \
 		gemm<bf16, kind, 16>(p);                                       \
 	}                                                                      \
-	CEP_KERNEL(cep_gemm64_##name##_bf16, cep_mm, 128)                      \
+	CEP_KERNEL(cep_gemm64_##name##_bf16, ptype, 128)                       \
 	{                                                                      \
 		gemm<bf16, kind, 64>(p);                                       \
 	}
-CEP_GEMM(W_BITS, q)
-CEP_GEMM(W_NK, nk)
-CEP_GEMM(W_KN, kn)
+CEP_GEMM(W_BITS, q, cep_mv_tiled)
+CEP_GEMM(W_NK, nk, cep_mm)
+CEP_GEMM(W_KN, kn, cep_mm)

@@ -12,7 +12,7 @@
 // points of blocks 2t and 2t + 1.
 template <class T> struct tile {
 	uint4 w[4];
-	T s[4];
+	__align__(8) T s[4];
 	T zf[4];
 	unsigned char zb[4];
 };
@@ -75,8 +75,10 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct gemv4 {
 			r1 -= t1 * q.tile_rows;
 		}
 		t1 += m1;
-		a.w0 = (const unsigned char *)q.b[t0] + (u64)r0 * p.ldb + t * 16;
-		a.w1 = (const unsigned char *)q.b[t1] + (u64)r1 * p.ldb + t * 16;
+		a.w0 = (const unsigned char *)q.b[t0] + (u64)r0 * p.ldb +
+		       t * 16;
+		a.w1 = (const unsigned char *)q.b[t1] + (u64)r1 * p.ldb +
+		       t * 16;
 		a.s0 = (const T *)q.s[t0] + (u64)r0 * p.n_blocks;
 		a.s1 = (const T *)q.s[t1] + (u64)r1 * p.n_blocks;
 		if (ZP == CEP_ZP_PACKED) {
@@ -112,10 +114,20 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct gemv4 {
 		x.w[1] = kb + 4 < nb ? load_weights(a.w0 + off + 64) : none;
 		x.w[2] = kb < nb ? load_weights(a.w1 + off) : none;
 		x.w[3] = kb + 4 < nb ? load_weights(a.w1 + off + 64) : none;
-		x.s[0] = a.s0[c0];
-		x.s[1] = a.s0[c1];
-		x.s[2] = a.s1[c0];
-		x.s[3] = a.s1[c1];
+		if (p.block == 32 && !(p.n_blocks & 1)) {
+			// the two of a row lie together, on 4 bytes; behind
+			// the end c0 is the last block, an odd one
+			u32 u = *(const u32 *)(a.s0 + (c0 & ~1u));
+			u32 v = *(const u32 *)(a.s1 + (c0 & ~1u));
+
+			((u32 *)x.s)[0] = u;
+			((u32 *)x.s)[1] = v;
+		} else {
+			x.s[0] = a.s0[c0];
+			x.s[1] = a.s0[c1];
+			x.s[2] = a.s1[c0];
+			x.s[3] = a.s1[c1];
+		}
 		if (ZP == CEP_ZP_PACKED) {
 			x.zb[0] = a.z0[c0 / 2];
 			x.zb[1] = a.z0[c1 / 2];
@@ -142,9 +154,9 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct gemv4 {
 					    float *acc) const
 	{
 		const bool on = (g & 3) == t;
-		const uint4 *xp = (const uint4 *)(xs + (on ? kt * 8 + g
-							   : kt_n * 8) *
-							       XBLOCK);
+		const uint4 *xp =
+			(const uint4 *)(xs +
+					(on ? kt * 8 + g : kt_n * 8) * XBLOCK);
 		float d0[4] = {0, 0, 0, 0}, d1[4] = {0, 0, 0, 0}, d[4];
 		const u32 *w0 = (const u32 *)&x.w[0];
 		const u32 *w1 = (const u32 *)&x.w[1];
@@ -194,8 +206,8 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct gemv4 {
 				else
 					for (int e = 0; e < 8; e++)
 						((T *)&v)[e] =
-							((const T *)
-								 p.a)[i * 8 + e];
+							((const T *)p
+								 .a)[i * 8 + e];
 			}
 			o.x = pick16(v.u[0], v.u[2], false);
 			o.y = pick16(v.u[0], v.u[2], true);
@@ -250,8 +262,8 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct gemv4 {
 
 		for (u32 i = threadIdx.x; i < n_rg * ROWS; i += blockDim.x) {
 			u32 row = rg0 * ROWS + i;
-			const float *s = slot + i / ROWS * n_class * 16 +
-					 i % ROWS;
+			const float *s =
+				slot + i / ROWS * n_class * 16 + i % ROWS;
 			float v = finish(s);
 
 			if (row >= p.n)
@@ -262,8 +274,8 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct gemv4 {
 				float w = finish(s + 8);
 
 				if (bias2)
-					w += to_f(((const T *)
-							   bias2)[p.n0 + row]);
+					w += to_f(
+						((const T *)bias2)[p.n0 + row]);
 				v = silu(v) * w;
 			}
 			((T *)p.out)[p.n0 + row] = from_f<T>(v);
@@ -275,7 +287,7 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct gemv4 {
 		u32 warp = threadIdx.x / 32, u, kt, lu, lk;
 		float acc[2] = {0, 0};
 		rows_at<T> at;
-		tile<T> a, b;
+		tile<T> a, b, c;
 
 		lane = threadIdx.x & 31;
 		g = lane >> 2;
@@ -305,6 +317,11 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct gemv4 {
 			if (step(&lu, &lk) && lu < n_units)
 				find(rg0 + lu / n_class, at);
 		}
+		if (lu < n_units) {
+			load(c, at, lk);
+			if (step(&lu, &lk) && lu < n_units)
+				find(rg0 + lu / n_class, at);
+		}
 		cep_wait();
 		stage();
 		__syncthreads();
@@ -313,22 +330,24 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct gemv4 {
 
 			use(a, kt, acc);
 			a = b;
+			b = c;
 			if (lu < n_units) {
-				load(b, at, lk);
+				load(c, at, lk);
 				if (step(&lu, &lk) && lu < n_units)
 					find(rg0 + lu / n_class, at);
 			}
 			if (!step(&u, &kt))
 				continue;
 			for (int i = 0; i < 2; i++) {
-				acc[i] += __shfl_xor_sync(0xffffffffu, acc[i],
-							  1);
-				acc[i] += __shfl_xor_sync(0xffffffffu, acc[i],
-							  2);
+				acc[i] +=
+					__shfl_xor_sync(0xffffffffu, acc[i], 1);
+				acc[i] +=
+					__shfl_xor_sync(0xffffffffu, acc[i], 2);
 			}
 			if (t == 0) {
 				u32 i = (cu / n_class * n_class +
-					 ck % n_class) * 16;
+					 ck % n_class) *
+					16;
 
 				slot[i + g] = acc[0];
 				slot[i + g + 8] = acc[1];
@@ -374,14 +393,16 @@ template <class T> __device__ __forceinline__ void gemv_q(const cep_mm &p)
 	const unsigned char *w = (const unsigned char *)p.b + (u64)row * p.ldb;
 	for (u32 k = lane * 8; k < p.k; k += 256) {
 		u32 blk = k / p.block;
-		float s = to_f(((const T *)p.scales)[(u64)row * p.n_blocks + blk]);
+		float s = to_f(
+			((const T *)p.scales)[(u64)row * p.n_blocks + blk]);
 		float zp = (float)def, part = 0;
 		u64 q = 0;
 
 		for (u32 i = 0; i < p.bits; i++)
 			q |= (u64)w[(u64)k * p.bits / 8 + i] << (8 * i);
 		if (p.zp_kind == CEP_ZP_FLOAT)
-			zp = to_f(((const T *)p.zp)[(u64)row * p.n_blocks + blk]);
+			zp = to_f(
+				((const T *)p.zp)[(u64)row * p.n_blocks + blk]);
 		else if (p.zp_kind == CEP_ZP_PACKED)
 			zp = (float)((((const unsigned char *)
 					       p.zp)[(u64)row * p.zp_row +
@@ -389,7 +410,8 @@ template <class T> __device__ __forceinline__ void gemv_q(const cep_mm &p)
 				      blk * p.bits % 8) &
 				     mask);
 		for (u32 i = 0; i < 8 && k + i < p.k; i++)
-			part += ((float)(u32)((q >> (i * p.bits)) & mask) - zp) *
+			part += ((float)(u32)((q >> (i * p.bits)) & mask) -
+				 zp) *
 				to_f(x[k + i]);
 		acc += part * s;
 	}
@@ -407,8 +429,7 @@ template <class T> __device__ __forceinline__ void gemv_nk(const cep_mm &p)
 	u32 lane = threadIdx.x & 31;
 	u32 row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
 	const T *x = (const T *)p.a + blockIdx.z * p.a_batch;
-	const T *w = (const T *)p.b + blockIdx.z * p.b_batch +
-		     (u64)row * p.ldb;
+	const T *w = (const T *)p.b + blockIdx.z * p.b_batch + (u64)row * p.ldb;
 	float acc = 0;
 
 	cep_begin();
@@ -469,15 +490,17 @@ template <class T> __device__ __forceinline__ void gemv_kn(const cep_mm &p)
 			((T *)p.out)[blockIdx.z * p.c_batch + c] = from_f<T>(v);
 		else if (c < p.n)
 			((float *)p.part)[((u64)blockIdx.z * gridDim.y +
-					   blockIdx.y) * p.n + c] = v;
+					   blockIdx.y) *
+						  p.n +
+					  c] = v;
 	}
 	if (gridDim.y == 1)
 		return;
 	__threadfence();
 	__syncthreads();
 	if (threadIdx.x == 0)
-		last = atomicInc((u32 *)p.counters +
-					 blockIdx.z * gridDim.x + blockIdx.x,
+		last = atomicInc((u32 *)p.counters + blockIdx.z * gridDim.x +
+					 blockIdx.x,
 				 gridDim.y - 1) == gridDim.y - 1;
 	__syncthreads();
 	if (!last)

@@ -26,7 +26,8 @@ template <class U> __device__ __forceinline__ void gather(const cep_gather &p)
 		u64 u = i % units, k = i / units % p.n_idx;
 		u64 o = i / units / p.n_idx;
 		u64 row = pick(p.blame, p.idx, k, p.idx64, p.axis, u == 0);
-		const char *src = (const char *)p.data + (long long)o * p.s_outer +
+		const char *src = (const char *)p.data +
+				  (long long)o * p.s_outer +
 				  (long long)row * p.s_axis;
 
 		((U *)p.out)[i] = ((const U *)src)[u];
@@ -118,9 +119,9 @@ template <class T> __device__ __forceinline__ void rope(const cep_rope &p)
 		float v = to_f(x[d]);
 
 		if (d < p.rot) {
-			long long pos = p.pos_n == 1
-						? ((const long long *)p.pos)[0] + s
-						: ((const long long *)p.pos)[r];
+			long long pos =
+				p.pos_n == 1 ? ((const long long *)p.pos)[0] + s
+					     : ((const long long *)p.pos)[r];
 			u32 k = p.interleaved ? d / 2 : d % half;
 			bool low = p.interleaved ? !(d & 1) : d < half;
 			u32 mate = p.interleaved ? d ^ 1

@@ -96,8 +96,7 @@ __device__ __forceinline__ void unpack8(u32 v, u32 *o, bf16)
 
 __device__ __forceinline__ u32 pick16(u32 a, u32 b, bool high)
 {
-	return high ? (a >> 16) | (b & 0xffff0000u)
-		    : (a & 0xffffu) | (b << 16);
+	return high ? (a >> 16) | (b & 0xffff0000u) : (a & 0xffffu) | (b << 16);
 }
 
 #endif

@@ -59,8 +59,8 @@ enum cep_ew_op {
 	CEP_EW_RELU,
 	CEP_EW_ERF,
 	CEP_EW_SOFTPLUS,
-	CEP_EW_GELU,	  /* erf */
-	CEP_EW_GELU_TANH, /* tanh form */
+	CEP_EW_GELU,	   /* erf */
+	CEP_EW_GELU_TANH,  /* tanh form */
 	CEP_EW_QUICK_GELU, /* x sigmoid(f[0] x) */
 	CEP_EW_NOT,
 	CEP_EW_CLIP, /* f[0] to f[1] */
@@ -114,9 +114,9 @@ struct cep_norm {
 struct cep_gather {
 	uint64_t data, idx, out;
 	uint64_t outer, axis, n_idx;
-	uint64_t inner; /* bytes */
+	uint64_t inner;		 /* bytes */
 	int64_t s_outer, s_axis; /* bytes */
-	uint32_t idx64, unit; /* unit: bytes a thread moves */
+	uint32_t idx64, unit;	 /* unit: bytes a thread moves */
 	struct cep_blame blame;
 };
 
@@ -132,7 +132,7 @@ struct cep_rope {
 	uint64_t x, out, pos, cosc, sinc;
 	int64_t xs[3], os[3]; /* strides of batch, head, position */
 	uint32_t batch, heads, seq, size, rot, rows, interleaved;
-	uint32_t pos_n;	      /* 1: offset, else batch * seq */
+	uint32_t pos_n; /* 1: offset, else batch * seq */
 	float scale;
 	uint32_t reserved;
 	struct cep_blame blame;
@@ -146,7 +146,7 @@ struct cep_gqa {
 	int64_t pres_ks[3], pres_vs[3];
 	uint64_t seqlens, cosc, sinc, pos, q_norm, k_norm, bias, sink;
 	int64_t bias_s[4];
-	uint64_t qbuf; /* float [B S][N][H] */
+	uint64_t qbuf;	     /* float [B S][N][H] */
 	uint64_t newk, newv; /* windowed: T [B S][NKV][H] */
 	uint64_t part, counters, out;
 	float scale, softcap, eps;
@@ -164,7 +164,7 @@ struct cep_mm {
 	int64_t a_batch, b_batch, c_batch;
 	uint32_t m, n, k, n0; /* rows of this tile are n0.. of the whole */
 	uint32_t bits, block, n_blocks, zp_kind, zp_row;
-	uint32_t groups; /* 16-row groups a block of gemv4 takes */
+	uint32_t groups;       /* 16-row groups a block of gemv4 takes */
 	uint32_t vec_a, vec_b; /* 16-byte loads are possible */
 };
 

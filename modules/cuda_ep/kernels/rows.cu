@@ -231,9 +231,8 @@ CEP_KERNEL(cep_reduce_i, cep_row, 256)
 		return;
 	for (u64 i = 0; i < p.dim; i++) {
 		u64 at = base + i * (u64)p.inner;
-		long long v = p.in_dt == CEP_I64
-				      ? ((const long long *)p.x)[at]
-				      : ((const int *)p.x)[at];
+		long long v = p.in_dt == CEP_I64 ? ((const long long *)p.x)[at]
+						 : ((const int *)p.x)[at];
 
 		acc = !i || p.op <= CEP_ROW_MEAN ? acc + v
 		      : p.op == CEP_ROW_MAX	 ? (v > acc ? v : acc)
@@ -324,8 +323,8 @@ CEP_KERNEL(cep_argmax, cep_row, 256)
 		}
 	if (gridDim.x > 1) {
 		volatile float *pv = (volatile float *)p.out2 + row * gridDim.x;
-		volatile long long *pi = (volatile long long *)p.out3 +
-					 row * gridDim.x;
+		volatile long long *pi =
+			(volatile long long *)p.out3 + row * gridDim.x;
 
 		pv[blockIdx.x] = v;
 		pi[blockIdx.x] = at;

@@ -1,0 +1,481 @@
+// model.c - opening a model folder: config, graph, step graph, plan, weights.
+#include "core/model/model.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/error.h"
+
+#define DEFAULT_CHUNK 512
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && !strcmp(s + n - m, end);
+}
+
+int32_t genai_model_folder(const char *path, char *out, size_t cap,
+			   char *out_file, size_t file_cap,
+			   struct genai_error *err)
+{
+	struct stat st;
+	char *slash;
+
+	if (!path || !*path || strlen(path) >= cap)
+		return genai_fail(err, GENAI_E_INVAL,
+				  "the model's path is empty or too long");
+	if (stat(path, &st))
+		return genai_fail(
+			err, errno == ENOENT ? GENAI_E_NOTFOUND : GENAI_E_IO,
+			"%s: cannot open: %s", path, strerror(errno));
+	snprintf(out, cap, "%s", path);
+	out_file[0] = 0;
+	if (S_ISDIR(st.st_mode))
+		return 0;
+	if (!ends_with(path, ".onnx"))
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: neither a model folder nor a .onnx file",
+				  path);
+	slash = strrchr(out, '/');
+	if (snprintf(out_file, file_cap, "%s", slash ? slash + 1 : out) >=
+	    (int)file_cap)
+		return genai_fail(err, GENAI_E_INVAL, "%s: name too long",
+				  path);
+	if (slash == out)
+		slash[1] = 0;
+	else if (slash)
+		*slash = 0;
+	else
+		snprintf(out, cap, ".");
+	return 0;
+}
+
+static void warn(void *ctx, const char *text)
+{
+	struct genai_runtime *rt = ctx;
+
+	genai_log_line(&rt->log, GENAI_LOG_WARN, "%s", text);
+}
+
+static int32_t load_files(struct genai_model *m, const char *path,
+			  struct genai_error *err)
+{
+	struct genai_onnx_options o = {0};
+	char file[256], onnx[4400];
+	int32_t rc = genai_model_folder(path, m->folder, sizeof(m->folder),
+					file, sizeof(file), err);
+
+	if (rc)
+		return rc;
+	rc = genai_model_config_load(m->folder, &m->rt->log, &m->config, err);
+	m->no_config = rc == GENAI_E_NOTFOUND;
+	if (rc && !m->no_config)
+		return rc;
+	if (file[0])
+		snprintf(m->config.filename, sizeof(m->config.filename), "%s",
+			 file);
+	o.trusted_roots =
+		genai_config_get(m->rt->config, "runtime", "trusted_roots");
+	o.warn = warn;
+	o.warn_ctx = m->rt;
+	snprintf(onnx, sizeof(onnx), "%s/%s", m->folder, m->config.filename);
+	return genai_onnx_load(onnx, &o, &m->onnx, err);
+}
+
+// ---- sizes ----
+
+uint64_t genai_model_kv_row(const struct genai_step_layer *l)
+{
+	uint64_t e = l->dtype == GENAI_DT_F32 ? 4 : 2;
+
+	return (uint64_t)l->heads * (uint64_t)l->head_size * e;
+}
+
+void genai_model_kv_view(const struct genai_step_layer *l, genai_addr addr,
+			 uint64_t rows, struct genai_view *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->size = sizeof(*out);
+	out->dtype = l->dtype;
+	out->rank = 4;
+	out->addr = addr;
+	out->dims[0] = 1;
+	out->dims[1] = l->heads;
+	out->dims[2] = (int64_t)rows;
+	out->dims[3] = l->head_size;
+	out->strides[0] = (int64_t)rows * l->heads * l->head_size;
+	out->strides[1] = l->head_size;
+	out->strides[2] = l->heads * l->head_size;
+	out->strides[3] = 1;
+}
+
+static int32_t model_context(struct genai_model *m, struct genai_error *err)
+{
+	int64_t c = m->config.context_length, rope = m->step.rope_rows;
+
+	if (c <= 0 && rope <= 0)
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: genai_config.json does not say "
+				  "model.context_length, and the graph has no "
+				  "rope table",
+				  m->folder);
+	if (c <= 0)
+		c = rope;
+	if (rope > 0 && c > rope)
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: model.context_length is %" PRId64
+				  ", but the rope table has %" PRId64 " rows",
+				  m->folder, c, rope);
+	m->model_context = (uint64_t)c;
+	return 0;
+}
+
+// Bytes that caches may take when nobody said: what the device limit leaves
+// beside the weights, or half of the free host memory of a shared device.
+static uint64_t kv_room(struct genai_model *m)
+{
+	struct genai_device *d = &m->rt->device;
+	uint64_t pages, weights = 0;
+
+	for (uint32_t i = 0; i < m->step.graph->n_tensors; i++)
+		weights += genai_graph_tensor(m->step.graph, i)->bytes;
+	if (d->caps.flags & GENAI_STREAM_CAP_SHARED && d->limit == UINT64_MAX) {
+		pages = (uint64_t)sysconf(_SC_AVPHYS_PAGES);
+		return pages * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+	}
+	if (d->limit == UINT64_MAX)
+		pages = d->caps.free_bytes / 10 * 9;
+	else
+		pages = d->limit - (d->used < d->limit ? d->used : d->limit);
+	// an eighth for activations, which are planned later
+	pages -= pages / 8;
+	// at least a quarter, at most what the weights leave
+	return pages > weights + pages / 4 ? pages - weights : pages / 4;
+}
+
+static int32_t choose_context(struct genai_model *m, struct genai_error *err)
+{
+	const char *v = genai_config_get(m->rt->config, "runtime", "context");
+	uint64_t want, fit;
+
+	if (strcmp(v, "auto")) {
+		if (genai_parse_u64(v, &want, NULL) || !want)
+			return genai_config_fail(
+				m->rt->config, "runtime", "context", err,
+				"is not a number of positions");
+		if (want > m->model_context)
+			return genai_config_fail(
+				m->rt->config, "runtime", "context", err,
+				"the model allows %" PRIu64 " positions",
+				m->model_context);
+		m->context = want;
+		return 0;
+	}
+	m->context = m->model_context;
+	if (!m->kv_row_bytes)
+		return 0;
+	fit = kv_room(m) / m->kv_row_bytes;
+	if (fit >= m->context)
+		return 0;
+	if (!fit)
+		return genai_fail(err, GENAI_E_LIMIT,
+				  "%s: one position of the key/value cache "
+				  "takes %" PRIu64
+				  " bytes: no room for any; raise device_limit",
+				  m->folder, m->kv_row_bytes);
+	m->context = fit;
+	genai_log_line(&m->rt->log, GENAI_LOG_WARN,
+		       "%s: context limited to %" PRIu64 " of %" PRIu64
+		       " positions by memory (set [runtime] context to choose)",
+		       m->folder, fit, m->model_context);
+	return 0;
+}
+
+// No product of the two overflows from here on.
+static int32_t check_cache(struct genai_model *m, struct genai_error *err)
+{
+	uint64_t bytes;
+
+	if (!__builtin_mul_overflow(m->context, m->kv_row_bytes, &bytes) &&
+	    bytes <= UINT64_C(1) << 46)
+		return 0;
+	return genai_fail(err, GENAI_E_LIMIT,
+			  "%s: a key/value cache of %" PRIu64
+			  " positions of %" PRIu64 " bytes is too large",
+			  m->folder, m->context, m->kv_row_bytes);
+}
+
+static int32_t choose_sizes(struct genai_model *m, struct genai_error *err)
+{
+	int64_t vocab =
+		m->step.vocab > 0 ? m->step.vocab : m->config.vocab_size;
+	int32_t rc = model_context(m, err);
+
+	if (rc)
+		return rc;
+	if (vocab <= 0 || vocab > 1 << 22)
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: the width of the logits is not known",
+				  m->folder);
+	if (m->config.vocab_size > vocab)
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: model.vocab_size is %" PRId64
+				  ", but the logits are %" PRId64 " wide",
+				  m->folder, m->config.vocab_size, vocab);
+	m->vocab = (uint32_t)vocab;
+	for (uint32_t i = 0; i < m->step.n_layers; i++)
+		m->kv_row_bytes += 2 * genai_model_kv_row(&m->step.layers[i]);
+	rc = choose_context(m, err);
+	if (!rc)
+		rc = check_cache(m, err);
+	if (rc)
+		return rc;
+	m->chunk = m->config.chunk_size > 0 ? (uint64_t)m->config.chunk_size
+					    : DEFAULT_CHUNK;
+	if (m->chunk > m->context)
+		m->chunk = m->context;
+	return 0;
+}
+
+// ---- plan ----
+
+static void fill_view(struct genai_view *v, uint32_t dtype, uint32_t rank,
+		      int64_t a, int64_t b)
+{
+	memset(v, 0, sizeof(*v));
+	v->size = sizeof(*v);
+	v->dtype = dtype;
+	v->rank = rank;
+	v->dims[0] = a;
+	v->dims[1] = b;
+	v->strides[0] = rank == 2 ? b : 1;
+	v->strides[1] = 1;
+}
+
+int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
+			 struct genai_error *err)
+{
+	struct genai_runtime *rt = m->rt;
+	struct genai_plan *plan = NULL;
+	struct genai_plan_options o = {
+		.size = sizeof(o),
+		.stream = &rt->device.stream,
+		.barrier = &rt->device.barrier,
+		.pager = &m->paging.api,
+		.n_max_inputs = m->step.graph->n_inputs,
+	};
+	struct genai_view *max = calloc(o.n_max_inputs + 1, sizeof(*max));
+	int32_t rc;
+
+	if (!max)
+		return genai_fail(err, GENAI_E_NOMEM, "no memory");
+	fill_view(&max[m->step.ids], GENAI_DT_I64, 2, 1, (int64_t)m->chunk);
+	fill_view(&max[m->step.past], GENAI_DT_I32, 1, 1, 1);
+	for (uint32_t i = 0; i < m->step.n_layers; i++) {
+		const struct genai_step_layer *l = &m->step.layers[i];
+
+		genai_model_kv_view(l, 0, m->context, &max[l->past_key]);
+		genai_model_kv_view(l, 0, m->context, &max[l->past_value]);
+	}
+	o.max_inputs = max;
+	rc = rt->exec.plan_create(genai_module_self(rt->executor.module),
+				  m->step.graph, &o, &plan, err);
+	free(max);
+	if (rc)
+		return rc;
+	if (!plan)
+		return genai_fail(err, GENAI_E_MODULE,
+				  "module %s: plan_create gave no plan",
+				  genai_module_name(rt->executor.module));
+	*out_plan = plan;
+	return 0;
+}
+
+// What the driver took for itself since the start: code, local memory, graphs.
+static uint64_t driver_bytes(struct genai_device *d)
+{
+	struct genai_stream_stats st = {.size = sizeof(st)};
+
+	if (d->stream.ops->stats(d->stream.self, &st, NULL) ||
+	    st.device_used_bytes < d->used)
+		return 0;
+	return st.device_used_bytes - d->used;
+}
+
+// What device_limit leaves for weights: caches of one session set aside.
+static uint64_t weight_room(struct genai_model *m)
+{
+	struct genai_device *d = &m->rt->device;
+	uint64_t aside = m->context * m->kv_row_bytes + (UINT64_C(4) << 20),
+		 limit = d->limit;
+
+	if (limit == UINT64_MAX) {
+		if (d->caps.flags & GENAI_STREAM_CAP_SHARED)
+			return UINT64_MAX;
+		limit = d->used + d->caps.free_bytes / 100 * 95;
+	}
+	aside += d->used + driver_bytes(d);
+	return limit > aside ? limit - aside : 0;
+}
+
+static int32_t progress(const struct genai_model_options *o, const char *what,
+			uint64_t done, uint64_t total, struct genai_error *err)
+{
+	if (!o || !o->progress ||
+	    !o->progress(o->progress_ctx, what, done, total))
+		return 0;
+	return genai_fail(err, GENAI_E_INTERRUPTED, "interrupted");
+}
+
+static int32_t open_model(struct genai_model *m, const char *path,
+			  const struct genai_model_options *o,
+			  struct genai_error *err)
+{
+	struct genai_device *d = &m->rt->device;
+	int32_t rc = progress(o, "reading", 0, 4, err);
+
+	if (!rc)
+		rc = load_files(m, path, err);
+	if (!rc)
+		rc = genai_step_build(genai_onnx_graph(m->onnx), &m->config,
+				      m->all_logits, &m->step, err);
+	if (!rc)
+		rc = choose_sizes(m, err);
+	if (!rc)
+		rc = progress(o, "planning", 1, 4, err);
+	if (!rc)
+		rc = d->stream.ops->create(d->stream.self, "compute",
+					   &m->stream, err);
+	if (!rc)
+		rc = genai_paging_open(m->rt, &m->paging, err);
+	if (!rc)
+		rc = genai_model_plan(m, &m->plan, err);
+	if (!rc)
+		rc = progress(o, "placing weights", 2, 4, err);
+	if (!rc)
+		rc = genai_paging_seal(&m->paging, m->plan, m->step.graph,
+				       weight_room(m), err);
+	if (!rc)
+		rc = genai_onnx_check(m->onnx, err);
+	if (!rc)
+		rc = progress(o, "ready", 4, 4, err);
+	if (!rc && m->no_config)
+		genai_log_line(&m->rt->log, GENAI_LOG_WARN,
+			       "%s: no genai_config.json: names and sizes are "
+			       "taken from the graph",
+			       m->folder);
+	return rc;
+}
+
+int32_t genai_model_open(struct genai_runtime *rt, const char *path,
+			 const struct genai_model_options *o,
+			 struct genai_model **out_model,
+			 struct genai_error *err)
+{
+	double start = now_s();
+	struct genai_model *m;
+	int32_t rc;
+
+	if (o && (o->size < sizeof(*o) || o->flags & ~GENAI_MODEL_ALL_LOGITS))
+		return genai_fail(err, GENAI_E_INVAL,
+				  "model options: size %u, flags %#x", o->size,
+				  o->flags);
+	rc = genai_device_forked(&rt->device, err);
+	if (rc)
+		return rc;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return genai_fail(err, GENAI_E_NOMEM, "no memory");
+	m->rt = rt;
+	m->all_logits = o && o->flags & GENAI_MODEL_ALL_LOGITS;
+	rt->n_models++;
+	rc = open_model(m, path, o, err);
+	m->load_s = now_s() - start;
+	if (rc)
+		genai_model_close(m);
+	else
+		*out_model = m;
+	return rc;
+}
+
+void genai_model_close(struct genai_model *m)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct genai_ticket ticket = {.size = sizeof(ticket)};
+	struct genai_device *d;
+	int32_t rc = 0;
+
+	if (!m)
+		return;
+	d = &m->rt->device;
+	if (m->n_sessions) {
+		genai_log_line(&m->rt->log, GENAI_LOG_ERROR,
+			       "model closed with %u sessions open: leaked",
+			       m->n_sessions);
+		return;
+	}
+	if (m->plan && !m->plan_taken) {
+		rc = genai_device_drain(d, &ticket, &err);
+		if (!rc)
+			rc = m->rt->exec.plan_destroy(m->plan, &ticket, &err);
+	}
+	if (!rc)
+		rc = genai_paging_close(&m->paging, &err);
+	if (!rc && m->stream)
+		rc = d->stream.ops->destroy(d->stream.self, m->stream, &err);
+	if (rc)
+		genai_log_line(&m->rt->log, GENAI_LOG_ERROR,
+			       "closing a model: %s", err.text);
+	m->rt->n_models--;
+	genai_step_free(&m->step);
+	genai_onnx_close(m->onnx);
+	free(m);
+}
+
+int32_t genai_model_get_info(const struct genai_model *m,
+			     struct genai_model_info *out)
+{
+	const struct genai_model_config *c = &m->config;
+	struct genai_model_info i = {
+		.size = sizeof(i),
+		.vocab_size = m->vocab,
+		.model_context = m->model_context,
+		.context = m->context,
+		.weights_bytes = m->paging.weights_bytes,
+		.kv_bytes_per_position = m->kv_row_bytes,
+		.n_eos = c->n_eos,
+		.all_logits = m->all_logits && !m->step.one_row,
+		.eos = c->eos,
+		.bos = c->bos,
+		.pad = c->pad,
+		.type = c->type,
+		.do_sample = c->do_sample,
+		.temperature = (float)c->temperature,
+		.top_p = (float)c->top_p,
+		.repetition_penalty = (float)c->repetition_penalty,
+		.top_k = c->top_k,
+		.max_length = c->max_length,
+		.min_length = c->min_length,
+		.no_repeat_ngram = c->no_repeat_ngram,
+	};
+
+	if (out->size < sizeof(i))
+		return GENAI_E_INVAL;
+	*out = i;
+	return 0;
+}

@@ -1,0 +1,45 @@
+/* model.h - an open model: graph, plan, weights, and what its sessions share.
+ * session.c owns one sequence; this owns the rest. */
+#ifndef GENAI_CORE_MODEL_MODEL_H
+#define GENAI_CORE_MODEL_MODEL_H
+
+#include "core/model/genai_config.h"
+#include "core/onnx/onnx.h"
+#include "core/model/paging.h"
+#include "core/runtime.h"
+#include "core/model/step.h"
+
+struct genai_model {
+	struct genai_runtime *rt;
+	char folder[4096];
+	struct genai_model_config config;
+	struct genai_onnx *onnx;
+	struct genai_step step;
+	struct genai_paging paging;
+	struct genai_stream *stream; /* compute; shared by all sessions */
+	struct genai_plan *plan;     /* made at open; the first session's */
+	bool plan_taken;
+	bool all_logits;
+	bool no_config; /* the folder has no genai_config.json */
+	uint64_t context, model_context, kv_row_bytes, chunk;
+	uint32_t vocab;
+	uint32_t n_sessions;
+	struct genai_session *sessions; /* list */
+	double load_s;
+	struct genai_exec_stats closed; /* of plans that are gone */
+};
+
+/* A plan of the step graph; opts' largest inputs are the context and chunk. */
+int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
+			 struct genai_error *err);
+/* View of a cache tensor of rows positions at addr: [1, heads, rows, size],
+ * position-major. */
+void genai_model_kv_view(const struct genai_step_layer *l, genai_addr addr,
+			 uint64_t rows, struct genai_view *out);
+uint64_t genai_model_kv_row(const struct genai_step_layer *l);
+/* The folder of a path that may name a .onnx file in it. */
+int32_t genai_model_folder(const char *path, char *out, size_t cap,
+			   char *out_file, size_t file_cap,
+			   struct genai_error *err);
+
+#endif

@@ -1,0 +1,90 @@
+/* session.h - one sequence, for the files that run it: session.c its life and
+ * its tokens, session_io.c what goes to the device and comes back. */
+#ifndef GENAI_CORE_MODEL_SESSION_H
+#define GENAI_CORE_MODEL_SESSION_H
+
+#include "core/model/model.h"
+
+#ifndef SLOTS /* another number only to show that it matters: check_doors.c */
+#define SLOTS 4
+#endif
+
+struct door { /* pinned host memory of one step */
+	int64_t id;
+	uint32_t best;	/* the logit's bits, in its own type */
+	int32_t length; /* staging for genai.past */
+};
+
+struct genai_session {
+	struct genai_model *m;
+	struct genai_session *next;
+	struct genai_plan *plan;
+	struct genai_mem ids, past, token, logits, kv; /* device */
+	struct genai_mem doors, stage, host_logits;    /* pinned host */
+	struct genai_point door_at[SLOTS];
+	struct genai_point stage_at[2];
+	uint32_t stage_turn;
+	uint64_t length;   /* positions of all steps enqueued */
+	uint64_t computed; /* steps enqueued */
+	uint64_t handed;   /* steps whose token was given out, or is void */
+	uint64_t rows;	   /* rows of logits of the last step; 0: void */
+	bool lost;	   /* its last step was skipped: another failed */
+};
+
+static inline const struct genai_stream_ops *
+session_ops(const struct genai_session *s)
+{
+	return s->m->rt->device.stream.ops;
+}
+
+static inline void *session_self(const struct genai_session *s)
+{
+	return s->m->rt->device.stream.self;
+}
+
+static inline struct door *session_door(const struct genai_session *s,
+					uint64_t step)
+{
+	return (struct door *)s->doors.host + step % SLOTS;
+}
+
+static inline int32_t session_host_read(struct genai_session *s,
+					const struct genai_point *p,
+					struct genai_error *err)
+{
+	struct genai_barrier_api *b = &s->m->rt->device.barrier;
+
+	return b->ops->host_read(b->self, p, 1, UINT64_MAX, err);
+}
+
+static inline uint64_t session_logit_bytes(const struct genai_model *m)
+{
+	return m->step.logits_dtype == GENAI_DT_F32 ? 4 : 2;
+}
+
+static inline uint64_t session_max_rows(const struct genai_model *m)
+{
+	return m->all_logits && !m->step.one_row ? m->chunk : 1;
+}
+
+/* Bind caches, lengths and the token, which are the same in every step. */
+int32_t session_bind(struct genai_session *s, struct genai_error *err);
+/* The length on the device, and here; what was computed is void. */
+int32_t session_set_past(struct genai_session *s, uint64_t length,
+			 struct genai_error *err);
+/* Enqueue the step for the n ids in the device buffer. */
+int32_t session_submit(struct genai_session *s, uint64_t n,
+		       struct genai_error *err);
+/* Positions that are certain: those whose token was read. */
+uint64_t session_certain(const struct genai_session *s);
+struct genai_point *session_last_door(struct genai_session *s);
+/* After a failure: the device quiet and clear, the sequence back at length. */
+void session_recover(struct genai_session *s, uint64_t length);
+/* Wait for the oldest token not handed out.  GENAI_E_DEVICE if it is NaN. */
+int32_t session_read_token(struct genai_session *s, int64_t *out_id,
+			   struct genai_error *err);
+/* Add a plan's counts to sum. */
+void genai_model_add_stats(struct genai_exec_stats *sum,
+			   const struct genai_exec_stats *x);
+
+#endif

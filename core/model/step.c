@@ -1,0 +1,441 @@
+// step.c - rewriting a model's graph into the graph of a step.
+#include "core/model/step_rewrite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SIDE (1 << 16) // of heads and of their size: no product overflows
+
+// ---- logits ----
+
+// Walk back from the logits over elementwise nodes to the head's product.
+static void find_head(struct step_rewrite *r, uint32_t logits,
+		      uint32_t *out_node, uint32_t *out_input)
+{
+	static const char *const through[] = {"Cast", "Mul",  "Div",
+					      "Add",  "Tanh", "Identity"};
+	uint32_t v = logits;
+
+	*out_node = GENAI_NONE;
+	for (int depth = 0; depth < 16; depth++) {
+		const struct genai_value *val =
+			genai_builder_get_value(r->b, v);
+		const struct genai_node *n;
+		uint32_t next = GENAI_NONE, k = 0;
+
+		if (!val || val->producer == GENAI_NONE)
+			return;
+		n = genai_builder_get_node(r->b, val->producer);
+		if (!strcmp(n->op, "MatMul") || !strcmp(n->op, "MatMulNBits")) {
+			*out_node = val->producer;
+			*out_input = n->inputs[0];
+			return;
+		}
+		while (k < 6 && strcmp(through[k], n->op))
+			k++;
+		if (k == 6)
+			return;
+		for (uint32_t i = 0; i < n->n_inputs; i++) {
+			const struct genai_value *in =
+				genai_builder_get_value(r->b, n->inputs[i]);
+
+			if (in && in->tensor == GENAI_NONE) {
+				if (next != GENAI_NONE)
+					return; // two computed inputs
+				next = n->inputs[i];
+			}
+		}
+		if (next == GENAI_NONE)
+			return;
+		v = next;
+	}
+}
+
+static uint32_t last_row(struct step_rewrite *r, uint32_t v)
+{
+	uint32_t dtype = genai_builder_get_value(r->b, v)->dtype;
+	uint32_t row = step_node(r, "Gather", "genai.last_row", dtype, v,
+				 step_const(r, "genai.minus_one", 1, -1));
+
+	step_attr(r, row, "axis", 1);
+	return row;
+}
+
+// The name that holds the logits afterwards.
+static uint32_t cut_logits(struct step_rewrite *r, uint32_t logits)
+{
+	uint32_t head, input = GENAI_NONE;
+
+	find_head(r, logits, &head, &input);
+	if (head == GENAI_NONE)
+		return last_row(r, logits);
+	genai_builder_set_input(r->b, head, 0, last_row(r, input));
+	return logits;
+}
+
+static uint32_t make_next(struct step_rewrite *r, uint32_t logits)
+{
+	uint32_t next = step_node(r, "ArgMax", "genai.next", GENAI_DT_I64,
+				  logits, GENAI_NONE);
+
+	step_attr(r, next, "axis", -1);
+	step_attr(r, next, "keepdims", 0);
+	return next;
+}
+
+static uint32_t make_best(struct step_rewrite *r, uint32_t logits,
+			  uint32_t next)
+{
+	uint32_t dtype = genai_builder_get_value(r->b, logits)->dtype;
+	uint32_t row = step_node(r, "Reshape", "genai.row", dtype, logits,
+				 step_const(r, "genai.minus_one", 1, -1));
+
+	return step_node(r, "Gather", "genai.best", dtype, row, next);
+}
+
+// ---- tied embedding ----
+
+static bool swaps(const struct genai_node *n)
+{
+	for (uint32_t i = 0; i < n->n_attrs; i++) {
+		const struct genai_attr *a = genai_node_attr(n, i);
+
+		if (!strcmp(a->name, "perm") && a->kind == GENAI_ATTR_INTS)
+			return a->count == 2 && a->ints[0] == 1 &&
+			       a->ints[1] == 0;
+	}
+	return true; // the default reverses
+}
+
+// Rows of a transposed matrix are columns of the matrix: gather those, instead
+// of transposing all of a tied head in every step.
+static void gather_columns(struct step_rewrite *r, uint32_t gather,
+			   uint32_t stored)
+{
+	static const int64_t perm[] = {1, 2, 0};
+	const struct genai_node *n = genai_builder_get_node(r->b, gather);
+	uint32_t ids = n->inputs[1], out = n->outputs[0];
+	uint32_t dtype = genai_builder_get_value(r->b, out)->dtype;
+	uint32_t cols =
+		step_node(r, "Gather", "genai.columns", dtype, stored, ids);
+	uint32_t rows;
+
+	step_attr(r, cols, "axis", 1);
+	rows = step_node(r, "Transpose", "genai.rows", dtype, cols, GENAI_NONE);
+	genai_builder_attr_ints(r->b,
+				genai_builder_get_value(r->b, rows)->producer,
+				"perm", perm, 3);
+	genai_builder_replace(r->b, out, rows);
+}
+
+static void untie(struct step_rewrite *r)
+{
+	uint32_t n = genai_builder_n_nodes(r->b);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct genai_node *g = genai_builder_get_node(r->b, i);
+		const struct genai_value *w;
+		const struct genai_node *t;
+		uint32_t stored;
+
+		if (!g->op || strcmp(g->op, "Gather") ||
+		    step_attr_int(g, "axis", 0) || g->inputs[1] != r->ids)
+			continue;
+		w = genai_builder_get_value(r->b, g->inputs[0]);
+		if (!w || w->producer == GENAI_NONE)
+			continue;
+		t = genai_builder_get_node(r->b, w->producer);
+		if (!t->op || strcmp(t->op, "Transpose") || !swaps(t))
+			continue;
+		stored = t->inputs[0];
+		w = genai_builder_get_value(r->b, stored);
+		if (w->tensor == GENAI_NONE || w->rank != 2)
+			continue;
+		gather_columns(r, i, stored);
+		return; // one embedding
+	}
+}
+
+// ---- inputs and outputs ----
+
+static uint32_t find_in(const struct genai_graph *g, const uint32_t *list,
+			uint32_t n, const char *name)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (!strcmp(genai_graph_value(g, list[i])->name, name))
+			return i;
+	return GENAI_NONE;
+}
+
+// The number in name where the template has %d, or -1.
+static int64_t match(const char *template, const char *name)
+{
+	const char *p = strstr(template, "%d");
+	size_t pre = (size_t)(p - template), post = strlen(p + 2);
+	size_t n = strlen(name);
+	int64_t v = 0;
+
+	if (n <= pre + post || strncmp(template, name, pre) ||
+	    strcmp(name + n - post, p + 2) || n - pre - post > 6)
+		return -1;
+	for (size_t i = pre; i < n - post; i++) {
+		if (name[i] < '0' || name[i] > '9')
+			return -1;
+		v = v * 10 + (name[i] - '0');
+	}
+	return v;
+}
+
+static int32_t layer_shape(const struct step_rewrite *r,
+			   struct genai_step_layer *l,
+			   const struct genai_value *key)
+{
+	if (key->rank != 4)
+		return genai_fail(r->err, GENAI_E_UNSUPPORTED,
+				  "graph input %s: rank %d, expected 4",
+				  key->name, (int)key->rank);
+	l->heads = key->dims[1] > 0 ? key->dims[1] : r->c->n_kv_heads;
+	l->head_size = key->dims[3] > 0 ? key->dims[3] : r->c->head_size;
+	l->dtype = key->dtype;
+	if (l->heads > MAX_SIDE || l->head_size > MAX_SIDE)
+		return genai_fail(r->err, GENAI_E_LIMIT,
+				  "graph input %s: %lld heads of size %lld, at "
+				  "most %d of each",
+				  key->name, (long long)l->heads,
+				  (long long)l->head_size, MAX_SIDE);
+	if (l->heads <= 0 || l->head_size <= 0)
+		return genai_fail(r->err, GENAI_E_FORMAT,
+				  "graph input %s: neither the graph nor "
+				  "genai_config.json says how many heads of "
+				  "what size",
+				  key->name);
+	if (l->dtype != GENAI_DT_F32 && l->dtype != GENAI_DT_F16 &&
+	    l->dtype != GENAI_DT_BF16)
+		return genai_fail(r->err, GENAI_E_UNSUPPORTED,
+				  "graph input %s: a key/value cache of type "
+				  "%s is not carried",
+				  key->name, genai_dtype_name(l->dtype));
+	return 0;
+}
+
+// Layers are found by name in the graph: numbers need not be consecutive.
+static int32_t find_layers(struct step_rewrite *r, struct genai_step *s)
+{
+	const struct genai_graph *g = s->graph;
+	int32_t rc = 0;
+
+	s->layers = calloc(g->n_inputs + 1, sizeof(*s->layers));
+	if (!s->layers)
+		return genai_fail(r->err, GENAI_E_NOMEM, "no memory");
+	for (uint32_t i = 0; !rc && i < g->n_inputs; i++) {
+		const struct genai_value *v =
+			genai_graph_value(g, g->inputs[i]);
+		struct genai_step_layer *l = &s->layers[s->n_layers];
+		int64_t number = match(r->c->past_key, v->name);
+		char name[160];
+
+		if (number < 0)
+			continue;
+		l->past_key = i;
+		snprintf(name, sizeof(name), r->c->past_value, (int)number);
+		l->past_value = find_in(g, g->inputs, g->n_inputs, name);
+		if (l->past_value == GENAI_NONE)
+			return genai_fail(r->err, GENAI_E_FORMAT,
+					  "graph input %s is missing", name);
+		snprintf(name, sizeof(name), r->c->present_key, (int)number);
+		l->present_key = find_in(g, g->outputs, g->n_outputs, name);
+		if (l->present_key != GENAI_NONE) {
+			snprintf(name, sizeof(name), r->c->present_value,
+				 (int)number);
+			l->present_value =
+				find_in(g, g->outputs, g->n_outputs, name);
+		}
+		if (l->present_key == GENAI_NONE ||
+		    l->present_value == GENAI_NONE)
+			return genai_fail(r->err, GENAI_E_FORMAT,
+					  "graph output %s is missing", name);
+		rc = layer_shape(r, l, v);
+		s->n_layers++;
+	}
+	return rc;
+}
+
+static int32_t check_inputs(struct step_rewrite *r, struct genai_step *s)
+{
+	const struct genai_graph *g = s->graph;
+
+	for (uint32_t i = 0; i < g->n_inputs; i++) {
+		bool known = i == s->ids || i == s->past;
+
+		for (uint32_t k = 0; k < s->n_layers; k++)
+			known |= i == s->layers[k].past_key ||
+				 i == s->layers[k].past_value;
+		if (!known)
+			return genai_fail(
+				r->err, GENAI_E_UNSUPPORTED,
+				"graph input %s: its meaning is not known",
+				genai_graph_value(g, g->inputs[i])->name);
+	}
+	return 0;
+}
+
+// A context longer than the rope tables has no rotation.
+static int64_t rope_rows(const struct genai_graph *g)
+{
+	int64_t rows = -1;
+
+	for (uint32_t i = 0; i < g->n_nodes; i++) {
+		const struct genai_node *n = genai_graph_node(g, i);
+		const struct genai_value *v;
+		uint32_t at;
+
+		if (!strcmp(n->op, "GroupQueryAttention"))
+			at = 7;
+		else if (!strcmp(n->op, "RotaryEmbedding"))
+			at = 2;
+		else
+			continue;
+		if (at >= n->n_inputs || n->inputs[at] == GENAI_NONE)
+			continue;
+		v = genai_graph_value(g, n->inputs[at]);
+		if (v->tensor == GENAI_NONE)
+			continue;
+		if (rows < 0 ||
+		    genai_graph_tensor(g, v->tensor)->dims[0] < rows)
+			rows = genai_graph_tensor(g, v->tensor)->dims[0];
+	}
+	return rows;
+}
+
+// Outputs beyond logits and caches are not computed for their own sake.
+static void drop_outputs(struct step_rewrite *r, uint32_t logits)
+{
+	const struct genai_graph *g = r->g;
+
+	for (uint32_t i = 0; i < g->n_outputs; i++) {
+		const char *name = genai_graph_value(g, g->outputs[i])->name;
+
+		if (g->outputs[i] != logits &&
+		    match(r->c->present_key, name) < 0 &&
+		    match(r->c->present_value, name) < 0)
+			genai_builder_remove_output(r->b, g->outputs[i]);
+	}
+}
+
+static int32_t rewrite(struct step_rewrite *r, bool all_logits,
+		       uint32_t *out_logits, bool *out_one_row)
+{
+	const struct genai_graph *g = r->g;
+	uint32_t ids = find_in(g, g->inputs, g->n_inputs, r->c->input_ids);
+	uint32_t out = find_in(g, g->outputs, g->n_outputs, r->c->logits);
+	uint32_t mask, pos, logits, cut, next;
+	const struct genai_value *lv;
+	int32_t rc = 0;
+
+	if (ids == GENAI_NONE)
+		return genai_fail(r->err, GENAI_E_UNSUPPORTED,
+				  "the graph has no input %s", r->c->input_ids);
+	if (out == GENAI_NONE)
+		return genai_fail(r->err, GENAI_E_UNSUPPORTED,
+				  "the graph has no output %s", r->c->logits);
+	r->ids = g->inputs[ids];
+	logits = g->outputs[out];
+	lv = genai_graph_value(g, logits);
+	*out_one_row = lv->rank == 3 && lv->dims[1] == 1;
+	step_lengths(r);
+	mask = find_in(g, g->inputs, g->n_inputs, r->c->attention_mask);
+	if (mask != GENAI_NONE) {
+		rc = step_replace_mask(r, g->inputs[mask], 0);
+		genai_builder_remove_input(r->b, g->inputs[mask]);
+	}
+	pos = find_in(g, g->inputs, g->n_inputs, r->c->position_ids);
+	if (pos != GENAI_NONE) {
+		step_positions(r, g->inputs[pos]);
+		genai_builder_remove_input(r->b, g->inputs[pos]);
+	}
+	if (rc)
+		return rc;
+	untie(r);
+	drop_outputs(r, logits);
+	if (!all_logits) {
+		cut = *out_one_row ? logits : cut_logits(r, logits);
+		if (cut != logits) {
+			genai_builder_remove_output(r->b, logits);
+			genai_builder_output(r->b, cut);
+		}
+		logits = cut;
+		next = make_next(r, logits);
+		genai_builder_output(r->b, next);
+		genai_builder_output(r->b, make_best(r, logits, next));
+	}
+	genai_builder_output(r->b, r->total);
+	genai_builder_prune(r->b);
+	*out_logits = logits;
+	return 0;
+}
+
+static int32_t describe(struct step_rewrite *r, struct genai_step *s,
+			const char *logits_name)
+{
+	const struct genai_graph *g = s->graph;
+	const struct genai_value *lv;
+	int32_t rc;
+
+	s->ids = find_in(g, g->inputs, g->n_inputs, r->c->input_ids);
+	s->past = find_in(g, g->inputs, g->n_inputs, "genai.past");
+	s->logits = find_in(g, g->outputs, g->n_outputs, logits_name);
+	s->total = find_in(g, g->outputs, g->n_outputs, "genai.total");
+	s->next = find_in(g, g->outputs, g->n_outputs, "genai.next");
+	s->best = find_in(g, g->outputs, g->n_outputs, "genai.best");
+	if (s->ids == GENAI_NONE || s->logits == GENAI_NONE)
+		return genai_fail(r->err, GENAI_E_UNSUPPORTED,
+				  "the graph's logits do not depend on %s",
+				  r->c->input_ids);
+	lv = genai_graph_value(g, g->outputs[s->logits]);
+	s->logits_dtype = lv->dtype;
+	s->vocab = lv->rank == 3 ? lv->dims[2] : -1;
+	rc = find_layers(r, s);
+	if (!rc)
+		rc = check_inputs(r, s);
+	s->rope_rows = rope_rows(g);
+	return rc;
+}
+
+int32_t genai_step_build(const struct genai_graph *source,
+			 const struct genai_model_config *config,
+			 bool all_logits, struct genai_step *out_step,
+			 struct genai_error *err)
+{
+	struct step_rewrite r = {.g = source, .c = config, .err = err};
+	struct genai_step s = {0};
+	char logits_name[256] = "";
+	uint32_t logits = GENAI_NONE;
+	int32_t rc;
+
+	r.b = genai_builder_open("step");
+	genai_builder_copy(r.b, source);
+	rc = rewrite(&r, all_logits, &logits, &s.one_row);
+	if (rc) {
+		genai_builder_close(r.b);
+		return rc;
+	}
+	if (genai_builder_get_value(r.b, logits))
+		snprintf(logits_name, sizeof(logits_name), "%s",
+			 genai_builder_get_value(r.b, logits)->name);
+	rc = genai_builder_finish(r.b, &s.graph, err);
+	if (!rc)
+		rc = describe(&r, &s, logits_name);
+	if (rc)
+		genai_step_free(&s);
+	else
+		*out_step = s;
+	return rc;
+}
+
+void genai_step_free(struct genai_step *s)
+{
+	genai_graph_free(s->graph);
+	free(s->layers);
+	memset(s, 0, sizeof(*s));
+}

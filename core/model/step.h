@@ -1,0 +1,52 @@
+/* step.h - the step graph: a model's graph made ready for a session.
+ * Owns: the rewriting of length arithmetic to a length on the device, the last
+ * row, the choice of the next token.  Does not know: memory, execution.
+ *
+ * What changes (docs/ARCHITECTURE.md, "The step graph"):
+ *   genai.past (int32 [1], in place)  replaces the attention mask: total = past
+ *       + S is written over it by the step itself
+ *   position_ids                      past + 0..S-1
+ *   logits                            the last row only, unless all are wanted
+ *   genai.next (int64 [1, 1])         ArgMax of that row (a NaN is the largest)
+ *   genai.best ([1, 1])               its logit, so that the host sees a NaN */
+#ifndef GENAI_CORE_MODEL_STEP_H
+#define GENAI_CORE_MODEL_STEP_H
+
+#include <stdbool.h>
+
+#include <genai/graph.h>
+
+#include "core/model/genai_config.h"
+
+#define GENAI_MAX_LAYERS 1024
+
+struct genai_step_layer {
+	uint32_t past_key, past_value;	     /* graph input indices */
+	uint32_t present_key, present_value; /* graph output indices */
+	int64_t heads, head_size;
+	uint32_t dtype;
+};
+
+struct genai_step {
+	struct genai_graph *graph; /* owned */
+	uint32_t ids, past;	   /* graph input indices */
+	uint32_t logits, total;	   /* graph output indices */
+	uint32_t next, best;	   /* NONE if all rows of logits are wanted */
+	uint32_t n_layers;
+	struct genai_step_layer *layers; /* owned */
+	uint32_t logits_dtype;
+	int64_t vocab;	   /* width of the logits, -1 if not declared */
+	int64_t rope_rows; /* rows of the shortest rope table, or -1 */
+	bool one_row;	   /* the graph itself keeps the last row only */
+};
+
+/* source is the model's graph; its files must outlive the step graph.
+ * Errors: GENAI_E_UNSUPPORTED naming the node or input that does not fit a
+ * decoder; GENAI_E_FORMAT. */
+int32_t genai_step_build(const struct genai_graph *source,
+			 const struct genai_model_config *config,
+			 bool all_logits, struct genai_step *out_step,
+			 struct genai_error *err);
+void genai_step_free(struct genai_step *step);
+
+#endif

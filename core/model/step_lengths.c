@@ -1,0 +1,241 @@
+// step_lengths.c - attention mask and positions become lengths on the device.
+#include "core/model/step_rewrite.h"
+
+#include <string.h>
+
+// ---- helpers ----
+
+uint32_t step_const(struct step_rewrite *r, const char *name, uint32_t rank,
+		    int64_t v)
+{
+	uint32_t at = genai_builder_find(r->b, name);
+	int64_t one = 1;
+
+	if (at != GENAI_NONE)
+		return at;
+	return genai_builder_const(r->b, name, GENAI_DT_I64, rank, &one, &v);
+}
+
+uint32_t step_node(struct step_rewrite *r, const char *op, const char *out,
+		   uint32_t dtype, uint32_t a, uint32_t b2)
+{
+	uint32_t in[2] = {a, b2};
+	uint32_t v =
+		genai_builder_value(r->b, out, dtype, GENAI_NONE, NULL, NULL);
+
+	genai_builder_node(r->b, op, "", STEP_OPSET, out, in,
+			   b2 == GENAI_NONE ? 1 : 2, &v, 1);
+	return v;
+}
+
+void step_attr(struct step_rewrite *r, uint32_t value, const char *name,
+	       int64_t v)
+{
+	const struct genai_value *gv = genai_builder_get_value(r->b, value);
+
+	if (gv)
+		genai_builder_attr_int(r->b, gv->producer, name, v);
+}
+
+int64_t step_attr_int(const struct genai_node *n, const char *name, int64_t d)
+{
+	for (uint32_t i = 0; i < n->n_attrs; i++) {
+		const struct genai_attr *a = genai_node_attr(n, i);
+
+		if (!strcmp(a->name, name) && a->kind == GENAI_ATTR_INT)
+			return a->i;
+	}
+	return d;
+}
+
+static bool is_const_int(struct step_rewrite *r, uint32_t value, int64_t want)
+{
+	const struct genai_value *v = genai_builder_get_value(r->b, value);
+	const struct genai_tensor *t;
+	const char *p;
+
+	if (!v || v->tensor == GENAI_NONE || v->tensor >= r->g->n_tensors)
+		return false;
+	t = genai_graph_tensor(r->g, v->tensor);
+	p = (const char *)genai_graph_file(r->g, t->file)->data + t->offset;
+	if (t->dtype == GENAI_DT_I64 && t->bytes == 8) {
+		int64_t x;
+
+		memcpy(&x, p, 8);
+		return x == want;
+	}
+	if (t->dtype == GENAI_DT_I32 && t->bytes == 4) {
+		int32_t x;
+
+		memcpy(&x, p, 4);
+		return x == want;
+	}
+	return false;
+}
+
+static bool reads(const struct genai_node *n, uint32_t value)
+{
+	for (uint32_t i = 0; n->op && i < n->n_inputs; i++)
+		if (n->inputs[i] == value)
+			return true;
+	return false;
+}
+
+// ---- lengths ----
+
+void step_lengths(struct step_rewrite *r)
+{
+	static const int64_t one = 1;
+	static const int32_t one32 = 1;
+	uint32_t shape, s32, c;
+
+	r->past = genai_builder_value(r->b, "genai.past", GENAI_DT_I32, 1, &one,
+				      NULL);
+	genai_builder_input(r->b, r->past);
+	shape = step_node(r, "Shape", "genai.ids_shape", GENAI_DT_I64, r->ids,
+			  GENAI_NONE);
+	r->seq64 = step_node(r, "Gather", "genai.seq", GENAI_DT_I64, shape,
+			     step_const(r, "genai.one", 1, 1));
+	s32 = step_node(r, "Cast", "genai.seq32", GENAI_DT_I32, r->seq64,
+			GENAI_NONE);
+	step_attr(r, s32, "to", GENAI_DT_I32);
+	r->total =
+		step_node(r, "Add", "genai.total", GENAI_DT_I32, r->past, s32);
+	c = genai_builder_const(r->b, "genai.one32", GENAI_DT_I32, 1, &one,
+				&one32);
+	r->last = step_node(r, "Sub", "genai.last", GENAI_DT_I32, r->total, c);
+	r->total64 = GENAI_NONE;
+}
+
+static uint32_t total_i64(struct step_rewrite *r)
+{
+	if (r->total64 == GENAI_NONE) {
+		r->total64 = step_node(r, "Cast", "genai.total64", GENAI_DT_I64,
+				       r->total, GENAI_NONE);
+		step_attr(r, r->total64, "to", GENAI_DT_I64);
+	}
+	return r->total64;
+}
+
+// Every Cast to int32 that reads from becomes to; true if nothing else reads
+// from.
+static bool replace_casts(struct step_rewrite *r, uint32_t from, uint32_t to)
+{
+	uint32_t n = genai_builder_n_nodes(r->b);
+	bool only = true;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct genai_node *c = genai_builder_get_node(r->b, i);
+
+		if (!c->op || !reads(c, from))
+			continue;
+		if (!strcmp(c->op, "Cast") &&
+		    step_attr_int(c, "to", 0) == GENAI_DT_I32)
+			genai_builder_replace(r->b, c->outputs[0], to);
+		else
+			only = false;
+	}
+	return only;
+}
+
+// The mask's sum is the total length; minus one, as int32, it is seqlens_k.
+static void replace_sum(struct step_rewrite *r, uint32_t sum)
+{
+	uint32_t n = genai_builder_n_nodes(r->b);
+	bool only = replace_casts(r, sum, r->total);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct genai_node *c = genai_builder_get_node(r->b, i);
+
+		if (!c->op || !reads(c, sum) || !strcmp(c->op, "Cast"))
+			continue;
+		if (strcmp(c->op, "Sub") || !is_const_int(r, c->inputs[1], 1) ||
+		    !replace_casts(r, c->outputs[0], r->last))
+			only = false;
+	}
+	if (!only)
+		genai_builder_replace(r->b, sum, total_i64(r));
+}
+
+static int32_t unsupported(struct step_rewrite *r, const struct genai_node *n,
+			   const char *what)
+{
+	return genai_fail(r->err, GENAI_E_UNSUPPORTED,
+			  "node %s (%s): %s is used in a way that is not "
+			  "carried",
+			  n->name, n->op, what);
+}
+
+// The mask's shape: dimension 0 is the batch of one, 1 the total length.
+static int32_t replace_shape(struct step_rewrite *r, uint32_t shape)
+{
+	uint32_t n = genai_builder_n_nodes(r->b);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct genai_node *c = genai_builder_get_node(r->b, i);
+
+		if (!c->op || !reads(c, shape))
+			continue;
+		if (strcmp(c->op, "Gather") || step_attr_int(c, "axis", 0))
+			return unsupported(r, c, "the attention mask's shape");
+		if (is_const_int(r, c->inputs[1], 0))
+			genai_builder_replace(
+				r->b, c->outputs[0],
+				step_const(r, "genai.batch", 0, 1));
+		else if (!is_const_int(r, c->inputs[1], 1) &&
+			 !is_const_int(r, c->inputs[1], -1))
+			return unsupported(r, c, "the attention mask's shape");
+		else if (!replace_casts(r, c->outputs[0], r->total))
+			genai_builder_replace(r->b, c->outputs[0],
+					      total_i64(r));
+	}
+	return 0;
+}
+
+int32_t step_replace_mask(struct step_rewrite *r, uint32_t mask, int depth)
+{
+	uint32_t n = genai_builder_n_nodes(r->b);
+	int32_t rc = 0;
+
+	for (uint32_t i = 0; !rc && i < n; i++) {
+		const struct genai_node *c = genai_builder_get_node(r->b, i);
+
+		if (!c->op || !reads(c, mask))
+			continue;
+		if (!strcmp(c->op, "ReduceSum"))
+			replace_sum(r, c->outputs[0]);
+		else if (!strcmp(c->op, "Shape"))
+			rc = replace_shape(r, c->outputs[0]);
+		else if (!strcmp(c->op, "Cast") && depth < 4)
+			rc = step_replace_mask(r, c->outputs[0], depth + 1);
+		else
+			rc = unsupported(r, c, "the attention mask");
+	}
+	return rc;
+}
+
+void step_positions(struct step_rewrite *r, uint32_t ids)
+{
+	uint32_t zero = step_const(r, "genai.zero", 0, 0);
+	uint32_t step = step_const(r, "genai.step", 0, 1);
+	uint32_t axes = step_const(r, "genai.axis0", 1, 0);
+	uint32_t scalar, range, past64, at, pos, in[3];
+
+	scalar = step_node(r, "Squeeze", "genai.seq_scalar", GENAI_DT_I64,
+			   r->seq64, axes);
+	in[0] = zero;
+	in[1] = scalar;
+	in[2] = step;
+	range = genai_builder_value(r->b, "genai.range", GENAI_DT_I64,
+				    GENAI_NONE, NULL, NULL);
+	genai_builder_node(r->b, "Range", "", STEP_OPSET, "genai.range", in, 3,
+			   &range, 1);
+	// not from genai.past: the total is written over it first
+	past64 = step_node(r, "Sub", "genai.past64", GENAI_DT_I64, total_i64(r),
+			   r->seq64);
+	at = step_node(r, "Add", "genai.positions", GENAI_DT_I64, range,
+		       past64);
+	pos = step_node(r, "Unsqueeze", "genai.position_ids", GENAI_DT_I64, at,
+			axes);
+	genai_builder_replace(r->b, ids, pos);
+}

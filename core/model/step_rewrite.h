@@ -1,0 +1,44 @@
+/* step_rewrite.h - a step graph under construction, for step.c (logits, the
+ * next token, inputs and outputs) and step_lengths.c (mask, positions,
+ * lengths). */
+#ifndef GENAI_CORE_MODEL_STEP_REWRITE_H
+#define GENAI_CORE_MODEL_STEP_REWRITE_H
+
+#include "core/error.h"
+#include "core/graph/build.h"
+#include "core/model/step.h"
+
+#define STEP_OPSET 21
+
+struct step_rewrite {
+	struct genai_builder *b;
+	const struct genai_graph *g;
+	const struct genai_model_config *c;
+	struct genai_error *err;
+	uint32_t ids;
+	/* int32 [1]: past, past + S, past + S - 1 */
+	uint32_t past, total, last;
+	uint32_t total64; /* int64 [1], made when first needed */
+	uint32_t seq64;	  /* S as int64 [1] */
+};
+
+/* An int64 constant of rank 0 or 1, made once by name. */
+uint32_t step_const(struct step_rewrite *r, const char *name, uint32_t rank,
+		    int64_t v);
+/* A node of one or two inputs (b2 may be GENAI_NONE); returns its output. */
+uint32_t step_node(struct step_rewrite *r, const char *op, const char *out,
+		   uint32_t dtype, uint32_t a, uint32_t b2);
+/* An int attribute of the node that makes value. */
+void step_attr(struct step_rewrite *r, uint32_t value, const char *name,
+	       int64_t v);
+/* An int attribute, or d. */
+int64_t step_attr_int(const struct genai_node *n, const char *name, int64_t d);
+
+/* genai.past and what is computed from it. */
+void step_lengths(struct step_rewrite *r);
+/* All that reads the attention mask reads a length instead. */
+int32_t step_replace_mask(struct step_rewrite *r, uint32_t mask, int depth);
+/* Positions counted from genai.past in place of the input ids. */
+void step_positions(struct step_rewrite *r, uint32_t ids);
+
+#endif

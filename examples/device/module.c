@@ -1,0 +1,67 @@
+// module.c - the handshake: three interfaces of one module share its self.
+#include "small.h"
+
+#include <string.h>
+
+static int32_t init(const struct genai_host *host,
+		    const struct genai_init_params *params, void **out_self,
+		    struct genai_error *err)
+{
+	struct device *d = host->alloc(host->ctx, sizeof(*d), "device");
+
+	if (!d)
+		return host->error_set(host->ctx, err, GENAI_E_NOMEM,
+				       "no memory for the device");
+	memset(d, 0, sizeof(*d));
+	d->host = host;
+	d->limit = params->device_limit;
+	d->stats.size = sizeof(d->stats);
+	pthread_mutex_init(&d->lock, NULL);
+	*out_self = d;
+	return 0;
+}
+
+static void fini(void *self)
+{
+	struct device *d = self;
+	const struct genai_host *host = d->host;
+
+	pthread_mutex_destroy(&d->lock);
+	host->free(host->ctx, d->queue);
+	host->free(host->ctx, d->regions);
+	host->free(host->ctx, d);
+}
+
+static const struct genai_iface ifaces[] = {
+	{GENAI_IFACE_STREAM, "small_device", 1, 0, &stream_table},
+	{GENAI_IFACE_BARRIER, "small_device", 1, 0, &barrier_table},
+	{GENAI_IFACE_EXECUTOR, "small_device", 1, 0, &executor_table},
+};
+
+static const struct genai_module_block block = {
+	.magic = GENAI_MODULE_MAGIC,
+	.size = sizeof(block),
+	.abi_major = GENAI_ABI_MAJOR,
+	.abi_minor = GENAI_ABI_MINOR,
+	.build = GENAI_BUILD,
+	.n_ifaces = sizeof(ifaces) / sizeof(ifaces[0]),
+	.name = "small_device",
+	.version = "1.0",
+	.licence = "Apache-2.0",
+	.ifaces = ifaces,
+	.init = init,
+	.fini = fini,
+	.iface_stride = sizeof(ifaces[0]),
+};
+
+GENAI_MODULE_EXPORT const struct genai_module_block *
+genai_module_query(uint32_t core_abi, int32_t *out_reason);
+
+const struct genai_module_block *genai_module_query(uint32_t core_abi,
+						    int32_t *out_reason)
+{
+	if (core_abi >> 16 == GENAI_ABI_MAJOR)
+		return &block;
+	*out_reason = GENAI_E_ABI;
+	return NULL;
+}

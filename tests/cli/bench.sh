@@ -1,0 +1,142 @@
+#!/bin/sh
+# bench.sh - genai bench: its rows, what they say, its picture.
+. "${top_srcdir:-.}/tests/cli/lib.sh"
+
+printf '[module pager_async]\npath = %s/.libs/pager_async.so\n' \
+	"$top_builddir" >>genai.ini
+"$genai" --quiet synth tiny-qwen2 -o m --bits 8 --layers 3
+
+rows() # of b.json as one line to out, which json reads
+{
+	tr -d '\n' <b.json >out
+	echo >>out
+}
+
+same() # description, key, expected values, one of each row
+{
+	got=
+	for i in $(seq 0 $(($(echo "$3" | wc -w) - 1))); do
+		got="$got $(json rows "$i" "$2")"
+	done
+	is "$1" "$got" " $3"
+}
+
+# ---- rows ----
+
+runs "bench" bench m --prompt-tokens 4,8 --depth 0,6 --new-tokens 4 \
+	--repeat 2 --json b.json
+like "the device and its ceilings" "$(head -n 1 out)" \
+	"simulated device*; memory * GB/s, link * GB/s"
+is "a heading and four rows" "$(wc -l <out | tr -d ' ')" 6
+like "of these columns" "$(sed -n 2p out)" \
+	"executor*pager*budget*limit*decode/s*link GB/s*peak MB*floor/s*share*"
+rows
+if json rows 4 >/dev/null; then
+	not_ok "as many in the file"
+else
+	ok "as many in the file"
+fi
+same "sizes of prompts" prompt_tokens "4 4 8 8"
+same "depths" depth "0 6 0 6"
+for key in executor stream barrier pager weight_budget device_limit \
+	new_tokens weights_bytes weight_budget_bytes device_limit_bytes \
+	device_peak_bytes pinned_bytes ring_bytes in_place_bytes \
+	streamed_bytes_per_token prefill_tok_s decode_tok_s bytes_per_token \
+	link_gb_s floor_tok_s share_of_floor tokens_same; do
+	if json rows 3 $key >/dev/null; then
+		ok "a row has $key"
+	else
+		not_ok "a row has $key"
+	fi
+done
+for key in model device memory_bytes_s link_bytes_s tokens_same rows; do
+	if json $key >/dev/null; then
+		ok "all of them have $key"
+	else
+		not_ok "all of them have $key"
+	fi
+done
+weights=$(json rows 0 weights_bytes)
+if [ "$(json rows 0 device_peak_bytes)" -lt $((16 << 20)) ]; then
+	ok "measuring the ceilings is not in the peak"
+else
+	not_ok "measuring the ceilings is not in the peak"
+fi
+
+# ---- combinations ----
+
+runs "--matrix and both lists" bench m --prompt-tokens 4 --new-tokens 4 \
+	--repeat 1 --matrix \
+	'pager=pager_sync|pager_async,executor=cpu_ref:eager|cpu_ref:captured' \
+	--device-limit 64MiB,32MiB --weight-budget 100%,50% --json b.json
+is "sixteen rows" "$(sed 1,2d out | wc -l | tr -d ' ')" 16
+rows
+e=cpu_ref:eager c=cpu_ref:captured s=pager_sync a=pager_async
+same "executors" executor "$e $e $e $e $e $e $e $e $c $c $c $c $c $c $c $c"
+same "pagers" pager "$s $s $s $s $a $a $a $a $s $s $s $s $a $a $a $a"
+l="67108864 67108864 33554432 33554432"
+same "limits" device_limit_bytes "$l $l $l $l"
+b="100% 50% 100% 50%"
+same "budgets" weight_budget "$b $b $b $b"
+is "half of the weights" "$(json rows 1 weight_budget_bytes)" \
+	$((weights / 2))
+is "all gave the same tokens" "$(json tokens_same)" true
+if [ "$(json rows 1 streamed_bytes_per_token)" -gt 0 ] &&
+	[ "$(json rows 1 link_gb_s)" != 0.0 ]; then
+	ok "a paged row uses the link"
+else
+	not_ok "a paged row uses the link" "$(json rows 1)"
+fi
+is "one that is not does not" "$(json rows 0 link_gb_s)" 0.0
+
+runs "--set is what rows say" bench m --prompt-tokens 4 --new-tokens 2 \
+	--repeat 1 --set runtime.weight_budget=25% --json b.json
+rows
+is "of the budget" "$(json rows 0 weight_budget)" "25%"
+
+# ---- the picture ----
+
+cp -R m 'a<b&"c'
+runs "--plot" bench 'a<b&"c' --prompt-tokens 4 --new-tokens 4 --repeat 1 \
+	--weight-budget 0,50%,100% --plot p.svg --matrix \
+	'executor=cpu_ref:eager|cpu_ref:captured'
+is "it is SVG, to its end" "$(head -c 39 p.svg) $(tail -n 1 p.svg)" \
+	'<svg xmlns="http://www.w3.org/2000/svg" </svg>'
+like "what XML would read is escaped" "$(grep '>a' p.svg)" \
+	'*>a&lt;b&amp;"c</text>'
+is "a line for each executor" "$(grep -c 'polyline class="rate"' p.svg)" 2
+is "and its floor" "$(grep -c 'polyline class="floor"' p.svg)" 2
+is "a mark for each row" "$(grep -c '<circle' p.svg)" 6
+is "budgets from left to right" "$(sed -n \
+	's/.*<circle cx="\([0-9.]*\)".*/\1/p' p.svg | head -n 3 | tr '\n' ' ')" \
+	"70.0 400.0 730.0 "
+
+# ---- failures ----
+
+fails "an empty list" 2 "bad option or value" bench m --prompt-tokens ""
+fails "a bad list" 2 "0,x" bench m --prompt-tokens 0,x
+fails "no budgets" 2 "bad option or value" bench m --weight-budget ,
+fails "a budget that is none" 2 "weight_budget" bench m --weight-budget 5X
+fails "a limit that is none" 2 "device_limit" bench m --device-limit 5X
+fails "a limit that is too small" 1 "device_limit 1024" bench m \
+	--device-limit 1KiB
+for matrix in "" executor executor= =x nonsense=x weight_budget=0 \
+	executor=a,executor=b; do
+	fails "--matrix '$matrix'" 2 "bad option or value" bench m --matrix \
+		"$matrix"
+done
+fails "no such executor" 2 "eagr" bench m --matrix executor=cpu_ref:eagr
+fails "no such model" 1 "gone" bench gone
+fails "no model" 2 "one model folder" bench
+fails "a prompt beyond the context" 1 "context of 512" bench m \
+	--prompt-tokens 999999999999999999
+fails "both beyond it" 1 "context of 512" bench m --prompt-tokens 300 \
+	--depth 300
+fails "too few new tokens" 2 "--new-tokens" bench m --new-tokens 1
+for option in json plot; do
+	run bench m --prompt-tokens 4 --new-tokens 2 --repeat 1 \
+		--$option gone/file
+	like "--$option to nowhere" "$rc $(cat err)" \
+		"1 genai: error: gone/file: cannot write: No such file*"
+done
+finish

@@ -1,0 +1,333 @@
+// check_clock.c - clock = simulated: exact times of small programs, and what
+// the pagers reach: async within 3 % and one page of the floor, and never
+// slower than sync.
+#include "tests/unit/sim_device.h"
+
+#define R GENAI_READ
+#define W GENAI_WRITE
+
+// 1 byte a ns over the link, 10 a ns in memory, 100 ns a copy, 7 ns a launch.
+static void open_clock(void)
+{
+	open_device(SETS("module.cpu_ref.clock=simulated",
+			 "module.cpu_ref.link_bytes_per_s=1000000000",
+			 "module.cpu_ref.memory_bytes_per_s=10000000000",
+			 "module.cpu_ref.copy_latency_ns=100",
+			 "module.cpu_ref.launch_ns=7"));
+}
+
+static uint64_t now(void)
+{
+	struct genai_stream_stats st = {.size = sizeof(st)};
+
+	OK(ops->stats(dev, &st, &err));
+	return st.simulated_ns;
+}
+
+static struct genai_stream *s, *t;
+static struct genai_mem d, h;
+
+static void setup(void)
+{
+	open_clock();
+	s = stream("s");
+	t = stream("t");
+	d = take(GENAI_MEM_DEVICE, 1 << 20);
+	h = take(GENAI_MEM_HOST_PINNED, 1 << 20);
+	ck_assert_uint_eq(now(), 0);
+}
+
+static void teardown(void)
+{
+	give(&d);
+	give(&h);
+	end_stream(s);
+	end_stream(t);
+	close_device();
+}
+
+static void up(struct genai_stream *on, uint64_t bytes)
+{
+	OK(ops->copy(dev, on, d.range.addr, (uintptr_t)h.host, bytes,
+		     GENAI_COPY_H2D, &err));
+}
+
+START_TEST(costs)
+{
+	unit(s, "u", 0, 0, 0);
+	ck_assert_uint_eq(now(), 7);
+	unit(s, "u", d.range.addr, 1000, R); // 100 ns of memory
+	ck_assert_uint_eq(now(), 7 + 107);
+	unit(s, "u", d.range.addr, 1000, R | GENAI_SPARSE);
+	ck_assert_uint_eq(now(), 121);
+	unit(s, "u", h.range.addr, 1000, R); // in place: over the link
+	ck_assert_uint_eq(now(), 121 + 1007);
+	up(s, 500);
+	ck_assert_uint_eq(now(), 1128 + 600);
+	OK(ops->copy(dev, s, d.range.addr, d.range.addr + 4096, 1000,
+		     GENAI_COPY_D2D, &err)); // read and written
+	ck_assert_uint_eq(now(), 1728 + 300);
+	OK(ops->copy(dev, s, (uintptr_t)h.host, d.range.addr, 50,
+		     GENAI_COPY_D2H, &err));
+	ck_assert_uint_eq(now(), 2028 + 150);
+	// running it changes nothing
+	drain_all();
+	ck_assert_uint_eq(now(), 2178);
+}
+END_TEST
+
+START_TEST(side_by_side)
+{
+	up(t, 1000);			     // to 1100
+	unit(s, "u", d.range.addr, 5000, R); // to 507
+	ck_assert_uint_eq(now(), 1100);
+	after(s, mark(t));
+	unit(s, "u", 0, 0, 0);
+	ck_assert_uint_eq(now(), 1107);
+	// one engine: a second copy waits for the first, whatever its stream
+	up(s, 100); // 1107 to 1307
+	up(t, 100); // to 1507
+	ck_assert_uint_eq(now(), 1507);
+	// the other direction has its own
+	OK(ops->copy(dev, t, (uintptr_t)h.host, d.range.addr, 1, GENAI_COPY_D2H,
+		     &err)); // in t's order: to 1608
+	ck_assert_uint_eq(now(), 1608);
+}
+END_TEST
+
+START_TEST(points)
+{
+	struct genai_point p;
+
+	unit(s, "u", d.range.addr, 930, R); // to 100
+	p = mark(s);
+	unit(s, "u", d.range.addr, 9930, R); // to 1100
+	after(t, p);
+	unit(t, "v", d.range.addr, 99930, R); // 100 to 10100
+	ck_assert_uint_eq(now(), 10100);
+}
+END_TEST
+
+START_TEST(in_place_takes_the_link)
+{
+	unit(s, "u", h.range.addr, 1000, R); // to 1007
+	up(t, 100);			     // the link is free at 1000
+	ck_assert_uint_eq(now(), 1200);
+}
+END_TEST
+
+START_TEST(host_waits)
+{
+	struct genai_point p;
+
+	unit(s, "u", d.range.addr, 930, R); // to 100
+	p = mark(s);
+	unit(s, "u", d.range.addr, 930, R); // to 200
+	reach(p);
+	// what the host enqueues now was not there before 100
+	unit(t, "v", d.range.addr, 930, R);
+	ck_assert_uint_eq(now(), 200);
+	unit(t, "v", 0, 0, 0);
+	ck_assert_uint_eq(now(), 207);
+}
+END_TEST
+
+START_TEST(recorded)
+{
+	struct genai_recording *r = NULL;
+	struct genai_ticket ticket;
+
+	OK(ops->capture_begin(dev, s, &err));
+	unit(s, "u", d.range.addr, 930, R);
+	if (_i) {
+		after(t, mark(s));
+		up(t, 400);
+		after(s, mark(t));
+	} else {
+		up(s, 400);
+	}
+	OK(ops->capture_end(dev, s, &r, &err));
+	ck_assert_uint_eq(now(), 0);
+	for (uint64_t i = 1; i <= 3; i++) {
+		OK(ops->launch_graph(dev, r, s, &err));
+		ck_assert_uint_eq(now(), i * 600);
+	}
+	ticket = drain_all();
+	OK(ops->graph_destroy(dev, r, &ticket, &err));
+}
+END_TEST
+
+START_TEST(slow_copy)
+{
+	struct genai_stream *x;
+
+	open_device(SETS("module.cpu_ref.clock=simulated",
+			 "module.cpu_ref.copy_latency_ns=10",
+			 "module.cpu_ref.fault=slow:2"));
+	x = stream("x");
+	d = take(GENAI_MEM_DEVICE, 4096);
+	h = take(GENAI_MEM_HOST_PINNED, 4096);
+	up(x, 8); // no rate: only the latency
+	ck_assert_uint_eq(now(), 10);
+	up(x, 8);
+	ck_assert_uint_eq(now(), 1010);
+	up(x, 8);
+	ck_assert_uint_eq(now(), 1020);
+	give(&d);
+	give(&h);
+	end_stream(x);
+	close_device();
+}
+END_TEST
+
+START_TEST(real)
+{
+	open_device(NULL);
+	s = stream("s");
+	unit(s, "u", 0, 0, 0);
+	ck_assert_uint_eq(now(), 0);
+	end_stream(s);
+	close_device();
+}
+END_TEST
+
+// ---- the pagers ----
+
+// The proportions of a large GPU, scaled to models of some 100 KB: the link at
+// 1/84 of the memory's rate, a copy's latency 1/30 of a page of 4 KiB.
+#define LINK 55000000.0
+#define LATENCY 2500
+
+struct result {
+	double step; // ns, the median of recorded steps
+	struct genai_stats st;
+};
+
+static int by_size(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static struct result run(const char *model, const char *executor,
+			 const char *pager, const char *budget, uint32_t page,
+			 bool only_link)
+{
+	static const int64_t prompt[] = {1, 5, 9, 33, 7};
+	struct result out = {0};
+	uint64_t step[15], last;
+	struct sim_run r;
+	int64_t id;
+	int32_t rc;
+
+	sim_init(&r, executor, pager);
+	sim_set(&r, "runtime.context=40");
+	sim_set(&r, "runtime.weight_budget=%s", budget);
+	sim_set(&r, "module.%s.page_bytes=%u", pager, page);
+	sim_set(&r, "module.cpu_ref.clock=simulated");
+	sim_set(&r, "module.cpu_ref.link_bytes_per_s=%.0f", LINK);
+	if (!only_link) {
+		sim_set(&r, "module.cpu_ref.memory_bytes_per_s=4600000000");
+		sim_set(&r, "module.cpu_ref.copy_latency_ns=%d", LATENCY);
+		sim_set(&r, "module.cpu_ref.launch_ns=20");
+	}
+	rc = sim_open(&r, model);
+	if (!rc)
+		rc = genai_session_append(r.session, prompt, 5, &r.err);
+	if (!rc)
+		rc = sim_next(&r, &id, 1, 0);
+	// the first of these records
+	for (int i = -2; !rc && i < 15; i++) {
+		last = sim_stats(&r).simulated_ns;
+		rc = sim_next(&r, &id, 1, 0);
+		if (i >= 0)
+			step[i] = sim_stats(&r).simulated_ns - last;
+	}
+	ck_assert_msg(!rc, "%s: %s", model, r.err.text);
+	qsort(step, 15, sizeof(step[0]), by_size);
+	out.step = (double)step[7];
+	out.st = sim_stats(&r);
+	sim_close(&r);
+	return out;
+}
+
+static const char *const models[] = {"qwen3-cpu-int4", "phi3-cpu-int4",
+				     "llama-cpu-int4-asym", "qwen2-cpu-int8"};
+static const char *const budgets[] = {"100%", "95%", "75%", "50%", "40%", "30%",
+				      "25%",  "15%", "10%", "5%",  "2%",  "0"};
+
+START_TEST(floors)
+{
+	const char *model = models[_i / 2];
+	const char *executor = _i % 2 ? "captured" : "eager";
+	// bytes that a step reads, from a device where only the link costs
+	double read = run(model, "eager", "pager_sync", "0", 4096, true).step *
+		      1e-9 * LINK;
+	uint32_t rings = 0;
+
+	for (uint32_t page = 4096; page <= 32768; page *= 2) {
+		double one = LATENCY + page / LINK * 1e9;
+		double resident =
+			run(model, executor, "pager_sync", "100%", page, false)
+				.step;
+
+		for (uint32_t b = 0; b < 12; b++) {
+			struct result a = run(model, executor, "pager_async",
+					      budgets[b], page, false);
+			struct result c = run(model, executor, "pager_sync",
+					      budgets[b], page, false);
+			double out = read - (double)a.st.weight_budget_bytes +
+				     (double)a.st.ring_bytes;
+			double link = out > 0 ? out / page * one : 0;
+			double floor = link > resident ? link : resident;
+
+			rings += a.st.ring_bytes != 0;
+			ck_assert_msg(a.step <= floor / 0.97 + one,
+				      "%s, page %u, budget %s: %.0f ns, the "
+				      "floor is %.0f, a page %.0f",
+				      model, page, budgets[b], a.step, floor,
+				      one);
+			ck_assert_msg(a.step <= c.step,
+				      "%s, page %u, budget %s: async %.0f ns, "
+				      "sync %.0f",
+				      model, page, budgets[b], a.step, c.step);
+			// sync: its serial sum, and nothing more
+			ck_assert_msg(c.step <= resident + link / 0.97 + one,
+				      "%s, page %u, budget %s: sync %.0f ns, "
+				      "resident %.0f and link %.0f",
+				      model, page, budgets[b], c.step, resident,
+				      link);
+		}
+	}
+	ck_assert_uint_gt(rings, 3); // or nothing was overlapped at all
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *su = suite_create("clock");
+	TCase *c = tcase_create("device"), *o = tcase_create("others"),
+	      *p = tcase_create("pagers");
+
+	tcase_add_checked_fixture(c, setup, teardown);
+	tcase_add_test(c, costs);
+	tcase_add_test(c, side_by_side);
+	tcase_add_test(c, points);
+	tcase_add_test(c, in_place_takes_the_link);
+	tcase_add_test(c, host_waits);
+	tcase_add_loop_test(c, recorded, 0, 2);
+	suite_add_tcase(su, c);
+	tcase_add_test(o, slow_copy);
+	tcase_add_test(o, real);
+	suite_add_tcase(su, o);
+	tcase_add_loop_test(p, floors, 0, 8);
+	tcase_set_timeout(p, 60);
+	suite_add_tcase(su, p);
+	return su;
+}
+
+int main(void)
+{
+	return genai_check_main(suite());
+}

@@ -1,0 +1,308 @@
+// check_rules.c - the rules R1, R2, R3 and R5 of docs/SIMULATED-DEVICE.md: what
+// keeps each passes, and a build of the module that breaks it is found.  R4 is
+// check_doors.c.
+#include "tests/unit/sim_device.h"
+
+// Mutants: modules/pager_common with -DPAGER_MUTANT=n, modules/cpu_ref with
+// -DCREF_MUTANT=n.  0: the module as it is.
+enum {
+	NO_FREE_WAIT = 1, // a load does not wait for the slot's last reader
+	OLD_FREE = 2,	  // release forgets its point
+	POINTS_KEPT = 3,  // R3: points made while recording outlive it
+	NO_READY = 4,	  // acquire does not say what to wait for
+	NO_TAIL = 5,	  // the copies of a recording are not joined
+	NOT_RESET = 6,	  // reset leaves what the ring holds as it was
+	OTHER_STREAM = 7, // R1: a sync pager copies on a stream of its own
+	HOST_WAITS = 8,	  // R1: acquire waits on the host
+	HELD_TAKEN = 9,	  // R5: a held slot is loaded over
+	RING_OFF = 10,	  // the slot's next page is another's
+};
+enum {
+	NO_WAIT = 1,	 // the executor does not wait for the page
+	NO_R2 = 2,	 // R2: nothing orders a recording after eager copies
+	EARLY_POINT = 3, // release gets a point before the kernel
+	NO_R2_LATER = 4, // R2: the same, before a replay
+};
+
+static void use(struct sim_run *r, const char *module, int mutant)
+{
+	if (mutant)
+		sim_set(r, "module.%s.path=%s/%s_m%d.so", module,
+			GENAI_TESTFIXTURES, module, mutant);
+}
+
+// ---- conversations with the order checked ----
+
+static int32_t talk(const char *executor, int pager, int device,
+		    const char *schedule, const char *check, int64_t *ids,
+		    char text[512])
+{
+	struct sim_run r;
+	int32_t rc;
+
+	sim_init(&r, executor, "pager_async");
+	sim_set(&r, "runtime.check=%s", check);
+	sim_set(&r, "runtime.weight_budget=20%%");
+	sim_set(&r, "module.pager_async.page_bytes=4KiB");
+	sim_set(&r, "module.cpu_ref.schedule=%s", schedule);
+	use(&r, "pager_async", pager);
+	use(&r, "cpu_ref", device);
+	rc = sim_open(&r, "qwen3-cpu-int4");
+	ck_assert_msg(!rc, "%s", r.err.text);
+	ck_assert_uint_ne(sim_stats(&r).ring_bytes, 0);
+	rc = sim_talk(&r, ids);
+	snprintf(text, 512, "%s", r.err.text);
+	sim_close(&r);
+	return rc;
+}
+
+static const struct {
+	int pager, device;
+	const char *executor;
+	int32_t code;
+	const char *text; // part of the message
+} caught[] = {
+	{NO_FREE_WAIT, 0, "eager", GENAI_E_ORDER, "copy to the device"},
+	{NO_FREE_WAIT, 0, "captured", GENAI_E_ORDER, "copy to the device"},
+	{OLD_FREE, 0, "eager", GENAI_E_ORDER, "copy to the device"},
+	{OLD_FREE, 0, "captured", GENAI_E_ORDER, "copy to the device"},
+	{POINTS_KEPT, 0, "captured", GENAI_E_STATE, "made while recording"},
+	{NO_READY, 0, "eager", GENAI_E_ORDER, "'compute' reads"},
+	{NO_READY, 0, "captured", GENAI_E_ORDER, "'compute' reads"},
+	{NO_TAIL, 0, "captured", GENAI_E_STATE, "pager"},
+	{RING_OFF, 0, "eager", GENAI_E_STATE, "slot"},
+	{0, NO_WAIT, "eager", GENAI_E_ORDER, "'compute' reads"},
+	{0, NO_WAIT, "captured", GENAI_E_ORDER, "'compute' reads"},
+	{0, NO_R2, "captured", GENAI_E_STATE, "outside it"},
+	{0, NO_R2_LATER, "captured", GENAI_E_ORDER, "'pager'"},
+	{0, EARLY_POINT, "eager", GENAI_E_ORDER, "copy to the device"},
+	{0, EARLY_POINT, "captured", GENAI_E_ORDER, "copy to the device"},
+};
+#define N_CAUGHT (sizeof(caught) / sizeof(caught[0]))
+
+START_TEST(sound)
+{
+	int64_t ids[SIM_TALK];
+	char text[512];
+	int32_t rc = talk(_i ? "captured" : "eager", 0, 0, "inorder", "order",
+			  ids, text);
+
+	ck_assert_msg(!rc, "%s", text);
+}
+END_TEST
+
+START_TEST(found)
+{
+	int64_t ids[SIM_TALK];
+	char text[512];
+	int32_t rc = talk(caught[_i].executor, caught[_i].pager,
+			  caught[_i].device, "inorder", "order", ids, text);
+
+	ck_assert_msg(rc == caught[_i].code, "%d: %s", rc, text);
+	ck_assert_msg(strstr(text, caught[_i].text), "%s", text);
+}
+END_TEST
+
+// Without the check a race is found by its tokens, under some schedule.
+START_TEST(found_by_tokens)
+{
+	static const int pagers[] = {NO_FREE_WAIT, OLD_FREE, NO_READY};
+	int64_t want[SIM_TALK], got[SIM_TALK];
+	char text[512], schedule[32] = "early";
+	uint32_t differ = 0;
+
+	ck_assert_int_eq(talk("eager", 0, 0, "inorder", "off", want, text), 0);
+	for (int i = 0; i < 12; i++) {
+		if (i == 1)
+			snprintf(schedule, sizeof(schedule), "late");
+		if (i > 1)
+			snprintf(schedule, sizeof(schedule), "random:%d", i);
+		ck_assert_int_eq(
+			talk("eager", 0, 0, schedule, "off", got, text), 0);
+		ck_assert_mem_eq(want, got, sizeof(want));
+		differ += talk("eager", pagers[_i], 0, schedule, "off", got,
+			       text) != 0 ||
+			  memcmp(want, got, sizeof(want)) != 0;
+	}
+	ck_assert_uint_gt(differ, 0);
+}
+END_TEST
+
+// ---- after an error ----
+
+static int32_t talk_again(int mutant, int64_t *ids)
+{
+	struct sim_run r;
+	int32_t rc;
+
+	sim_init(&r, "eager", "pager_async");
+	sim_set(&r, "runtime.weight_budget=20%%");
+	sim_set(&r, "module.pager_async.page_bytes=4KiB");
+	// a copy of a page in the first step after priming
+	sim_set(&r, "module.cpu_ref.fault=copy:40");
+	use(&r, "pager_async", mutant);
+	ck_assert_int_eq(sim_open(&r, "qwen3-cpu-int4"), 0);
+	ck_assert_int_eq(sim_talk(&r, ids), GENAI_E_DEVICE);
+	rc = genai_session_rewind(r.session, 0, &r.err);
+	if (!rc)
+		rc = sim_talk(&r, ids);
+	sim_close(&r);
+	return rc;
+}
+
+START_TEST(ring_forgotten)
+{
+	int64_t want[SIM_TALK], got[SIM_TALK];
+	char text[512];
+
+	ck_assert_int_eq(talk("eager", 0, 0, "inorder", "off", want, text), 0);
+	ck_assert_int_eq(talk_again(0, got), 0);
+	ck_assert_mem_eq(want, got, sizeof(want));
+	ck_assert(talk_again(NOT_RESET, got) != 0 ||
+		  memcmp(want, got, sizeof(want)) != 0);
+}
+END_TEST
+
+// ---- a pager by itself ----
+
+#define PAGES 8
+#define PAGE 4096
+
+static struct genai_pager *pager;
+static const struct genai_pager_ops *po;
+static struct genai_stream *compute;
+static uint8_t *weights;
+
+static void open_pager(const char *name, int mutant)
+{
+	struct genai_sweep_visit sweep[PAGES];
+	struct genai_pager_report report = {.size = sizeof(report)};
+	struct genai_runtime_options o = {
+		.size = sizeof(o), .log = sim_log, .log_ctx = &sim};
+
+	sim_init(&sim, "eager", name);
+	sim_set(&sim, "module.%s.ring_slots=3", name);
+	use(&sim, name, mutant);
+	o.sets = sim.sets;
+	o.n_sets = sim.n_sets;
+	OK(genai_open(&o, &sim.rt, &err));
+	dev = &sim.rt->device;
+	ops = dev->stream.ops;
+	bar = dev->barrier.ops;
+	po = &sim.rt->pager_ops;
+	compute = stream("compute");
+	weights = aligned_alloc(4096, PAGES * PAGE);
+	for (uint32_t i = 0; i < PAGES * PAGE; i++)
+		weights[i] = (uint8_t)(i / PAGE + 1);
+	OK(po->open(genai_module_self(sim.rt->pager.module), &dev->stream,
+		    &dev->barrier, &pager, &err));
+	for (uint32_t i = 0; i < PAGES; i++) {
+		struct genai_extent e = {.size = sizeof(e),
+					 .src = weights + i * PAGE,
+					 .src_bytes = PAGE,
+					 .bytes = PAGE};
+
+		OK(po->add(pager, PAGE, 0, &e, 1, &err));
+		sweep[i] = (struct genai_sweep_visit){
+			sizeof(sweep[0]), i, 0, PAGE, 0, 0};
+	}
+	OK(po->seal(pager, sweep, PAGES, 3 * PAGE, &report, &err));
+	ck_assert_uint_eq(report.ring_slots, 3);
+	ck_assert_uint_eq(report.n_streamed, PAGES);
+}
+
+static void close_pager(void)
+{
+	struct genai_ticket t = drain_all();
+
+	OK(po->reset(pager, &t, &err));
+	OK(po->close(pager, &t, &err));
+	end_stream(compute);
+	close_device();
+	free(weights);
+}
+
+static int32_t get(uint32_t visit, struct genai_place *place,
+		   struct genai_point *ready)
+{
+	*place = (struct genai_place){.size = sizeof(*place)};
+	return po->acquire(pager, visit, compute, place, ready, &err);
+}
+
+// R1: on the stream that was given, and without waiting on the host.
+static bool keeps_r1(int mutant)
+{
+	struct genai_place place;
+	struct genai_point ready;
+	bool good;
+
+	open_pager("pager_sync", mutant);
+	say_nothing_yet();
+	unit(compute, "k", 0, 0, 0);
+	OK(po->step_begin(pager, compute, 0, &err));
+	good = !get(0, &place, &ready) && ready.stream == compute;
+	OK(po->release(pager, 0, mark(compute), &err));
+	good = !get(1, &place, &ready) && good;
+	OK(po->release(pager, 1, mark(compute), &err));
+	good = !get(2, &place, &ready) && good;
+	OK(po->release(pager, 2, mark(compute), &err));
+	// the slot of page 0 again
+	good = !get(3, &place, &ready) && ready.stream == compute && good;
+	good = good && !ran.text[0]; // nobody made the device run
+	OK(po->release(pager, 3, mark(compute), &err));
+	close_pager();
+	return good;
+}
+
+START_TEST(r1)
+{
+	ck_assert(keeps_r1(0));
+	ck_assert(!keeps_r1(OTHER_STREAM));
+	ck_assert(!keeps_r1(HOST_WAITS));
+}
+END_TEST
+
+// R5: a page is not loaded over one that is held.
+static bool keeps_r5(const char *name, int mutant)
+{
+	struct genai_place place;
+	struct genai_point ready;
+	int32_t rc;
+
+	open_pager(name, mutant);
+	OK(po->step_begin(pager, compute, 0, &err));
+	for (uint32_t i = 0; i < 3; i++)
+		OK(get(i, &place, &ready));
+	rc = get(3, &place, &ready);
+	close_pager();
+	return rc == GENAI_E_STATE;
+}
+
+START_TEST(r5)
+{
+	ck_assert(keeps_r5("pager_sync", 0));
+	ck_assert(keeps_r5("pager_async", 0));
+	ck_assert(!keeps_r5("pager_sync", HELD_TAKEN));
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("rules");
+	TCase *t = tcase_create("all");
+
+	tcase_add_loop_test(t, sound, 0, 2);
+	tcase_add_loop_test(t, found, 0, N_CAUGHT);
+	tcase_add_loop_test(t, found_by_tokens, 0, 3);
+	tcase_add_test(t, ring_forgotten);
+	tcase_add_test(t, r1);
+	tcase_add_test(t, r5);
+	tcase_set_timeout(t, 60);
+	suite_add_tcase(s, t);
+	return s;
+}
+
+int main(void)
+{
+	return genai_check_main(suite());
+}

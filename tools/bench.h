@@ -1,0 +1,43 @@
+/* bench.h - what the parts of genai bench share: bench.c the rows asked for,
+ * bench_run.c one measured row, bench_plot.c a picture of all rows. */
+#ifndef GENAI_TOOLS_BENCH_H
+#define GENAI_TOOLS_BENCH_H
+
+#include "tools/ceilings.h"
+#include "tools/cli.h"
+
+#define BENCH_MAX_LIST 32
+#define BENCH_MAX_REPEAT 101
+
+/* A key of [runtime] that rows differ in.  Values point into argv. */
+struct bench_axis {
+	const char *key;
+	const char *values[BENCH_MAX_LIST];
+	size_t n;
+};
+
+struct bench {
+	struct cli *c;
+	const char *path;
+	int64_t prompts[BENCH_MAX_LIST], depths[BENCH_MAX_LIST];
+	size_t n_prompts, n_depths;
+	int64_t new_tokens, repeat;
+	struct ceilings ceil;
+	char device[256]; /* that the ceilings are of; "" before the first */
+	size_t stream;	  /* which of the matrix it has */
+	int64_t *tokens;  /* of the first row with this prompt and depth */
+	json_t *rows;	  /* as in --json */
+	bool headed;	  /* the rows printed have their heading */
+	bool differ;	  /* two rows gave different tokens */
+};
+
+/* Measure, print and record the row of prompt p at depth d. */
+int32_t bench_row(struct bench *b, struct cli_model *m, struct genai_error *err,
+		  size_t p, size_t d);
+
+/* An SVG file: decode rate over what weights may hold, a line for each
+ * combination of the rest, dashed its floor.  GENAI_E_IO. */
+int32_t bench_plot(const json_t *rows, const char *title, const char *path,
+		   struct genai_error *err);
+
+#endif
