@@ -152,9 +152,27 @@ void device_unbook(struct genai_device *d, struct genai_allocation *a)
 	*a = d->allocs[--d->n_allocs];
 }
 
+// The bytes that the host has.  Where a device shares them, an allocation may
+// succeed beyond that, and the kernel kills the process when it is written.
+static uint64_t host_bytes(const struct genai_device *d)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+	if (!(d->caps.flags & GENAI_STREAM_CAP_SHARED) || pages < 1 || page < 1)
+		return UINT64_MAX;
+	return (uint64_t)pages * (uint64_t)page;
+}
+
 int32_t device_over_limit(struct genai_device *d, uint64_t bytes,
 			  const char *tag, struct genai_error *err)
 {
+	uint64_t host = host_bytes(d);
+
+	if (bytes > host || d->used > host - bytes)
+		return genai_fail(err, GENAI_E_LIMIT,
+				  "%" PRIu64 " bytes of %s do not fit: %" PRIu64
+				  " of the host's %" PRIu64 " are in use",
+				  bytes, tag, d->used, host);
 	if (bytes <= d->limit && d->used <= d->limit - bytes)
 		return 0;
 	return genai_fail(err, GENAI_E_LIMIT,

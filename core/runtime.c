@@ -62,6 +62,10 @@ int32_t genai_runtime_load(const struct genai_runtime_options *o,
 		return genai_fail(err, GENAI_E_INVAL,
 				  "runtime options: size %u, flags %#x",
 				  o->size, o->flags);
+	if (o && o->n_sets && !o->sets)
+		return genai_fail(err, GENAI_E_INVAL,
+				  "runtime options: %u sets, but no list",
+				  o->n_sets);
 	rt = calloc(1, sizeof(*rt));
 	if (!rt)
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");

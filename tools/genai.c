@@ -1,6 +1,7 @@
 // genai.c - the command line: common options, the table of commands, help.
 #include "tools/cli.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <time.h>
@@ -240,20 +241,20 @@ static int take_common(struct cli *c, int *argc, char **argv)
 	return 0;
 }
 
-static bool flush_stdout(struct cli *c, int *status)
+// A result that could not be written is a failure.
+static int finish(struct cli *c, int status)
 {
 	if (!fflush(stdout) && !ferror(stdout))
-		return true;
+		return status;
 	genai_fail(&c->err, GENAI_E_IO, "cannot write the output");
-	*status = *status ? *status : cli_fail(c);
-	return false;
+	return status ? status : cli_fail(c);
 }
 
 int main(int argc, char **argv)
 {
 	static struct cli c = {.err = GENAI_ERROR_INIT};
-	int status;
 
+	signal(SIGXFSZ, SIG_IGN); // a write beyond ulimit -f fails instead
 	if (take_common(&c, &argc, argv))
 		return EXIT_USAGE;
 	if (argc < 2) {
@@ -262,25 +263,23 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "--version")) {
 		version();
-		return 0;
+		return finish(&c, 0);
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
 	    (!strcmp(argv[1], "help") && argc == 2)) {
 		print_help(stdout);
-		return 0;
+		return finish(&c, 0);
 	}
 	if (!strcmp(argv[1], "help"))
-		return help(&c, argv[2]);
+		return finish(&c, help(&c, argv[2]));
 	for (const struct command *k = commands; k->name; k++) {
 		if (strcmp(k->name, argv[1]))
 			continue;
 		for (int i = 2; i < argc; i++)
 			if (!strcmp(argv[i], "--help"))
-				return help(&c, k->name);
+				return finish(&c, help(&c, k->name));
 		c.command = k->name;
-		status = k->run(&c, argc - 1, argv + 1);
-		flush_stdout(&c, &status);
-		return status;
+		return finish(&c, k->run(&c, argc - 1, argv + 1));
 	}
 	return cli_usage(&c, "no command %s", argv[1]);
 }

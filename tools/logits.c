@@ -235,6 +235,7 @@ static int32_t score_window(struct cli *c, struct cli_model *m,
 	float *buf = malloc((m->info.all_logits ? m->model->chunk : 1) *
 			    (size_t)vocab * sizeof(*buf));
 	uint64_t done = 0;
+	double p;
 	int32_t rc = genai_session_rewind(m->session, 0, &c->err);
 
 	if (!buf) {
@@ -256,7 +257,13 @@ static int32_t score_window(struct cli *c, struct cli_model *m,
 
 			if (next >= n || next < from)
 				continue;
-			s->sum -= log_prob(buf + i * vocab, vocab, ids[next]);
+			p = log_prob(buf + i * vocab, vocab, ids[next]);
+			if (isnan(p))
+				rc = genai_fail(&c->err, GENAI_E_DEVICE,
+						"the model produced NaN at "
+						"position %" PRIu64,
+						done + i);
+			s->sum -= p;
 			s->count++;
 		}
 		done += k;

@@ -133,6 +133,17 @@ struct input {
 	const char *path;
 };
 
+// A name that is not the graph's is a slip, not something to pass over.
+static int32_t check_input(const struct genai_graph *g, const char *path,
+			   const char *name, struct genai_error *err)
+{
+	for (uint32_t i = 0; i < g->n_inputs; i++)
+		if (!strcmp(genai_graph_value(g, g->inputs[i])->name, name))
+			return 0;
+	return genai_fail(err, GENAI_E_INVAL, "%s: the graph has no input %s",
+			  path, name);
+}
+
 static int32_t write_outputs(const struct genai_graph *g,
 			     const struct genai_host_tensor *out,
 			     const char *dir, struct genai_error *err)
@@ -181,6 +192,8 @@ static int32_t run_model(struct cli *c, const char *path,
 		g = genai_onnx_graph(onnx);
 		rc = check_io(g, &c->err);
 	}
+	for (uint32_t k = 0; !rc && k < n_in; k++)
+		rc = check_input(g, path, in[k].name, &c->err);
 	for (uint32_t i = 0; !rc && i < g->n_inputs; i++) {
 		const char *name = genai_graph_value(g, g->inputs[i])->name;
 		uint32_t k = 0;
@@ -199,8 +212,11 @@ static int32_t run_model(struct cli *c, const char *path,
 	}
 	if (!rc)
 		rc = cli_runtime(c, &rt);
-	if (!rc)
+	if (!rc) {
 		rc = genai_single_run(rt, g, inputs, outputs, &c->err);
+		if (rc)
+			genai_error_prefix(&c->err, "%s", path);
+	}
 	if (!rc)
 		rc = write_outputs(g, outputs, dir, &c->err);
 	for (uint32_t i = 0; i < MAX_IO; i++) {

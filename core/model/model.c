@@ -342,6 +342,15 @@ static int32_t progress(const struct genai_model_options *o, const char *what,
 	return genai_fail(err, GENAI_E_INTERRUPTED, "interrupted");
 }
 
+// What is wrong with a graph names its node; say whose graph it is.
+static int32_t of_model(const struct genai_model *m, int32_t rc,
+			struct genai_error *err)
+{
+	if (rc && err)
+		genai_error_prefix(err, "%s", m->folder);
+	return rc;
+}
+
 static int32_t open_model(struct genai_model *m, const char *path,
 			  const struct genai_model_options *o,
 			  struct genai_error *err)
@@ -352,8 +361,11 @@ static int32_t open_model(struct genai_model *m, const char *path,
 	if (!rc)
 		rc = load_files(m, path, err);
 	if (!rc)
-		rc = genai_step_build(genai_onnx_graph(m->onnx), &m->config,
-				      m->all_logits, &m->step, err);
+		rc = of_model(m,
+			      genai_step_build(genai_onnx_graph(m->onnx),
+					       &m->config, m->all_logits,
+					       &m->step, err),
+			      err);
 	if (!rc)
 		rc = choose_sizes(m, err);
 	if (!rc)
@@ -364,7 +376,7 @@ static int32_t open_model(struct genai_model *m, const char *path,
 	if (!rc)
 		rc = genai_paging_open(m->rt, &m->paging, err);
 	if (!rc)
-		rc = genai_model_plan(m, &m->plan, err);
+		rc = of_model(m, genai_model_plan(m, &m->plan, err), err);
 	if (!rc)
 		rc = progress(o, "placing weights", 2, 4, err);
 	if (!rc)
@@ -391,6 +403,8 @@ int32_t genai_model_open(struct genai_runtime *rt, const char *path,
 	struct genai_model *m;
 	int32_t rc;
 
+	if (!rt)
+		return genai_fail(err, GENAI_E_INVAL, "there is no runtime");
 	if (o && (o->size < sizeof(*o) || o->flags & ~GENAI_MODEL_ALL_LOGITS))
 		return genai_fail(err, GENAI_E_INVAL,
 				  "model options: size %u, flags %#x", o->size,

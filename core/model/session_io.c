@@ -197,7 +197,8 @@ void session_recover(struct genai_session *s, uint64_t length)
 		rc = restart(s, length, &err);
 	if (rc) {
 		s->length = s->rows = 0;
-		genai_log_line(&m->rt->log, GENAI_LOG_ERROR,
+		// the error is what led here; the caller reports that
+		genai_log_line(&m->rt->log, GENAI_LOG_WARN,
 			       "the device could not be reset: %s", err.text);
 	}
 }

@@ -28,6 +28,10 @@ static void find_head(struct step_rewrite *r, uint32_t logits,
 			return;
 		n = genai_builder_get_node(r->b, val->producer);
 		if (!strcmp(n->op, "MatMul") || !strcmp(n->op, "MatMulNBits")) {
+			// one without its input is for the executor to refuse
+			if (!n->n_inputs ||
+			    !genai_builder_get_value(r->b, n->inputs[0]))
+				return;
 			*out_node = val->producer;
 			*out_input = n->inputs[0];
 			return;

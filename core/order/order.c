@@ -261,7 +261,9 @@ static void prune(struct genai_order *o, struct order_stream *s)
 	if (!k)
 		return;
 	s->n_marks -= k;
-	memmove(s->marks, s->marks + k, s->n_marks * sizeof(*s->marks));
+	if (s->n_marks)
+		memmove(s->marks, s->marks + k,
+			s->n_marks * sizeof(*s->marks));
 }
 
 static int32_t add_mark(struct genai_order *o, struct order_stream *s,

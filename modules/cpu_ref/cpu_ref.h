@@ -157,6 +157,7 @@ struct cref_device {
 	FILE *trace;
 	uint64_t traced; /* lines */
 	struct genai_stream_stats stats;
+	struct genai_plan *plans; /* list */
 	struct cref_pool *pool;
 };
 

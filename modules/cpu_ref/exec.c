@@ -117,8 +117,8 @@ static int32_t touch_weight(struct launch *l, uint32_t v,
 			     err);
 	}
 	return CREF_FAIL(p->dev, err, GENAI_E_STATE,
-			 "node %s: weight %s has no page",
-			 l->u.n->node->name, l->s->tensors[v].name);
+			 "node %s: weight %s has no page", l->u.n->node->name,
+			 l->s->tensors[v].name);
 }
 
 static int32_t touch_value(struct launch *l, uint32_t v, uint32_t flags,
@@ -302,6 +302,24 @@ static int32_t step(struct genai_plan *p, struct cref_shape *s,
 	return rc;
 }
 
+// An eager step leaves copies for the next step of whoever has the pager: every
+// plan of it must be ordered after them before it replays.
+static int32_t step_eager(struct genai_plan *p, struct cref_shape *s,
+			  struct genai_stream *stream, struct genai_error *err)
+{
+	struct genai_point tail = {0};
+	int32_t rc = step(p, s, stream, false, &tail, err);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&p->dev->lock);
+	for (struct genai_plan *q = p->dev->plans; q; q = q->next)
+		if (q->pager && q->pager->pager == p->pager->pager)
+			q->tail = tail;
+	pthread_mutex_unlock(&p->dev->lock);
+	return 0;
+}
+
 static int32_t wait_all(struct genai_plan *p, struct genai_stream *stream,
 			const struct genai_point *wait, uint32_t n,
 			struct genai_error *err)
@@ -318,8 +336,8 @@ static int32_t finish(struct genai_plan *p, struct cref_shape *s,
 		      struct genai_stream *stream,
 		      struct genai_point *out_signal, struct genai_error *err)
 {
-	int32_t rc = p->stream->ops->mark(p->stream->self, stream, &s->last,
-					  err);
+	int32_t rc =
+		p->stream->ops->mark(p->stream->self, stream, &s->last, err);
 
 	if (rc)
 		return rc;
@@ -358,7 +376,7 @@ static int32_t submit_eager(struct genai_plan *p, struct genai_stream *stream,
 	if (!rc)
 		rc = wait_all(p, stream, wait, n_wait, err);
 	if (!rc)
-		rc = step(p, s, stream, false, &p->tail, err);
+		rc = step_eager(p, s, stream, err);
 	if (!rc)
 		rc = finish(p, s, stream, out_signal, err);
 	return rc;
@@ -520,7 +538,7 @@ static int32_t submit_captured(struct genai_plan *p,
 				      out_signal, err);
 		fall_back(p, why);
 	}
-	rc = step(p, s, stream, false, &p->tail, err);
+	rc = step_eager(p, s, stream, err);
 	if (!rc)
 		rc = finish(p, s, stream, out_signal, err);
 	return rc;
@@ -533,10 +551,10 @@ static int32_t submit(struct genai_plan *p, struct genai_stream *stream,
 	if (!p->pages && p->n_visits)
 		return CREF_FAIL(p->dev, err, GENAI_E_STATE,
 				 "the plan was not told where its weights are");
-	return p->captured ? submit_captured(p, stream, wait, n_wait,
-					     out_signal, err)
-			   : submit_eager(p, stream, wait, n_wait, out_signal,
-					  err);
+	return p->captured
+		       ? submit_captured(p, stream, wait, n_wait, out_signal,
+					 err)
+		       : submit_eager(p, stream, wait, n_wait, out_signal, err);
 }
 
 // ---- the rest of the table ----

@@ -1,6 +1,7 @@
 // module.c - the handshake: what cpu_ref is, its keys, init and fini.
 #include "cpu_ref.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -20,10 +21,11 @@ static int32_t parse_schedule(struct cref_device *dev, const char *s,
 		}
 	if (!strncmp(s, "random:", 7) && s[7] >= '0' && s[7] <= '9') {
 		dev->schedule = CREF_RANDOM;
+		errno = 0;
 		dev->random = strtoull(s + 7, &end, 10) *
 				      UINT64_C(0x9e3779b97f4a7c15) +
 			      1;
-		if (!*end)
+		if (!*end && !errno)
 			return 0;
 	}
 	return CREF_FAIL(dev, err, GENAI_E_CONFIG,

@@ -95,13 +95,14 @@ static int32_t layout(struct genai_plan *p, struct cref_shape *s,
 
 			if (v == GENAI_NONE || s->where[v] != CREF_ARENA)
 				continue;
-			bytes = (cref_tensor_bytes(&s->tensors[v]) + ALIGN - 1) /
+			bytes = (cref_tensor_bytes(&s->tensors[v]) + ALIGN -
+				 1) /
 				ALIGN * ALIGN;
 			p->max_bytes[v] = bytes;
 			p->offset[v] = first_fit(live, n_live, bytes);
 			insert(live, &n_live,
-			       (struct live){p->offset[v],
-					     p->offset[v] + bytes, last[v]});
+			       (struct live){p->offset[v], p->offset[v] + bytes,
+					     last[v]});
 			if (p->arena_bytes < p->offset[v] + bytes)
 				p->arena_bytes = p->offset[v] + bytes;
 		}
@@ -207,8 +208,8 @@ static int32_t find_visits(struct genai_plan *p, struct cref_shape *s,
 	for (uint32_t i = 0; i < g->n_nodes; i++)
 		most += genai_graph_node(g, i)->n_inputs;
 	p->visits = zalloc(p->dev, most * sizeof(*p->visits));
-	p->node_pages = zalloc(p->dev,
-			       (g->n_nodes + UINT64_C(1)) * sizeof(uint32_t));
+	p->node_pages =
+		zalloc(p->dev, (g->n_nodes + UINT64_C(1)) * sizeof(uint32_t));
 	if (!p->visits || !p->node_pages)
 		return CREF_FAIL(p->dev, err, GENAI_E_NOMEM,
 				 "no memory for a plan");
@@ -231,10 +232,17 @@ static int32_t find_visits(struct genai_plan *p, struct cref_shape *s,
 void cref_plan_free(struct genai_plan *p)
 {
 	const struct genai_host *host;
+	struct genai_plan **at;
 
 	if (!p)
 		return;
 	host = p->dev->host;
+	pthread_mutex_lock(&p->dev->lock);
+	for (at = &p->dev->plans; *at && *at != p; at = &(*at)->next)
+		;
+	if (*at)
+		*at = p->next;
+	pthread_mutex_unlock(&p->dev->lock);
 	for (uint32_t i = 0; i < p->n_shapes; i++)
 		cref_shape_free(p->shapes[i]);
 	host->free(host->ctx, p->max_inputs);
@@ -348,6 +356,10 @@ int32_t cref_plan_create(void *self, const struct genai_graph *graph,
 		goto err_plan;
 	p->stats.device_bytes = p->arena_bytes + p->workspace_bytes;
 	p->stats.host_nodes = p->shapes[0]->n_folded;
+	pthread_mutex_lock(&dev->lock);
+	p->next = dev->plans;
+	dev->plans = p;
+	pthread_mutex_unlock(&dev->lock);
 	*out_plan = p;
 	return 0;
 err_plan:
@@ -430,8 +442,7 @@ int32_t cref_plan_set_pages(struct genai_plan *p,
 	p->place = place;
 	p->n_pages = n_pages;
 	for (uint32_t i = 0; i <= p->graph->n_nodes; i++) {
-		while (at < n_pages &&
-		       p->visits[copy[at].visit].first_node < i)
+		while (at < n_pages && p->visits[copy[at].visit].first_node < i)
 			at++;
 		p->node_pages[i] = at;
 	}
@@ -445,8 +456,7 @@ static bool same_view(const struct genai_view *a, const struct genai_view *b)
 	return a->size == b->size && a->rank == b->rank &&
 	       a->dtype == b->dtype &&
 	       !memcmp(a->dims, b->dims, a->rank * sizeof(a->dims[0])) &&
-	       !memcmp(a->strides, b->strides,
-		       a->rank * sizeof(a->strides[0]));
+	       !memcmp(a->strides, b->strides, a->rank * sizeof(a->strides[0]));
 }
 
 static bool same_bindings(const struct genai_plan *p,
@@ -533,8 +543,7 @@ int32_t cref_plan_shape(struct genai_plan *p, struct cref_shape **out_shape,
 			return CREF_FAIL(
 				p->dev, err, GENAI_E_STATE,
 				"graph input %s is not bound",
-				genai_graph_value(p->graph,
-						  p->graph->inputs[i])
+				genai_graph_value(p->graph, p->graph->inputs[i])
 					->name);
 	for (uint32_t i = 0; i < p->n_shapes; i++) {
 		// the first is the largest, made before anything was bound

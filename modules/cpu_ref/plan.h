@@ -50,6 +50,7 @@ struct cref_shape {
 
 struct genai_plan {
 	struct cref_device *dev;
+	struct genai_plan *next; /* of the device */
 	const struct genai_graph *graph;
 	const struct genai_stream_api *stream;
 	const struct genai_barrier_api *barrier;
@@ -83,7 +84,8 @@ struct genai_plan {
 		uint64_t key; /* of the addresses and the stream */
 	} recorded[CREF_MAX_RECORDED];
 	uint32_t n_recorded;
-	struct genai_point tail; /* of the last eager step's copies */
+	struct genai_point tail; /* of the last eager step's copies, of any
+				    plan that shares the pager */
 	struct genai_exec_stats stats;
 };
 

@@ -72,6 +72,16 @@ static void init_values(struct cref_shape *s)
 	}
 }
 
+// A node without a name goes by that of what it writes.
+static const char *name_of(const struct genai_graph *g,
+			   const struct genai_node *n)
+{
+	for (uint32_t i = 0; !n->name[0] && i < n->n_outputs; i++)
+		if (n->outputs[i] != GENAI_NONE)
+			return genai_graph_value(g, n->outputs[i])->name;
+	return n->name;
+}
+
 static int32_t init_node(struct cref_shape *s, uint32_t i,
 			 struct genai_error *err)
 {
@@ -86,15 +96,15 @@ static int32_t init_node(struct cref_shape *s, uint32_t i,
 		return CREF_FAIL(dev, err, GENAI_E_UNSUPPORTED,
 				 "node %s: operator %s of domain '%s' (opset "
 				 "%lld) is not carried",
-				 gn->name, gn->op,
+				 name_of(n->graph, gn), gn->op,
 				 gn->domain[0] ? gn->domain : "ai.onnx",
 				 (long long)gn->opset);
 	if (gn->n_inputs > CREF_MAX_IN || gn->n_outputs > CREF_MAX_OUT)
 		return CREF_FAIL(dev, err, GENAI_E_UNSUPPORTED,
 				 "node %s (%s): %u inputs and %u outputs, at "
 				 "most %u and %u",
-				 gn->name, gn->op, gn->n_inputs, gn->n_outputs,
-				 CREF_MAX_IN, CREF_MAX_OUT);
+				 name_of(n->graph, gn), gn->op, gn->n_inputs,
+				 gn->n_outputs, CREF_MAX_IN, CREF_MAX_OUT);
 	n->n_in = gn->n_inputs;
 	n->n_out = gn->n_outputs;
 	for (uint32_t k = 0; k < n->n_in; k++)

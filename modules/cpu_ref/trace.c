@@ -3,20 +3,29 @@
 #include "cpu_ref.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
 int32_t cref_trace_open(struct cref_device *dev, const char *path,
 			struct genai_error *err)
 {
+	int fd;
+
 	if (!strcmp(path, "off"))
 		return 0;
 	if (getauxval(AT_SECURE))
 		return CREF_FAIL(dev, err, GENAI_E_CONFIG,
 				 "trace: not in a privileged process");
-	dev->trace = fopen(path, "we");
+	// a new file only: a key must not be a way to overwrite one
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd >= 0)
+		dev->trace = fdopen(fd, "w");
 	if (dev->trace)
 		return 0;
+	if (fd >= 0)
+		close(fd);
 	return CREF_FAIL(dev, err, GENAI_E_IO, "trace = %s: %s", path,
 			 strerror(errno));
 }

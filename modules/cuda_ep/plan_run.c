@@ -345,6 +345,21 @@ static int32_t give_up(struct genai_plan *p, int32_t rc,
 	return rc;
 }
 
+// An eager step leaves copies for the next step of whoever has the pager: every
+// plan of it must be ordered after them before it replays.
+static void share_tail(struct genai_plan *p, struct genai_point tail)
+{
+	pthread_mutex_lock(&p->self->lock);
+	for (uint32_t i = 0; i < CEP_PLANS; i++) {
+		struct genai_plan *q = p->self->plans[i];
+
+		if (q && q->pager && p->pager &&
+		    q->pager->pager == p->pager->pager)
+			q->tail = tail;
+	}
+	pthread_mutex_unlock(&p->self->lock);
+}
+
 static int32_t run_eager(struct step *s)
 {
 	struct genai_point tail;
@@ -353,7 +368,7 @@ static int32_t run_eager(struct step *s)
 	if (rc)
 		return give_up(s->p, rc, s->err);
 	if (tail.stream)
-		s->p->tail = tail;
+		share_tail(s->p, tail);
 	s->v->eager_runs++;
 	return 0;
 }

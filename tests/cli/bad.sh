@@ -162,7 +162,7 @@ rm m/genai_config.json
 "$genai" generate m --ids 1,2 --max-new-tokens 1 --set runtime.context=16 \
 	>out 2>err
 is "no genai_config.json: the heads are not known" "$? $(cat err)" \
-	"1 genai: error: graph input past_key_values.0.key: neither the graph \
+	"1 genai: error: m: graph input past_key_values.0.key: neither the graph \
 nor genai_config.json says how many heads of what size"
 
 # ---- tokenizer and template ----
@@ -226,6 +226,8 @@ fails "a --config that is not there" 2 "gone.ini: cannot open" --config \
 	gone.ini config
 fails "a schedule that is none" 2 "schedule" generate "$plain" --ids 1 --set \
 	module.cpu_ref.schedule=sometimes
+fails "a seed beyond 64 bits" 2 "random:99999999999999999999" generate "$plain" \
+	--ids 1 --set module.cpu_ref.schedule=random:99999999999999999999
 
 # ---- modules ----
 
@@ -256,4 +258,35 @@ fails "a budget beyond the limit" 2 "weight_budget" generate "$plain" --ids 1 \
 	--set runtime.device_limit=8MiB --set runtime.weight_budget=100MiB
 fails "a context beyond the model's" 2 "allows 512 positions" generate "$plain" --ids 1 --set \
 	runtime.context=513
+
+# ---- output that has no room ----
+
+for command in --version help "help generate" config; do
+	# shellcheck disable=SC2086 # words
+	"$genai" $command >/dev/full 2>err
+	is "$command to a full disk" "$? $(cat err)" \
+		"1 genai: error: cannot write the output"
+done
+(
+	ulimit -f 0
+	"$genai" logits "$plain" --ids 1,2,3 -o "$work/l.npy" 2>&1
+	echo "status $?"
+) | cat >out
+like "beyond ulimit -f" "$(cat out)" "genai: error: *l.npy: *status 1"
+
+# ---- weights that are no numbers ----
+
+copy
+tr '\000-\377' '\377' <"$plain/model.onnx.data" >m/model.onnx.data
+echo 'hello hello hello' >text
+fails "no perplexity of NaN" 1 "the model produced NaN at position" score m \
+	--file text
+
+# ---- whose fault it is ----
+
+copy
+rm m/genai_config.json
+"$probe" onnx badop m
+fails "a graph that is refused: in which folder" 1 "m: the graph has no input" \
+	generate m --ids 1
 finish

@@ -158,9 +158,10 @@ static struct ow small_graph(const char *kind)
 	struct ow g = {NULL, 0, 0}, t, n;
 
 	io(&g, !strcmp(kind, "short-shape") ? 2 : 3);
-	if (!strcmp(kind, "badop")) {
+	if (!strcmp(kind, "badop") || !strcmp(kind, "nameless")) {
 		n = ow_node("NoSuchOp", "X,w", "Y");
-		ow_str(&n, 3, "strange");
+		if (*kind == 'b')
+			ow_str(&n, 3, "strange");
 		ow_str(&n, 7, "com.example");
 		ow_add_node(&g, n);
 	} else if (!strcmp(kind, "badattr")) {
@@ -208,7 +209,7 @@ static int onnx(const char *kind, const char *dir_name)
 	struct ow m = ow_model(small_graph(kind));
 
 	mkdir(dir_name, 0777);
-	if (!strcmp(kind, "badop"))
+	if (!strcmp(kind, "badop") || !strcmp(kind, "nameless"))
 		ow_opset(&m, "com.example", 1);
 	save(dir_name, "model.onnx", m);
 	test_data(dir_name, kind);

@@ -28,6 +28,8 @@ is "recorded: the same values" "$("$probe" npyrow results/Y.npy 0)" "11 22 33"
 "$probe" mknpy flat.npy 1,3 1 2 3
 fails "an input is missing" 1 "graph input X is missing: --input X=FILE" run \
 	add/model.onnx
+fails "an input that the graph lacks" 1 "add/model.onnx: the graph has no input Z" \
+	run add/model.onnx --input X=x.npy --input Z=x.npy
 fails "another shape" 1 "" run add/model.onnx --input X=two.npy
 fails "another rank" 1 "" run add/model.onnx --input X=flat.npy
 fails "a missing file" 1 "gone.npy: cannot open" run add/model.onnx --input \
@@ -59,6 +61,10 @@ like "the wrong one is named, with what differs" "$(cat out)" \
 	"*FAIL cases/wrong: *33*expected 34*"
 like "the skipped one has its reason" "$(cat out)" \
 	"*skip cases/unknown: *strange*NoSuchOp*com.example*"
+"$probe" onnx nameless nameless
+fails "a node without a name goes by what it writes" 1 \
+	"nameless/model.onnx: node Y: operator NoSuchOp of domain 'com.example'" \
+	run nameless/model.onnx --input X=x.npy
 run run --node-tests cases/right cases/unknown
 is "none wrong: 0" "$rc $(tail -n 1 out)" "0 1 passed, 0 failed, 1 skipped"
 run run --node-tests cases/right cases/wrong --atol 1

@@ -172,8 +172,10 @@ static void make_visit(struct book *b, uint32_t page, uint32_t turn,
 	struct genai_sweep_visit *v = &b->sweep[b->n_visits];
 	uint64_t skip = e->bytes > 1000 && cf_below(&b->seed, 4) == 0 ? 512 : 0;
 
-	*v = (struct genai_sweep_visit){sizeof(*v),	 page, e->place + skip,
-					e->bytes - skip, 0,    0};
+	*v = (struct genai_sweep_visit){.size = sizeof(*v),
+					.page = page,
+					.offset = e->place + skip,
+					.bytes = e->bytes - skip};
 	b->visits[b->n_visits] = (struct book_visit){
 		.want = b->pages[page].content + v->offset,
 		.bytes = v->bytes,

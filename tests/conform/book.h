@@ -63,7 +63,7 @@ struct book {
 /* What the tap saw and shall break; set before the call in question. */
 struct book_tap {
 	uint64_t device_bytes; /* allocated now */
-	uint32_t takes;	       /* calls that take memory or make streams */
+	uint32_t takes;	       /* calls for memory or streams */
 	uint32_t barriers;     /* calls of the barrier */
 	uint32_t copies;
 	uint64_t copy_bytes;

@@ -21,15 +21,13 @@
 #define CF_RECORD 1u
 #define CF_RESERVE 2u
 #define CF_IN_PLACE 4u
-#define CF_UNITS                                                               \
-	8u	      /* units of work are functions: the device is not NATIVE \
-		       */
-#define CF_STABLE 16u /* of the pager */
+#define CF_UNITS 8u    /* units are functions: not NATIVE */
+#define CF_STABLE 16u  /* of the pager */
 #define CF_RECORDS 32u /* of the executor */
 
 struct cf_test {
-	const char *id; /* "pager/order" */
-	const char *gm; /* "GM-71", of docs/MODULES.md; several: "GM-1 GM-2" */
+	const char *id;	   /* "pager/order" */
+	const char *gm;	   /* "GM-71" of docs/MODULES.md; "GM-1 GM-2" */
 	const char *iface; /* GENAI_IFACE_*, or NULL: every module */
 	uint32_t needs;
 	void (*fn)(void);

@@ -106,7 +106,7 @@ static void create_refuses(void)
 static void check_visits(const struct genai_visit *v, uint32_t n)
 {
 	bool seen[RIG_MAX_TENSORS] = {0};
-	uint32_t gathers = 0, rows = 0;
+	uint32_t gathers = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct genai_tensor *t;
@@ -127,7 +127,6 @@ static void check_visits(const struct genai_visit *v, uint32_t n)
 		ck_assert_msg(v[i].flags & GENAI_WEIGHT_ROWS || v[i].rows == 1,
 			      "visit %u: rows without ROWS", i);
 		gathers += !!(v[i].flags & GENAI_WEIGHT_GATHER);
-		rows += !!(v[i].flags & GENAI_WEIGHT_ROWS);
 		seen[v[i].tensor] = true;
 	}
 	ck_assert_msg(gathers == 1, "%u visits gather, the embedding does",

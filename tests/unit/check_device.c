@@ -366,6 +366,19 @@ START_TEST(address_ranges)
 }
 END_TEST
 
+// cpu_ref maps whatever is asked for; writing it would be the end.
+START_TEST(more_than_the_host_has)
+{
+	struct genai_mem m;
+
+	fails(ops->alloc(d, GENAI_MEM_DEVICE, UINT64_C(1) << 45, "activations",
+			 &m, &err),
+	      GENAI_E_LIMIT, &err,
+	      "35184372088832 bytes of activations do not fit: 0 of the "
+	      "host's ");
+}
+END_TEST
+
 START_TEST(mapped_bytes_count_to_the_limit)
 {
 	uint64_t g = d->caps.granule;
@@ -682,6 +695,7 @@ int main(void)
 	tcase_add_test(tc, leaks_are_said);
 	tcase_add_test(tc, registered_memory);
 	tcase_add_test(tc, address_ranges);
+	tcase_add_test(tc, more_than_the_host_has);
 	tcase_add_test(tc, mapped_bytes_count_to_the_limit);
 	tcase_add_test(tc, units_run_once);
 	tcase_add_loop_test(tc, foreign_addresses_are_refused, 0, 5);

@@ -848,6 +848,9 @@ START_TEST(bad_options)
 	fails(genai_model_open(rt, "", NULL, &m, &err), GENAI_E_INVAL, &err,
 	      "empty");
 	fails(genai_open(&ro, &none, &err), GENAI_E_INVAL, &err, "flags 0x1");
+	ro.flags = 0;
+	ro.n_sets = 3;
+	fails(genai_open(&ro, &none, &err), GENAI_E_INVAL, &err, "3 sets");
 	ck_assert_ptr_null(m);
 	ck_assert_ptr_null(none);
 	genai_close(rt);

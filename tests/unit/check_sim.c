@@ -487,6 +487,9 @@ START_TEST(trace)
 	ck_assert_int_ge(fd, 0);
 	close(fd);
 	snprintf(set, sizeof(set), "module.cpu_ref.trace=%s", path);
+	// what is there already is not overwritten
+	ck_assert_int_eq(try_device(SETS(set)), GENAI_E_IO);
+	unlink(path);
 	open_device(SETS(set));
 	s = stream("s");
 	t = stream("t");

@@ -10,7 +10,7 @@ struct plan {
 	const char *extra_input; /* read by a node whose output is a graph's */
 	uint32_t kv_dtype, kv_rank;
 	int64_t heads, head_size, logits_rows;
-	bool positions, hidden, float_head;
+	bool positions, hidden, float_head, no_head_input;
 };
 
 static const struct plan plain = {.kv_dtype = GENAI_DT_F32,
@@ -143,11 +143,12 @@ static struct genai_graph *graph(const struct plan *p)
 		       input("position_ids", GENAI_DT_I64, 2, -1, -1, 0, 0));
 	attention(h, &attn);
 	logits = value("logits", GENAI_DT_F32, 3, -1, p->logits_rows, 8, 0);
-	genai_builder_node(b, "MatMul", "", 21, "head",
-			   (uint32_t[]){attn, genai_builder_const(b, "lm_head",
-								  GENAI_DT_F32,
-								  2, dh, head)},
-			   2, &logits, 1);
+	genai_builder_node(
+		b, "MatMul", "", 21, "head",
+		(uint32_t[]){p->no_head_input ? GENAI_NONE : attn,
+			     genai_builder_const(b, "lm_head", GENAI_DT_F32, 2,
+						 dh, head)},
+		2, &logits, 1);
 	output(logits, "logits");
 	if (p->hidden)
 		genai_builder_output(b, op("Relu", "hidden_states",
@@ -322,6 +323,18 @@ START_TEST(further_outputs_are_dropped)
 }
 END_TEST
 
+// Found by fuzzing: the row was taken of the input that is not there.
+START_TEST(a_head_without_its_input)
+{
+	struct plan p = plain;
+
+	p.no_head_input = true;
+	build(&p, false);
+	ck_assert_uint_eq(node_named("MatMul")->inputs[0], GENAI_NONE);
+	drop();
+}
+END_TEST
+
 START_TEST(heads_from_the_configuration)
 {
 	struct plan p = plain;
@@ -436,6 +449,7 @@ int main(void)
 	tcase_add_test(tc, one_row_for_the_head);
 	tcase_add_test(tc, positions_are_computed);
 	tcase_add_test(tc, further_outputs_are_dropped);
+	tcase_add_test(tc, a_head_without_its_input);
 	tcase_add_test(tc, heads_from_the_configuration);
 	tcase_add_loop_test(tc, what_is_no_decoder, 0,
 			    sizeof(bad) / sizeof(bad[0]));

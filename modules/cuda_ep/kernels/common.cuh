@@ -4,9 +4,7 @@
 #ifndef CEP_COMMON_CUH
 #define CEP_COMMON_CUH
 
-#ifdef CEP_EMU
-#include "tests/cuda/emu.h"
-#else
+#ifndef CEP_EMU /* host twins: the build includes what stands for CUDA */
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
 #define CEP_KERNEL(name, ptype, threads)                                       \
