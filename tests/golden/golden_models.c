@@ -1,6 +1,8 @@
 // golden_models.c - model folders against recorded results.
 //
-//     golden_models [--matrix] [--model FOLDER] DIR...
+//     golden_models [--matrix] [--device MODULE] [--modules FOLDER]
+//                   [--config FILE] [--executor NAME]
+//                   [--model FOLDER] DIR...
 //
 // A DIR has golden/, or is a folder of such.  --model: where the model of the
 // next DIR lies.  Without any DIR: --matrix on the folders of the test data;
@@ -21,7 +23,11 @@
 static struct {
 	unsigned passed, failed, skipped;
 	bool matrix, tap;
-} state;
+	const char *device, *modules, *config, *executor;
+} state = {.device = "cpu_ref",
+	   .modules = GENAI_TESTMODULES,
+	   .config = GENAI_TESTDATA "/../../conf/cpu.ini",
+	   .executor = "eager"};
 
 static void quiet(void *ctx, int32_t level, const char *text)
 {
@@ -55,27 +61,29 @@ static int32_t subject_open(struct subject *u, const char *folder,
 			    const struct cell *c, bool all,
 			    struct genai_error *err)
 {
-	char set[6][400];
-	const char *sets[6];
+	char set[8][400];
+	const char *sets[8];
 	struct genai_runtime_options o = {.size = sizeof(o),
-					  .config_path = GENAI_TESTDATA
-					  "/../../conf/cpu.ini",
+					  .config_path = state.config,
 					  .sets = sets,
-					  .n_sets = 6,
+					  .n_sets = 8,
 					  .log = quiet};
 	struct genai_model_options mo = {
 		.size = sizeof(mo), .flags = all ? GENAI_MODEL_ALL_LOGITS : 0};
 	int32_t rc;
 
-	snprintf(set[0], 400, "module.cpu_ref.path=%s/cpu_ref.so",
-		 GENAI_TESTMODULES);
+	snprintf(set[0], 400, "module.%s.path=%s/%s.so", state.device,
+		 state.modules, state.device);
 	snprintf(set[1], 400, "module.%s.path=%s/%s.so", c->pager,
-		 GENAI_TESTMODULES, c->pager);
-	snprintf(set[2], 400, "runtime.executor=cpu_ref:%s", c->executor);
+		 state.modules, c->pager);
+	snprintf(set[2], 400, "runtime.executor=%s:%s", state.device,
+		 c->executor);
 	snprintf(set[3], 400, "runtime.pager=%s", c->pager);
 	snprintf(set[4], 400, "runtime.weight_budget=%s", c->budget);
 	snprintf(set[5], 400, "runtime.context=auto");
-	for (int i = 0; i < 6; i++)
+	snprintf(set[6], 400, "runtime.stream=%s", state.device);
+	snprintf(set[7], 400, "runtime.barrier=%s", state.device);
+	for (int i = 0; i < 8; i++)
 		sets[i] = set[i];
 	memset(u, 0, sizeof(*u));
 	rc = genai_open(&o, &u->rt, err);
@@ -337,7 +345,7 @@ static void check_matrix(const char *folder, const struct golden *g)
 static void check_greedy(const char *model, const char *folder,
 			 const struct golden *g)
 {
-	static const struct cell c = {"eager", "pager_sync", "auto"};
+	const struct cell c = {state.executor, "pager_sync", "auto"};
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct subject u;
 	int32_t rc = subject_open(&u, model, &c, false, &err);
@@ -355,7 +363,7 @@ static void check_greedy(const char *model, const char *folder,
 
 static void check_folder(const char *model, const char *folder)
 {
-	static const struct cell c = {"eager", "pager_sync", "auto"};
+	const struct cell c = {state.executor, "pager_sync", "auto"};
 	unsigned failed = state.failed, passed = state.passed;
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct subject u;
@@ -446,6 +454,14 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--matrix")) {
 			state.matrix = true;
+		} else if (!strcmp(argv[i], "--device") && i + 1 < argc) {
+			state.device = argv[++i];
+		} else if (!strcmp(argv[i], "--modules") && i + 1 < argc) {
+			state.modules = argv[++i];
+		} else if (!strcmp(argv[i], "--config") && i + 1 < argc) {
+			state.config = argv[++i];
+		} else if (!strcmp(argv[i], "--executor") && i + 1 < argc) {
+			state.executor = argv[++i];
 		} else if (!strcmp(argv[i], "--model") && i + 1 < argc) {
 			model = argv[++i];
 		} else {

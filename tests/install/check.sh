@@ -3,7 +3,8 @@
 # and an application with pkg-config alone.  Run by make installcheck.
 # Environment: PKG_CONFIG_PATH, top_srcdir, CC, CFLAGS, bindir.
 set -e
-here=$(cd "$top_srcdir/tests/install" && pwd)
+top_srcdir=$(cd "$top_srcdir" && pwd)
+here=$top_srcdir/tests/install
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
