@@ -43,7 +43,7 @@ int32_t device_ticket_check(void *ctx, const struct genai_ticket *t,
 			    struct genai_range range, struct genai_error *err)
 {
 	struct genai_device *d = ctx;
-	uint64_t now = atomic_load(&d->generation);
+	uint64_t now = atomic_load(&d->begun);
 
 	if (!t)
 		return genai_fail(err, GENAI_E_STATE,
@@ -117,8 +117,7 @@ int32_t device_book(struct genai_device *d, struct genai_range r, uint32_t kind,
 		d->cap_allocs = cap;
 	}
 	d->allocs[d->n_allocs++] = (struct genai_allocation){
-		r.addr, r.bytes, atomic_load(&d->generation), kind,
-		line_of(d, tag)};
+		r.addr, r.bytes, atomic_load(&d->begun), kind, line_of(d, tag)};
 	if (!on_device(kind)) {
 		d->pinned += r.bytes;
 		return 0;
@@ -187,7 +186,7 @@ int32_t device_may_go(struct genai_device *d, const struct genai_allocation *a,
 		      const struct genai_ticket *ticket,
 		      struct genai_error *err)
 {
-	if (!ticket && a->generation == atomic_load(&d->generation))
+	if (!ticket && a->begun == atomic_load(&d->begun))
 		return 0;
 	return device_ticket_check(
 		d, ticket, (struct genai_range){a->addr, a->bytes}, err);

@@ -265,6 +265,18 @@ int32_t genai_open(const struct genai_runtime_options *options,
 	return rc;
 }
 
+int32_t genai_runtime_submit(struct genai_runtime *rt, struct genai_plan *plan,
+			     struct genai_stream *stream,
+			     struct genai_error *err)
+{
+	int32_t rc;
+
+	genai_device_enqueue_begin(&rt->device);
+	rc = rt->exec.submit(plan, stream, NULL, 0, NULL, err);
+	genai_device_enqueue_end(&rt->device);
+	return rc;
+}
+
 void genai_close(struct genai_runtime *rt)
 {
 	if (!rt)

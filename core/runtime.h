@@ -38,5 +38,10 @@ int32_t genai_runtime_load(const struct genai_runtime_options *options,
 			   struct genai_error *err);
 /* Bring it up (genai_open = load + start). */
 int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err);
+/* Submit a step.  All of it is one enqueue for tickets: an executor may go past
+ * the core's tables. */
+int32_t genai_runtime_submit(struct genai_runtime *rt, struct genai_plan *plan,
+			     struct genai_stream *stream,
+			     struct genai_error *err);
 
 #endif

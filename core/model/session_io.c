@@ -129,7 +129,7 @@ int32_t session_submit(struct genai_session *s, uint64_t n,
 	if (!rc)
 		rc = session_host_read(s, &s->door_at[slot], err);
 	if (!rc)
-		rc = m->rt->exec.submit(s->plan, m->stream, NULL, 0, NULL, err);
+		rc = genai_runtime_submit(m->rt, s->plan, m->stream, err);
 	if (!rc && m->step.next != GENAI_NONE) {
 		rc = session_ops(s)->copy(session_self(s), m->stream,
 					  (uintptr_t)&d->id, s->ids.range.addr,
