@@ -221,6 +221,99 @@ START_TEST(enqueue_during_a_free)
 }
 END_TEST
 
+// ---- the core's own check, with a module that looks at no ticket ----
+
+static int given; // what the module was asked to give back
+
+static int32_t lax_free(void *self, genai_addr addr,
+			const struct genai_ticket *t, struct genai_error *e)
+{
+	(void)self;
+	(void)addr;
+	(void)t;
+	(void)e;
+	given++;
+	return 0;
+}
+
+static int32_t lax_range(void *self, struct genai_range r,
+			 const struct genai_ticket *t, struct genai_error *e)
+{
+	return lax_free(self, r.addr, t, e);
+}
+
+static int32_t lax_graph(void *self, struct genai_recording *r,
+			 const struct genai_ticket *t, struct genai_error *e)
+{
+	(void)r;
+	return lax_free(self, 0, t, e);
+}
+
+static int32_t lax_reset(void *self, const struct genai_ticket *t,
+			 struct genai_error *e)
+{
+	return lax_free(self, 0, t, e);
+}
+
+static struct genai_range reserved, mapped;
+static struct genai_mem registered;
+
+static int32_t give_by(int how, const struct genai_ticket *t)
+{
+	switch (how) {
+	case 0:
+		return ops->free(dev, m.range.addr, t, &err);
+	case 1:
+		return ops->host_unregister(dev, registered.range.addr, t,
+					    &err);
+	case 2:
+		return ops->unmap(dev, mapped, t, &err);
+	case 3:
+		return ops->unreserve(dev, reserved, t, &err);
+	case 4:
+		return ops->graph_destroy(dev, recording, t, &err);
+	default:
+		return ops->reset(dev, t, &err);
+	}
+}
+
+START_TEST(the_core_looks_itself)
+{
+	static char host[4096] __attribute__((aligned(4096)));
+	struct genai_range elsewhere = {other.range.addr, 64};
+	struct genai_ticket good, bad[5];
+
+	registered.size = sizeof(registered);
+	OK(ops->host_register(dev, host, sizeof(host), &registered, &err));
+	OK(ops->reserve(dev, 2 * dev->caps.granule, &reserved, &err));
+	mapped = (struct genai_range){reserved.addr, dev->caps.granule};
+	OK(ops->map(dev, mapped, "kv", &err));
+	bad[0] = drain_all(); // stale, after the unit
+	unit(s, "w", m.range.addr, 64, GENAI_WRITE);
+	good = drain_all();
+	OK(bar->drain(dev, elsewhere, UINT64_MAX, &bad[1], &err));
+	bad[2] = good; // of another device
+	bad[2].device++;
+	bad[3] = bad[0]; // made to look fresh
+	bad[3].generation = good.generation;
+	bad[4] = bad[1]; // made to look wide
+	bad[4].range = all_bytes;
+	given = 0;
+	dev->raw.free = dev->raw.host_unregister = lax_free;
+	dev->raw.unmap = dev->raw.unreserve = lax_range;
+	dev->raw.graph_destroy = lax_graph;
+	dev->raw.reset = lax_reset;
+	for (int i = 0; i < 5; i++)
+		FAILS(GENAI_E_STATE, give_by(_i, &bad[i]));
+	FAILS(GENAI_E_STATE, give_by(_i, NULL));
+	ck_assert_int_eq(given, 0);
+	dev->raw = real;
+	OK(ops->unmap(dev, mapped, &good, &err));
+	OK(ops->unreserve(dev, reserved, &good, &err));
+	OK(ops->host_unregister(dev, registered.range.addr, &good, &err));
+}
+END_TEST
+
 // ---- a submit, in which an executor enqueues past the core's tables ----
 
 static struct genai_executor_ops real_exec;
@@ -263,6 +356,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, drain_during_an_enqueue, 0, 2 * N_KINDS);
 	tcase_add_loop_test(t, ticket_used_during_an_enqueue, 0, 2 * N_KINDS);
 	tcase_add_loop_test(t, enqueue_during_a_free, 0, N_KINDS);
+	tcase_add_loop_test(t, the_core_looks_itself, 0, 6);
 	tcase_add_test(t, drain_during_a_submit);
 	suite_add_tcase(su, t);
 	return su;
