@@ -19,11 +19,13 @@
 // ---- buffers (tok_char.c) ----
 
 // Bytes, or an array of structs, that grows.  A failed growth sets `failed`
-// and drops the data; whoever finishes with the buffer checks it once.
+// and drops the data, and `full` if it was beyond `max`; whoever finishes with
+// the buffer checks it once.
 struct tok_buf {
 	char *p;
 	size_t n, cap; // bytes
-	bool failed;
+	size_t max;    // 0: none
+	bool failed, full;
 };
 
 void tok_buf_add(struct tok_buf *b, const void *data, size_t bytes);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "tests/unit/harness.h"
 #include "tests/unit/tok_golden.h"
 
 #define BPE "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}"
@@ -310,6 +311,43 @@ START_TEST(bad_encode)
 }
 END_TEST
 
+// A file cannot make much of little: each step may multiply, and one
+// replacement may be a megabyte.
+START_TEST(growing_normalizer)
+{
+	static const char head[] = BPE ",\"merges\":[]},\"normalizer\":{"
+				       "\"type\":\"Sequence\","
+				       "\"normalizers\":[";
+	static char content[1 << 20], a[4096];
+	struct genai_error err = GENAI_ERROR_INIT;
+	size_t n, cap = 2 * sizeof(content);
+	char *text = malloc(cap);
+	struct genai_tokenizer *t;
+	double start;
+	int64_t *ids;
+
+	memset(a, 'a', sizeof(a));
+	memset(content, 'a', _i ? sizeof(content) - 1 : 16);
+	n = (size_t)snprintf(text, cap, "%s", head);
+	for (int i = 0; i < (_i ? 1 : 12); i++)
+		n += (size_t)snprintf(
+			text + n, cap - n,
+			"%s{\"type\":\"Replace\",\"pattern\":{\"String\":"
+			"\"a\"},\"content\":\"%s\"}",
+			i ? "," : "", content);
+	n += (size_t)snprintf(text + n, cap - n, "]}}");
+	ck_assert_msg(!golden_open_text(text, n, &t, &err), "%s", err.text);
+	start = genai_cpu_seconds();
+	ck_assert_int_eq(genai_tokenizer_encode(t, a, _i ? sizeof(a) : 1, 0,
+						&ids, &n, &err),
+			 GENAI_E_LIMIT);
+	ck_assert_ptr_nonnull(strstr(err.text, "normalized text is longer"));
+	ck_assert_cost(genai_cpu_seconds() - start, 1.0);
+	genai_tokenizer_close(t);
+	free(text);
+}
+END_TEST
+
 // A pattern that backtracks without end is stopped.
 START_TEST(runaway_regex)
 {
@@ -342,6 +380,7 @@ TCase *bad_input_case(void)
 	tcase_add_test(c, every_truncation);
 	tcase_add_test(c, files);
 	tcase_add_loop_test(c, bad_encode, 0, 5);
+	tcase_add_loop_test(c, growing_normalizer, 0, 2);
 	tcase_add_test(c, runaway_regex);
 	return c;
 }
