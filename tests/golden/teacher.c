@@ -242,6 +242,11 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	printf("%u passed, %u failed, 0 skipped\n", state.passed, state.failed);
+	if (tap)
+		printf("1..1\n%s 1 - %u prompts teacher-forced\n",
+		       state.failed ? "not ok" : "ok", state.passed);
+	else
+		printf("%u passed, %u failed, 0 skipped\n", state.passed,
+		       state.failed);
 	return state.failed > 0;
 }
