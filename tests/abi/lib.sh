@@ -16,7 +16,7 @@ result()
 	if [ "$2" = 0 ]; then
 		echo "ok $n - $1"
 	else
-		sed 's/^/# /' "$work/out" | head -40
+		sed 's/^/# /' "$work/out" | head -12
 		echo "not ok $n - $1"
 	fi
 }
