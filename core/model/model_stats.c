@@ -58,7 +58,9 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 		return genai_fail(err, GENAI_E_INVAL,
 				  "stats of %u bytes: set the size first",
 				  out->size);
-	rc = d->stream.ops->stats(d->stream.self, &ss, err);
+	rc = genai_device_forked(d, err);
+	if (!rc)
+		rc = d->stream.ops->stats(d->stream.self, &ss, err);
 	if (rc)
 		return rc;
 	for (struct genai_session *s = m->sessions; s; s = s->next) {
