@@ -14,15 +14,18 @@ void genai_model_add_stats(struct genai_exec_stats *sum,
 	sum->replays += x->replays;
 	sum->steps += x->steps;
 	for (uint32_t i = 0; i < x->n_fallbacks && i < 8; i++) {
+		const size_t room = sizeof(sum->fallbacks[0].reason);
 		uint32_t k = 0;
 
 		while (k < sum->n_fallbacks &&
-		       strcmp(sum->fallbacks[k].reason, x->fallbacks[i].reason))
+		       strncmp(sum->fallbacks[k].reason, x->fallbacks[i].reason,
+			       room - 1))
 			k++;
 		if (k == 8)
 			continue;
 		if (k == sum->n_fallbacks) {
 			sum->fallbacks[k] = x->fallbacks[i];
+			sum->fallbacks[k].reason[room - 1] = 0;
 			sum->n_fallbacks++;
 		} else {
 			sum->fallbacks[k].count += x->fallbacks[i].count;

@@ -356,6 +356,11 @@ static void records(void)
 	same("replayed");
 	CF_OK(g.r.rt->exec.stats(g.plan, &st, &cf_err));
 	ck_assert_uint_eq(st.steps, 2 * N_TEXT);
+	ck_assert_uint_le(st.n_fallbacks, 8);
+	for (uint32_t i = 0; i < st.n_fallbacks; i++)
+		ck_assert_msg(memchr(st.fallbacks[i].reason, 0,
+				     sizeof(st.fallbacks[i].reason)) != NULL,
+			      "reason %u of a fallback is not a string", i);
 	ck_assert_msg(st.captures >= 1 && st.replays >= N_TEXT,
 		      "%lu captures and %lu replays in %d equal steps",
 		      (unsigned long)st.captures, (unsigned long)st.replays,
