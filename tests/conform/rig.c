@@ -432,6 +432,15 @@ static void give(struct rig *g, struct genai_mem *m)
 		cf_free(&g->r, m);
 }
 
+static const char guard_bytes[32] = "what lies behind is another's...";
+
+// Bytes behind output 0 that no step may touch.
+static void guard(struct rig *g, genai_addr at)
+{
+	g->guard = at;
+	cf_put(&g->r, at, guard_bytes, sizeof(guard_bytes));
+}
+
 void rig_outs(struct rig *g)
 {
 	for (uint32_t i = 0; i < g->g->n_outputs; i++) {
@@ -449,6 +458,8 @@ void rig_outs(struct rig *g)
 		}
 		v->addr = g->out_mem[i].range.addr;
 		bind(g, false, i, v);
+		if (!i)
+			guard(g, v->addr + bytes);
 	}
 }
 
@@ -462,8 +473,15 @@ void rig_submit(struct rig *g)
 
 void rig_read(struct rig *g, void *out, uint64_t bytes)
 {
+	char behind[sizeof(guard_bytes)];
+
 	cf_finish(&g->r, g->s);
 	cf_get(&g->r, out, g->out[0].addr, bytes);
+	if (!g->guard)
+		return;
+	cf_get(&g->r, behind, g->guard, sizeof(behind));
+	ck_assert_msg(!memcmp(behind, guard_bytes, sizeof(behind)),
+		      "a step writes beyond its output");
 }
 
 void rig_run(struct rig *g, void *out, uint64_t bytes)
@@ -495,6 +513,7 @@ void rig_unplan(struct rig *g)
 	give(g, &g->good);
 	give(g, &g->bad);
 	g->n_parts = 0;
+	g->guard = 0;
 	if (g->paged)
 		CF_OK(genai_paging_close(&g->paging, &cf_err));
 	g->paged = false;

@@ -30,6 +30,7 @@ struct rig {
 	struct genai_view max_in[RIG_MAX_IO];
 	struct genai_view in[RIG_MAX_IO], out[RIG_MAX_IO];
 	struct genai_mem in_mem[RIG_MAX_IO], out_mem[RIG_MAX_IO];
+	genai_addr guard; /* behind output 0; 0: none */
 
 	/* the hostile pager */
 	struct genai_pager_ops pager_ops;

@@ -463,7 +463,7 @@ static const struct cf_test tests[] = {
 	{"executor/no-blocking", "GM-115", E, 0, no_blocking},
 	{"executor/no-blocking-cold", "GM-115", E, 0, no_blocking_cold},
 	{"executor/points", "GM-116", E, 0, points},
-	{"executor/rebind-shape", "GM-117", E, 0, rebind_shape},
+	{"executor/rebind-shape", "GM-117 GM-126", E, 0, rebind_shape},
 	{"executor/rebind-address", "GM-118", E, 0, rebind_address},
 	{"executor/other-stream", "GM-124", E, 0, other_stream},
 	{"executor/records", "GM-119", E, CF_RECORDS, records},

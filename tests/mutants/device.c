@@ -66,10 +66,47 @@ static int32_t s_free(void *self, genai_addr addr,
 		      const struct genai_ticket *ticket,
 		      struct genai_error *err)
 {
-	int32_t rc = stream->free(self, addr, ticket, err);
+	int32_t rc;
 
+	if (is("free-nothing"))
+		return 0;
+	rc = stream->free(self, addr, ticket, err);
 	if (rc == GENAI_E_BUSY && is("free-busy"))
 		return 0;
+	return rc;
+}
+
+// A copy made when it was registered, instead of the memory itself.
+static unsigned char snapshot[1 << 16] __attribute__((aligned(4096)));
+static struct genai_mem original;
+
+static int32_t s_register(void *self, const void *ptr, uint64_t bytes,
+			  struct genai_mem *out, struct genai_error *err)
+{
+	int32_t rc;
+
+	if (!is("in-place-snapshot") || bytes > sizeof(snapshot) ||
+	    original.range.bytes)
+		return stream->host_register(self, ptr, bytes, out, err);
+	original.size = sizeof(original);
+	rc = stream->host_register(self, ptr, bytes, &original, err);
+	if (rc)
+		return rc;
+	memcpy(snapshot, ptr, bytes);
+	return stream->host_register(self, snapshot, bytes, out, err);
+}
+
+static int32_t s_unregister(void *self, genai_addr addr,
+			    const struct genai_ticket *ticket,
+			    struct genai_error *err)
+{
+	int32_t rc = stream->host_unregister(self, addr, ticket, err);
+
+	if (!rc && original.range.bytes) {
+		rc = stream->host_unregister(self, original.range.addr, ticket,
+					     err);
+		memset(&original, 0, sizeof(original));
+	}
 	return rc;
 }
 
@@ -116,10 +153,14 @@ static int32_t s_wait(void *self, struct genai_stream *s, struct genai_point p,
 	return rc && is("inside-outside") ? 0 : rc;
 }
 
+static int forgiven; // an error was told once
+
 static int32_t s_poll(void *self, struct genai_point p, struct genai_error *err)
 {
 	int32_t rc;
 
+	if (forgiven)
+		return 0;
 	if (is("poll-lies"))
 		return 0;
 	if (is("poll-never"))
@@ -207,11 +248,15 @@ static int32_t s_launch_host(void *self, struct genai_stream *s,
 	return rc;
 }
 
+static struct genai_stream *recorded_on;
+
 static int32_t s_begin(void *self, struct genai_stream *s,
 		       struct genai_error *err)
 {
 	int32_t rc = stream->capture_begin(self, s, err);
 
+	if (!rc)
+		recorded_on = s;
 	recording += !rc;
 	return rc && is("nested") ? 0 : rc;
 }
@@ -244,6 +289,8 @@ static int32_t s_graph(void *self, struct genai_recording *rec,
 	calls++;
 	if (is("replay-none") || (is("replay-once") && calls > 1))
 		return 0;
+	if (is("replay-home"))
+		s = recorded_on;
 	if (is("replay-twice"))
 		stream->launch_graph(self, rec, s, err);
 	rc = stream->launch_graph(self, rec, s, err);
@@ -291,11 +338,20 @@ static int32_t b_read(void *self, const struct genai_point *points, uint32_t n,
 		return 0;
 	if (is("read-first") && n > 1)
 		n = 1;
+	if (is("read-last") && n > 1) {
+		points += n - 1;
+		n = 1;
+	}
+	if (is("deadline-relative") && deadline != UINT64_MAX)
+		deadline += host->clock_ns(host->ctx);
 	if (is("read-no-deadline"))
 		deadline = UINT64_MAX;
 	rc = barrier->host_read(self, points, n, deadline, err);
 	if (rc == GENAI_E_DEADLINE && is("read-gives-up"))
 		return 0;
+	if (rc && rc != GENAI_E_STATE && rc != GENAI_E_DEADLINE &&
+	    is("poison-once"))
+		forgiven = 1;
 	if (rc == GENAI_E_STATE && is("read-recording"))
 		return 0;
 	if (rc && is("read-no-node") && err) {
@@ -400,6 +456,8 @@ static void fill_tables(void)
 	s_table.caps = s_caps;
 	s_table.alloc = s_alloc;
 	s_table.free = s_free;
+	s_table.host_register = s_register;
+	s_table.host_unregister = s_unregister;
 	s_table.unreserve = s_unreserve;
 	s_table.destroy = s_destroy;
 	s_table.mark = s_mark;

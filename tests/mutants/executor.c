@@ -54,6 +54,7 @@ static const struct genai_executor_ops *inner[2];
 static struct genai_point last_signal;
 static uint32_t binds, submits;
 static int64_t first_dim;
+static genai_addr behind_out;
 // pointers that were given for one call only
 static const struct genai_view *kept_max, *kept_in;
 static struct genai_view first_max, first_in;
@@ -167,6 +168,11 @@ static int32_t bind_out(const struct genai_executor_ops *real_ops,
 			struct genai_plan *p, uint32_t i,
 			const struct genai_view *view, struct genai_error *err)
 {
+	uint64_t n = 4;
+
+	for (uint32_t d = 0; d < view->rank; d++)
+		n *= (uint64_t)view->dims[d];
+	behind_out = view->addr + n;
 	if (is("stale-address") && binds++ > 8)
 		return 0;
 	return real_ops->bind_output(p, i, view, err);
@@ -196,6 +202,8 @@ static int32_t submit(const struct genai_executor_ops *real_ops,
 	}
 	if (is("wait-list"))
 		n_wait = 0;
+	if (is("wait-first") && n_wait > 1)
+		n_wait = 1;
 	rc = real_ops->submit(p, s, wait, n_wait, out_signal, err);
 	if ((rc == GENAI_E_STATE && is("unbound")) ||
 	    (rc == GENAI_E_NOMEM && is("nomem-swallowed"))) {
@@ -205,6 +213,9 @@ static int32_t submit(const struct genai_executor_ops *real_ops,
 	if (rc)
 		return rc;
 	last_signal = *out_signal;
+	if (is("writes-beyond"))
+		true_stream->ops->copy(true_stream->self, s, behind_out,
+				       behind_out - 4, 4, GENAI_COPY_D2D, NULL);
 	if (is("submit-blocks"))
 		true_barrier->ops->host_read(true_barrier->self, NULL, 0, 0,
 					     NULL);
@@ -233,6 +244,8 @@ static int32_t exec_stats(const struct genai_executor_ops *real_ops,
 {
 	int32_t rc = real_ops->stats(p, out, err);
 
+	if (is("stats-steps"))
+		out->steps = 1;
 	if (is("stats-replays-none"))
 		out->replays = 0;
 	if (is("stats-wild")) {
