@@ -211,7 +211,8 @@ struct genai_stream_ops {
 	/* Record instead of run: everything enqueued on stream, and on streams
 	 * joined to it by points, by whichever module, until capture_end.
 	 * launch_graph then has the meaning of enqueuing it all again at the
-	 * same addresses.  Every joined stream must be joined back before
+	 * same addresses, on the stream that it names; for another one than the
+	 * recording was begun on it may be refused (GENAI_E_INVAL).  Every joined stream must be joined back before
 	 * capture_end.  A failed or spoilt recording leaves the streams usable.
 	 * Optional as a group (RECORD).  Errors: GENAI_E_STATE (nested, not
 	 * joined back, a call that cannot be recorded). */
