@@ -263,6 +263,7 @@ static int32_t caps(void *self, struct genai_exec_caps *out,
 	(void)err;
 	memset(out, 0, sizeof(*out));
 	out->size = sizeof(*out);
+	out->flags = GENAI_EXEC_CAP_ROWS_EXACT;
 	snprintf(out->device_kind, sizeof(out->device_kind), "small");
 	out->n_ops = sizeof(ops) / sizeof(ops[0]);
 	out->op_stride = sizeof(ops[0]);

@@ -702,7 +702,7 @@ static int32_t caps_eager(void *self, struct genai_exec_caps *out,
 {
 	(void)self;
 	(void)err;
-	return fill_caps(out, 0);
+	return fill_caps(out, GENAI_EXEC_CAP_ROWS_EXACT);
 }
 
 static int32_t caps_captured(void *self, struct genai_exec_caps *out,
@@ -710,7 +710,8 @@ static int32_t caps_captured(void *self, struct genai_exec_caps *out,
 {
 	(void)self;
 	(void)err;
-	return fill_caps(out, GENAI_EXEC_CAP_RECORDS);
+	return fill_caps(out,
+			 GENAI_EXEC_CAP_RECORDS | GENAI_EXEC_CAP_ROWS_EXACT);
 }
 
 static int32_t create_captured(void *self, const struct genai_graph *graph,

@@ -24,6 +24,7 @@
 #define CF_UNITS 8u    /* units are functions: not NATIVE */
 #define CF_STABLE 16u  /* of the pager */
 #define CF_RECORDS 32u /* of the executor */
+#define CF_ROWS_EXACT 64u
 
 struct cf_test {
 	const char *id;	   /* "pager/order" */

@@ -347,6 +347,9 @@ static const char *missing_cap(const struct cf_rt *r, uint32_t needs)
 	if (needs & CF_RECORDS &&
 	    !(r->rt->exec_caps.flags & GENAI_EXEC_CAP_RECORDS))
 		return "RECORDS";
+	if (needs & CF_ROWS_EXACT &&
+	    !(r->rt->exec_caps.flags & GENAI_EXEC_CAP_ROWS_EXACT))
+		return "ROWS_EXACT";
 	return NULL;
 }
 

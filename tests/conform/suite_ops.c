@@ -422,6 +422,6 @@ static const struct cf_test tests[] = {
 	{"executor/matmul-nbits-bias", "GM-101", E, 0, nbits_bias},
 	{"executor/gather", "GM-101", E, 0, gather},
 	{"executor/norm", "GM-101", E, 0, norm},
-	{"executor/attention", "GM-101 GM-113", E, 0, attention},
+	{"executor/attention", "GM-101", E, 0, attention},
 };
 const struct cf_suite cf_suite_ops = {tests, sizeof(tests) / sizeof(tests[0])};

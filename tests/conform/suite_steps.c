@@ -456,7 +456,7 @@ static void two_plans(void)
 #define E GENAI_IFACE_EXECUTOR
 static const struct cf_test tests[] = {
 	{"executor/schedules", "GM-111 GM-112", E, 0, schedules},
-	{"executor/chunks", "GM-113", E, 0, chunks},
+	{"executor/chunks", "GM-113", E, CF_ROWS_EXACT, chunks},
 	{"executor/budgets", "GM-114", E, 0, budgets},
 	{"executor/no-blocking", "GM-115", E, 0, no_blocking},
 	{"executor/no-blocking-cold", "GM-115", E, 0, no_blocking_cold},
