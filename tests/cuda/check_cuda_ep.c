@@ -17,6 +17,7 @@
 #define BUSY_OPS 64
 
 static struct {
+	void (*reset)(void);
 	void (*fail_next)(uint64_t n, int code);
 	void (*fail_in)(const char *name, uint64_t n, int code);
 	uint64_t (*calls)(void);
@@ -43,6 +44,7 @@ static void setup(void)
 	void *lib = dlopen(FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
 
 	ck_assert_msg(lib != NULL, "%s", dlerror());
+	load(&fake.reset, lib, "fake_reset");
 	load(&fake.fail_next, lib, "fake_fail");
 	load(&fake.fail_in, lib, "fake_fail_in");
 	load(&fake.calls, lib, "fake_calls");
@@ -52,11 +54,7 @@ static void setup(void)
 	load(&fake.launches, lib, "fake_launches");
 	load(&fake.devices, lib, "fake_devices");
 	/* without a process per test nothing may be left of the last one */
-	fake.devices(1, 9, 0);
-	fake.total_bytes(UINT64_C(1) << 30);
-	fake.seed(0);
-	fake.fail_next(0, 0);
-	fake.fail_in(NULL, 0, 0);
+	fake.reset();
 	memset(&err, 0, sizeof(err));
 	err.size = sizeof(err);
 }

@@ -17,8 +17,10 @@ struct fiber {
 	void *sp;
 	enum state state;
 	unsigned int round; // warp exchanges so far
+	bool early;	    // before it waited for the kernel in front
 };
 
+// fake_queue.c reads the name through the kernel's handle: it comes first.
 static struct {
 	const char *name;
 	emu_fn fn;
@@ -29,11 +31,14 @@ static unsigned int n_kernels;
 static fiber fibers[MAX_THREADS];
 static void *main_sp;
 static unsigned int cur, n_threads;
-static unsigned char *stacks;
+static const char *stacks;
 alignas(256) static unsigned char smem[SMEM_BYTES];
 alignas(64) static unsigned char slots[MAX_THREADS / 32][2][32 * 64];
 static emu_fn run_fn;
 static const void *run_params;
+static bool run_overlaps;
+extern "C" bool emu_is_early; // of the running fiber
+bool emu_is_early;
 
 extern "C" void emu_switch(void **save, void *load);
 #if defined(__x86_64__)
@@ -71,7 +76,7 @@ static void fiber_main()
 
 static void fiber_start(unsigned int i)
 {
-	char *top = (char *)stacks + (size_t)(i + 1) * STACK_BYTES;
+	const char *top = stacks + (size_t)(i + 1) * STACK_BYTES;
 	void **sp = (void **)((uintptr_t)top & ~(uintptr_t)15);
 
 #if defined(__x86_64__)
@@ -87,6 +92,12 @@ static void fiber_start(unsigned int i)
 	fibers[i].sp = sp;
 	fibers[i].state = READY;
 	fibers[i].round = 0;
+	fibers[i].early = run_overlaps;
+}
+
+void emu_grid_wait(void)
+{
+	fibers[cur].early = emu_is_early = false;
 }
 
 void emu_sync_block(void)
@@ -159,6 +170,7 @@ static void run_block()
 				continue;
 			any = true;
 			emu_thread.x = cur;
+			emu_is_early = fibers[cur].early;
 			emu_switch(&main_sp, fibers[cur].sp);
 		}
 		stuck = any ? 0 : stuck + 1;
@@ -189,20 +201,30 @@ extern "C" unsigned int emu_bytes(const void *kernel)
 	return ((decltype(&kernels[0]))kernel)->bytes;
 }
 
+// The stacks of the threads, all of them.
+extern "C" const char *emu_begin(void)
+{
+	void *p;
+
+	if (stacks)
+		return stacks;
+	p = mmap(nullptr, (size_t)MAX_THREADS * STACK_BYTES,
+		 PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		abort();
+	return stacks = (const char *)p;
+}
+
 // Run all blocks of a launch, one after another.
 extern "C" void emu_launch(const void *kernel, const void *params,
-			   const unsigned int grid[3], unsigned int threads)
+			   const unsigned int grid[3], unsigned int threads,
+			   bool overlaps)
 {
-	if (!stacks) {
-		stacks = (unsigned char *)mmap(
-			nullptr, (size_t)MAX_THREADS * STACK_BYTES,
-			PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (stacks == MAP_FAILED)
-			abort();
-	}
+	emu_begin();
 	run_fn = ((decltype(&kernels[0]))kernel)->fn;
 	run_params = params;
+	run_overlaps = overlaps;
 	n_threads = threads;
 	emu_block_dim = {threads, 1, 1};
 	emu_grid_dim = {grid[0], grid[1], grid[2]};
