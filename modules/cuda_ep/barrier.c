@@ -176,7 +176,7 @@ static bool is_idle(struct cep *self)
 
 		if (!s)
 			continue;
-		r = self->drv.cuStreamQuery(s->h);
+		r = CU(self, cuStreamQuery)(s->h);
 		if (r == CUDA_ERROR_NOT_READY)
 			idle = false;
 		else if (r)

@@ -51,7 +51,7 @@ static uint64_t nvml_free(struct cep *self, void *lib)
 			return 0;
 		memcpy(syms[i].to, &p, sizeof(p));
 	}
-	if (self->drv.cuDeviceGetPCIBusId(bus, sizeof(bus), self->dev) ||
+	if (CU(self, cuDeviceGetPCIBusId)(bus, sizeof(bus), self->dev) ||
 	    init())
 		return 0;
 	if (find(bus, &handle) || memory(handle, &m))

@@ -23,13 +23,13 @@ int32_t cep_line_record(struct genai_stream *s, struct cep_line *l,
 	if (l->n_events && l->events[newest].value == l->enqueued)
 		return 0;
 	if (!e->h) {
-		r = self->drv.cuEventCreate(&e->h, CU_EVENT_DISABLE_TIMING);
+		r = CU(self, cuEventCreate)(&e->h, CU_EVENT_DISABLE_TIMING);
 		if (r)
 			return cep_cuda_fail(self, err, r,
 					     "stream %s: cannot make an event",
 					     s->name);
 	}
-	r = self->drv.cuEventRecord(e->h, s->h);
+	r = CU(self, cuEventRecord)(e->h, s->h);
 	if (r)
 		return cep_cuda_fail(self, err, r,
 				     "stream %s: cannot record an event",
@@ -158,7 +158,7 @@ int32_t cep_point_poll(struct cep *self, struct genai_point p,
 	rc = event_for(p.stream, l, value, &e, err);
 	if (rc)
 		return rc;
-	r = self->drv.cuEventQuery(e->h);
+	r = CU(self, cuEventQuery)(e->h);
 	if (r == CUDA_ERROR_NOT_READY)
 		return GENAI_PENDING;
 	if (r) {
@@ -178,7 +178,7 @@ int32_t cep_point_poll(struct cep *self, struct genai_point p,
 static int32_t wait_event(struct genai_stream *s, const struct cep_event *e,
 			  struct genai_error *err)
 {
-	CUresult r = s->self->drv.cuStreamWaitEvent(s->h, e->h, 0);
+	CUresult r = CU(s->self, cuStreamWaitEvent)(s->h, e->h, 0);
 
 	return r ? cep_cuda_fail(s->self, err, r, "stream %s: cannot wait",
 				 s->name)

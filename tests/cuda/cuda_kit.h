@@ -23,6 +23,8 @@
 	X(int, was_redundant, (void))                                          \
 	X(void, devices, (int count, int major, int minor))                    \
 	X(void, version, (int version))                                        \
+	X(void, any_image, (int on))                                           \
+	X(uint64_t, overlaps, (void))                                          \
 	X(void, total_bytes, (uint64_t bytes))                                 \
 	X(void, copy_ns, (uint64_t ns))                                        \
 	X(void, seed, (uint64_t seed))                                         \

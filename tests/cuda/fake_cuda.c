@@ -45,6 +45,7 @@ void fake_reset(void)
 	fake_driver = 13000;
 	fake_kernels_on = 1;
 	fake_total = 1u << 30;
+	fake_any_image(0);
 }
 
 void fake_fail(uint64_t n, int code)
@@ -195,9 +196,9 @@ void fake_die(int code)
 		f.dead = code;
 }
 
-bool fake_is_dead(void)
+CUresult fake_dead(void)
 {
-	return f.dead != 0;
+	return (CUresult)f.dead;
 }
 
 bool fake_breaks(void)
@@ -307,8 +308,10 @@ CUresult cuInit(unsigned int flags)
 	ENTER();
 	if (s && !f.seed)
 		f.seed = strtoull(s, NULL, 10);
-	if (cc)
+	if (cc) {
+		fake_any_image(1);
 		sscanf(cc, "%d.%d", &fake_cc[0], &fake_cc[1]);
+	}
 	return fake_leave(n_devices ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE);
 }
 

@@ -48,6 +48,8 @@ int fake_was_redundant(void);
 /* Number of devices, their compute capability, the driver's version. */
 void fake_devices(int count, int major, int minor);
 void fake_version(int version);
+/* Any image will do: code that this build does not have (0: back to normal). */
+void fake_any_image(int on);
 /* Device memory in all; default 1 GiB. */
 void fake_total_bytes(uint64_t bytes);
 /* Every copy takes so long. */
@@ -71,6 +73,8 @@ int fake_inside(void);
 uint64_t fake_alive(void);
 /* How often kernel NAME was launched (replays included). */
 uint64_t fake_launches(const char *name);
+/* Launches so far that may begin before the kernel in front ends. */
+uint64_t fake_overlaps(void);
 /* The image that was loaded last: 90 is sm_90, -90 the PTX of compute_90. */
 int fake_image(void);
 /* Accesses without an order so far, and the first one in words. */

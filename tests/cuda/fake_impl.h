@@ -132,7 +132,7 @@ bool fake_is_seeded(void);
 bool fake_is_late(void);
 /* From now on every call fails with code, and nothing runs. */
 void fake_die(int code);
-bool fake_is_dead(void);
+CUresult fake_dead(void); /* that code, or success */
 /* Is this edge the one to be left out?  is_new: it orders something. */
 bool fake_drops(enum fake_edge edge, bool is_new);
 void fake_drop_matters(void);

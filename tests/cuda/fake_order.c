@@ -132,7 +132,7 @@ static void clash(const struct use *now, bool writes, const struct use *then,
 
 void fake_order_need(const struct clock *done, const char *what)
 {
-	if (fake_covers(&fake_host, done) || fake_is_dead())
+	if (fake_covers(&fake_host, done) || fake_dead())
 		return;
 	if (!races)
 		snprintf(race, sizeof(race),
@@ -271,7 +271,7 @@ void fake_order_gone(struct block *b, size_t from, size_t bytes)
 {
 	struct use u = {"the host, which gives it back,", 0, 0};
 
-	if (b->spans && !fake_is_dead())
+	if (b->spans && !fake_dead())
 		use_range(b, b->spans, from, from + bytes, &u, &fake_host,
 			  true);
 }

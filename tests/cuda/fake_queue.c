@@ -113,7 +113,7 @@ static void run_kernel(const struct op *o)
 
 void fake_run_op(struct op *o)
 {
-	if (o->kind < OP_RECORD && (fake_is_dead() || fake_breaks()))
+	if (o->kind < OP_RECORD && (fake_dead() || fake_breaks()))
 		return;
 	switch (o->kind) {
 	case OP_KERNEL:
@@ -182,7 +182,7 @@ static void run_first(struct CUstream_st *s)
 {
 	struct op *o = s->head;
 
-	if (o->kind == OP_HOST && o->state == 0 && !fake_is_dead()) {
+	if (o->kind == OP_HOST && o->state == 0 && !fake_dead()) {
 		host_start(o);
 		return;
 	}
@@ -349,11 +349,12 @@ CUresult cuStreamDestroy_v2(CUstream s)
 	return fake_leave(r);
 }
 
-/* The host was told that it is done: from now on it knows. */
+/* The host is told that it is done: from now on it knows. */
 static CUresult known(const struct clock *c)
 {
-	fake_join(&fake_host, c);
-	return CUDA_SUCCESS;
+	if (!fake_dead())
+		fake_join(&fake_host, c);
+	return fake_dead();
 }
 
 static bool has_work(const struct CUstream_st *s)
@@ -378,7 +379,7 @@ CUresult cuStreamQuery(CUstream s)
 		fake_finish(s);
 	else
 		advance();
-	r = s->head ? CUDA_ERROR_NOT_READY : known(&s->clock);
+	r = s->head && !fake_dead() ? CUDA_ERROR_NOT_READY : known(&s->clock);
 	return fake_leave(r);
 }
 
