@@ -195,31 +195,6 @@ int32_t device_may_go(struct genai_device *d, const struct genai_allocation *a,
 
 // ---- life ----
 
-#define SLOT(type, name)                                                       \
-	{                                                                      \
-		offsetof(struct type, name), #name                             \
-	}
-struct slot {
-	uint32_t offset;
-	const char *name;
-};
-
-static int32_t get_table(struct genai_module *m, const char *type,
-			 const char *name, void *ops, uint32_t bytes,
-			 const struct slot *slots, uint32_t n,
-			 struct genai_error *err)
-{
-	uint32_t offsets[32];
-	const char *names[32];
-
-	for (uint32_t i = 0; i < n; i++) {
-		offsets[i] = slots[i].offset;
-		names[i] = slots[i].name;
-	}
-	return genai_module_get_iface(m, type, name, ops, bytes, offsets, names,
-				      n, NULL, err);
-}
-
 static int32_t check_caps(struct genai_device *d, const char *module,
 			  struct genai_error *err)
 {
@@ -275,26 +250,26 @@ int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 			  const char *barrier_name, uint32_t number,
 			  const struct genai_log *log, struct genai_error *err)
 {
-	static const struct slot stream_slots[] = {
-		SLOT(genai_stream_ops, caps),
-		SLOT(genai_stream_ops, alloc),
-		SLOT(genai_stream_ops, free),
-		SLOT(genai_stream_ops, host_register),
-		SLOT(genai_stream_ops, host_unregister),
-		SLOT(genai_stream_ops, create),
-		SLOT(genai_stream_ops, destroy),
-		SLOT(genai_stream_ops, mark),
-		SLOT(genai_stream_ops, wait),
-		SLOT(genai_stream_ops, poll),
-		SLOT(genai_stream_ops, copy),
-		SLOT(genai_stream_ops, launch),
-		SLOT(genai_stream_ops, launch_host),
-		SLOT(genai_stream_ops, reset),
-		SLOT(genai_stream_ops, stats),
+	static const struct genai_slot stream_slots[] = {
+		GENAI_SLOT(genai_stream_ops, caps),
+		GENAI_SLOT(genai_stream_ops, alloc),
+		GENAI_SLOT(genai_stream_ops, free),
+		GENAI_SLOT(genai_stream_ops, host_register),
+		GENAI_SLOT(genai_stream_ops, host_unregister),
+		GENAI_SLOT(genai_stream_ops, create),
+		GENAI_SLOT(genai_stream_ops, destroy),
+		GENAI_SLOT(genai_stream_ops, mark),
+		GENAI_SLOT(genai_stream_ops, wait),
+		GENAI_SLOT(genai_stream_ops, poll),
+		GENAI_SLOT(genai_stream_ops, copy),
+		GENAI_SLOT(genai_stream_ops, launch),
+		GENAI_SLOT(genai_stream_ops, launch_host),
+		GENAI_SLOT(genai_stream_ops, reset),
+		GENAI_SLOT(genai_stream_ops, stats),
 	};
-	static const struct slot barrier_slots[] = {
-		SLOT(genai_barrier_ops, host_read),
-		SLOT(genai_barrier_ops, drain),
+	static const struct genai_slot barrier_slots[] = {
+		GENAI_SLOT(genai_barrier_ops, host_read),
+		GENAI_SLOT(genai_barrier_ops, drain),
 	};
 	int32_t rc;
 
@@ -310,13 +285,15 @@ int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 	d->barrier = (struct genai_barrier_api){&genai_device_barrier_table, d};
 	d->raw_self = genai_module_self(stream);
 	d->barrier_self = genai_module_self(barrier);
-	rc = get_table(stream, GENAI_IFACE_STREAM, stream_name, &d->raw,
-		       sizeof(d->raw), stream_slots,
-		       sizeof(stream_slots) / sizeof(stream_slots[0]), err);
+	rc = genai_module_get_iface(
+		stream, GENAI_IFACE_STREAM, stream_name, &d->raw,
+		sizeof(d->raw), stream_slots,
+		sizeof(stream_slots) / sizeof(stream_slots[0]), err);
 	if (!rc)
-		rc = get_table(barrier, GENAI_IFACE_BARRIER, barrier_name,
-			       &d->raw_barrier, sizeof(d->raw_barrier),
-			       barrier_slots, 2, err);
+		rc = genai_module_get_iface(barrier, GENAI_IFACE_BARRIER,
+					    barrier_name, &d->raw_barrier,
+					    sizeof(d->raw_barrier),
+					    barrier_slots, 2, err);
 	d->caps.size = sizeof(d->caps);
 	if (!rc)
 		rc = d->raw.caps(d->raw_self, &d->caps, err);

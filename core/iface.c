@@ -38,7 +38,7 @@ static const struct genai_iface *choose(const struct genai_module *m,
 		if (strcmp(f->type, type) != 0)
 			continue;
 		n_type++;
-		if (name && strcmp(f->name, name) != 0) {
+		if (*name && strcmp(f->name, name) != 0) {
 			genai_spell_offer(&spell, f->name);
 			continue;
 		}
@@ -69,9 +69,8 @@ static const struct genai_iface *choose(const struct genai_module *m,
 
 int32_t genai_module_get_iface(const struct genai_module *m, const char *type,
 			       const char *name, void *ops, uint32_t ops_bytes,
-			       const uint32_t *required,
-			       const char *const *names, uint32_t n_required,
-			       const char **out_name, struct genai_error *err)
+			       const struct genai_slot *required,
+			       uint32_t n_required, struct genai_error *err)
 {
 	const struct genai_iface *f = choose(m, type, name, err);
 	uint32_t i, bytes;
@@ -79,26 +78,30 @@ int32_t genai_module_get_iface(const struct genai_module *m, const char *type,
 
 	if (!f)
 		return GENAI_E_CONFIG;
+	if (f->version != 1)
+		return genai_fail(err, GENAI_E_ABI,
+				  "%s: %s %s is of version %u, this core has "
+				  "version 1",
+				  genai_module_path(m), f->type, f->name,
+				  f->version);
 	memcpy(&bytes, f->ops, sizeof(bytes));
 	if (bytes > ops_bytes)
 		bytes = ops_bytes;
 	bytes -= bytes % sizeof(void *); // no half slots
 	for (i = 0; i < n_required; i++) {
 		slot = NULL;
-		if (required[i] + sizeof(slot) <= bytes)
-			memcpy(&slot, (const char *)f->ops + required[i],
+		if (required[i].offset + sizeof(slot) <= bytes)
+			memcpy(&slot, (const char *)f->ops + required[i].offset,
 			       sizeof(slot));
 		if (!slot)
 			return genai_fail(err, GENAI_E_MODULE,
 					  "%s: %s %s: required slot %s is "
 					  "missing (table of %u bytes)",
 					  genai_module_path(m), f->type,
-					  f->name, names[i], bytes);
+					  f->name, required[i].name, bytes);
 	}
 	memset(ops, 0, ops_bytes);
 	memcpy(ops, f->ops, bytes);
 	memcpy(ops, &bytes, sizeof(bytes));
-	if (out_name)
-		*out_name = f->name;
 	return 0;
 }

@@ -24,7 +24,10 @@
 #define MAX_COUNT 256u	      // interfaces, keys
 #define MAX_STRIDE 4096u
 #define MAX_STRING 1024u
-#define MIN_BLOCK 104u // of ABI 1.0, and for ever
+// What ABI 1.0 has, and every later one at least.
+#define MIN_BLOCK 104u
+#define MIN_IFACE 32u
+#define MIN_KEY 40u
 
 struct genai_module {
 	char name[GENAI_MAX_MODULE_NAME + 1];
@@ -89,6 +92,25 @@ out:
 	return rc;
 }
 
+// The block that a module which refuses this core gives to a later or another
+// one, if its numbers say why: they are the better message.
+static const struct genai_module_block *
+block_for_other(const struct genai_module *m, genai_module_query_fn query)
+{
+	const struct genai_module_block *b;
+	uint32_t major;
+
+	for (major = 1; major < 16; major++) {
+		b = query(major << 16 | 0xffff, &(int32_t){0});
+		if (b && genai_elf_contains(m->object, b, 64) &&
+		    b->magic == GENAI_MODULE_MAGIC &&
+		    (b->abi_major != GENAI_ABI_MAJOR ||
+		     b->min_core_minor > GENAI_ABI_MINOR))
+			return b;
+	}
+	return NULL;
+}
+
 // Find the query function in this very object (a library that it links may have
 // one too) and ask it for the block.
 static int32_t query_block(struct genai_module *m,
@@ -114,6 +136,8 @@ static int32_t query_block(struct genai_module *m,
 			    home ? home->l_name : "another library");
 	memcpy(&query, &sym, sizeof(query));
 	*out_b = query(GENAI_ABI, &reason);
+	if (!*out_b && reason == GENAI_E_ABI)
+		*out_b = block_for_other(m, query); // and is refused there
 	if (*out_b)
 		return 0;
 	if (reason >= 0 || reason < GENAI_E_ORDER)
@@ -263,19 +287,19 @@ static int32_t take_ifaces(struct genai_module *m, struct genai_error *err)
 	int32_t rc;
 
 	if (!b->n_ifaces ||
-	    !is_array(m, b->ifaces, b->n_ifaces, b->iface_stride, sizeof(*f)))
+	    !is_array(m, b->ifaces, b->n_ifaces, b->iface_stride, MIN_IFACE))
 		return fail(m, err, GENAI_E_MODULE,
 			    "%u interfaces of %u bytes, expected 1 to %u of at "
-			    "least %zu inside the module",
-			    b->n_ifaces, b->iface_stride, MAX_COUNT,
-			    sizeof(*f));
+			    "least %u inside the module",
+			    b->n_ifaces, b->iface_stride, MAX_COUNT, MIN_IFACE);
 	m->ifaces = calloc(b->n_ifaces, sizeof(*f));
 	if (!m->ifaces)
 		return fail(m, err, GENAI_E_NOMEM, "out of memory");
 	for (i = 0; i < b->n_ifaces; i++) {
 		f = &m->ifaces[i];
 		memcpy(f, (const char *)b->ifaces + (size_t)i * b->iface_stride,
-		       sizeof(*f));
+		       b->iface_stride < sizeof(*f) ? b->iface_stride
+						    : sizeof(*f));
 		rc = check_iface(m, i, f, err);
 		if (rc)
 			return rc;
@@ -335,13 +359,12 @@ static int32_t take_keys(struct genai_module *m, struct genai_config *config,
 	uint32_t i;
 	int32_t rc;
 
-	if (b->n_keys && !is_array(m, b->keys, b->n_keys, b->key_stride,
-				   sizeof(struct genai_config_key)))
+	if (b->n_keys &&
+	    !is_array(m, b->keys, b->n_keys, b->key_stride, MIN_KEY))
 		return fail(m, err, GENAI_E_MODULE,
 			    "%u keys of %u bytes, expected at most %u of at "
-			    "least %zu inside the module",
-			    b->n_keys, b->key_stride, MAX_COUNT,
-			    sizeof(struct genai_config_key));
+			    "least %u inside the module",
+			    b->n_keys, b->key_stride, MAX_COUNT, MIN_KEY);
 	for (i = 0; i < b->n_keys; i++) {
 		rc = check_key(m, i, err);
 		if (rc)

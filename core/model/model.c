@@ -405,7 +405,9 @@ int32_t genai_model_open(struct genai_runtime *rt, const char *path,
 
 	if (!rt)
 		return genai_fail(err, GENAI_E_INVAL, "there is no runtime");
-	if (o && (o->size < sizeof(*o) || o->flags & ~GENAI_MODEL_ALL_LOGITS))
+	if (o && (!GENAI_HAS(o, progress_ctx) ||
+		  !genai_options_known(o, sizeof(*o)) ||
+		  o->flags & ~GENAI_MODEL_ALL_LOGITS))
 		return genai_fail(err, GENAI_E_INVAL,
 				  "model options: size %u, flags %#x", o->size,
 				  o->flags);
@@ -488,8 +490,8 @@ int32_t genai_model_get_info(const struct genai_model *m,
 		.no_repeat_ngram = c->no_repeat_ngram,
 	};
 
-	if (out->size < sizeof(i))
+	if (!GENAI_HAS(out, vocab_size))
 		return GENAI_E_INVAL;
-	*out = i;
+	genai_struct_give(out, &i);
 	return 0;
 }

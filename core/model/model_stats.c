@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/error.h"
+
 void genai_model_add_stats(struct genai_exec_stats *sum,
 			   const struct genai_exec_stats *x)
 {
@@ -50,8 +52,13 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 	struct genai_stream_stats ss = {.size = sizeof(ss)};
 	struct genai_exec_stats sum = m->closed;
 	struct genai_stats st = {.size = sizeof(st)};
-	int32_t rc = d->stream.ops->stats(d->stream.self, &ss, err);
+	int32_t rc;
 
+	if (!GENAI_HAS(out, n_fallbacks))
+		return genai_fail(err, GENAI_E_INVAL,
+				  "stats of %u bytes: set the size first",
+				  out->size);
+	rc = d->stream.ops->stats(d->stream.self, &ss, err);
 	if (rc)
 		return rc;
 	for (struct genai_session *s = m->sessions; s; s = s->next) {
@@ -90,6 +97,6 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 		st.fallbacks[i].count = sum.fallbacks[i].count;
 	}
 	st.load_s = m->load_s;
-	*out = st;
+	genai_struct_give(out, &st);
 	return 0;
 }

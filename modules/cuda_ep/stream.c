@@ -30,7 +30,7 @@ static int32_t cep_caps(void *ctx, struct genai_stream_caps *out,
 	left = self->limit > left ? self->limit - left : 0;
 	memcpy(c.device_name, self->device_name, sizeof(c.device_name));
 	c.free_bytes = free_bytes < left ? free_bytes : left;
-	*out = c;
+	genai_struct_give(out, &c);
 	return 0;
 }
 
@@ -451,6 +451,7 @@ static int32_t cep_stats(void *ctx, struct genai_stream_stats *out,
 			 struct genai_error *err)
 {
 	struct cep *self = ctx;
+	struct genai_stream_stats st;
 	size_t free_bytes = 0, total = 0;
 	CUresult r;
 
@@ -460,12 +461,13 @@ static int32_t cep_stats(void *ctx, struct genai_stream_stats *out,
 		return cep_cuda_fail(self, err, r,
 				     "cannot ask for free memory");
 	pthread_mutex_lock(&self->lock);
-	*out = self->stats;
+	st = self->stats;
 	pthread_mutex_unlock(&self->lock);
-	out->size = sizeof(*out);
-	out->device_used_bytes = self->free_before > free_bytes
-					 ? self->free_before - free_bytes
-					 : 0;
+	st.size = sizeof(st);
+	st.device_used_bytes = self->free_before > free_bytes
+				       ? self->free_before - free_bytes
+				       : 0;
+	genai_struct_give(out, &st);
 	return 0;
 }
 

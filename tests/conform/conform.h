@@ -69,7 +69,8 @@ struct cf_suite {
 extern const struct cf_suite *const cf_suites[]; /* NULL at the end */
 extern const struct cf_suite cf_suite_handshake, cf_suite_memory,
 	cf_suite_stream, cf_suite_record, cf_suite_barrier, cf_suite_pager,
-	cf_suite_paging, cf_suite_executor, cf_suite_ops, cf_suite_steps;
+	cf_suite_paging, cf_suite_executor, cf_suite_ops, cf_suite_steps,
+	cf_suite_minor;
 
 /* The run: constant once the tests begin. */
 struct cf {

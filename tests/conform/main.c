@@ -13,17 +13,10 @@
 struct cf cf;
 
 const struct cf_suite *const cf_suites[] = {
-	&cf_suite_handshake,
-	&cf_suite_memory,
-	&cf_suite_stream,
-	&cf_suite_record,
-	&cf_suite_barrier,
-	&cf_suite_pager,
-	&cf_suite_paging,
-	&cf_suite_executor,
-	&cf_suite_ops,
-	&cf_suite_steps,
-	NULL,
+	&cf_suite_handshake, &cf_suite_memory,	 &cf_suite_stream,
+	&cf_suite_record,    &cf_suite_barrier,	 &cf_suite_pager,
+	&cf_suite_paging,    &cf_suite_executor, &cf_suite_ops,
+	&cf_suite_steps,     &cf_suite_minor,	 NULL,
 };
 
 #define MAX_CASES 512

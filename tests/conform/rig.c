@@ -26,9 +26,11 @@ static void broke(struct rig *g, const char *rule)
 static int32_t hostile_caps(void *self, struct genai_pager_caps *out,
 			    struct genai_error *err)
 {
+	struct genai_pager_caps c = {sizeof(c), GENAI_PAGER_CAP_STABLE};
+
 	(void)self;
 	(void)err;
-	*out = (struct genai_pager_caps){sizeof(*out), GENAI_PAGER_CAP_STABLE};
+	genai_struct_give(out, &c);
 	return 0;
 }
 
@@ -133,6 +135,18 @@ static int32_t hostile_reset(struct genai_pager *p,
 	return 0;
 }
 
+static int32_t hostile_stats(struct genai_pager *p,
+			     struct genai_pager_stats *out,
+			     struct genai_error *err)
+{
+	struct genai_pager_stats st = {.size = sizeof(st),
+				       .steps = rig_of(p)->steps};
+
+	(void)err;
+	genai_struct_give(out, &st);
+	return 0;
+}
+
 static int32_t tap_host_read(void *self, const struct genai_point *points,
 			     uint32_t n, uint64_t deadline,
 			     struct genai_error *err)
@@ -160,6 +174,7 @@ static void hostile_open(struct rig *g)
 		.release = hostile_release,
 		.step_end = hostile_end,
 		.reset = hostile_reset,
+		.stats = hostile_stats,
 	};
 	g->pager = (struct genai_pager_api){&g->pager_ops,
 					    (struct genai_pager *)(void *)g, g};
@@ -276,6 +291,14 @@ void rig_need_op(struct rig *g, const char *domain, const char *op)
 	}
 	rig_close(g);
 	cf_skip("does not list %s", op);
+}
+
+void rig_need_lm(struct rig *g)
+{
+	rig_need_op(g, "com.microsoft", "MatMulNBits");
+	rig_need_op(g, "", "SimplifiedLayerNormalization");
+	rig_need_op(g, "", "Gather");
+	rig_need_op(g, "", "Add");
 }
 
 int32_t rig_try_plan(struct rig *g, const struct genai_plan_options *o,

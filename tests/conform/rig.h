@@ -84,6 +84,7 @@ struct genai_graph *rig_lm(struct rig_graph *g);
 
 /* Skips the test if the executor does not list the operator. */
 void rig_need_op(struct rig *g, const char *domain, const char *op);
+void rig_need_lm(struct rig *g); /* those of the model below */
 void rig_open(struct rig *g, const char *const *sets);
 struct genai_plan_options rig_options(struct rig *g, struct genai_graph *graph,
 				      const struct genai_view *max_in);

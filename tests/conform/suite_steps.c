@@ -13,10 +13,7 @@ static const int64_t text[] = {5, 63, 0, 17, 17, 40, 2, 33, 9, 61, 12, 50};
 
 static void need_lm(void)
 {
-	rig_need_op(&g, "com.microsoft", "MatMulNBits");
-	rig_need_op(&g, "", "SimplifiedLayerNormalization");
-	rig_need_op(&g, "", "Gather");
-	rig_need_op(&g, "", "Add");
+	rig_need_lm(&g);
 }
 
 static void lm_open(const char *const *sets, uint64_t cut)

@@ -455,7 +455,7 @@ static int32_t record(struct two *t, bool join_back,
 START_TEST(recordings_replay)
 {
 	struct genai_recording *rec = NULL;
-	struct genai_stream_stats st = {0};
+	struct genai_stream_stats st = {.size = sizeof(st)};
 	unsigned char *h;
 	struct two t;
 

@@ -413,16 +413,10 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 /* ---- the management library, which needs no context ---- */
 
 int nvmlInit_v2(void);
-int nvmlShutdown(void);
 int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **out);
 int nvmlDeviceGetMemoryInfo(void *device, unsigned long long out[3]);
 
 int nvmlInit_v2(void)
-{
-	return 0;
-}
-
-int nvmlShutdown(void)
 {
 	return 0;
 }

@@ -58,7 +58,7 @@ START_TEST(table)
 {
 	ck_assert_uint_eq(h->size, sizeof(struct genai_host));
 	ck_assert_uint_eq(h->core_abi, GENAI_ABI);
-	ck_assert(GENAI_HOST_HAS(h, ticket_check));
+	ck_assert(GENAI_HAS(h, ticket_check));
 	ck_assert_uint_le(h->clock_ns(h->ctx), h->clock_ns(h->ctx));
 	ck_assert_uint_gt(h->clock_ns(h->ctx), 0);
 }
