@@ -114,6 +114,8 @@ void cep_kernels_close(struct cep *self)
 	if (!self->modules)
 		return;
 	cep_enter(self);
+	/* none of them may still run: the probe, of which nobody was told */
+	(void)self->drv.cuStreamSynchronize(self->service);
 	for (uint32_t i = 0; i < cep_n_images; i++)
 		if (self->modules[i])
 			(void)self->drv.cuModuleUnload(self->modules[i]);

@@ -103,23 +103,23 @@ START_TEST(capability)
 		 cc % 10);
 	if (cc < 75 || !image) {
 		refused(&r, GENAI_E_NODEVICE, text);
-		ck_assert_ptr_nonnull(
-			strstr(r.err.text, cc < 75 ? "at least 7.5 is needed"
-						   : "they are for " CUDA_ARCHS));
+		ck_assert_ptr_nonnull(strstr(
+			r.err.text, cc < 75 ? "at least 7.5 is needed"
+					    : "they are for " CUDA_ARCHS));
 	} else {
 		works(&r);
 		ck_assert_int_eq(fake.do_image(), image);
 		/* kernels begin early where the device can, and only there */
 		ck_assert_int_eq(fake.do_overlaps() > overlaps, cc >= 90);
 	}
-	goes_on();
 }
 END_TEST
 
 /* Shared memory differs: every capability gives the same tokens. */
 START_TEST(same_tokens)
 {
-	int cc = capabilities[_i + 2];
+	static const int each[] = {75, 80, 86, 90};
+	int cc = each[_i];
 	struct sim_run r;
 
 	fake.do_any_image(1);
@@ -218,23 +218,93 @@ END_TEST
 
 /* ---- memory ---- */
 
+static const struct {
+	const char *executor, *pager;
+} limited[] = {{"eager", "pager_sync"}, {"captured", "pager_async"}};
+
+static int32_t with_limit(int i, uint64_t limit, uint64_t context,
+			  struct genai_error *err)
+{
+	int64_t got[CUDA_TALK];
+	struct sim_run r;
+	int32_t rc;
+
+	cuda_init(&r, limited[i].executor, limited[i].pager);
+	sim_set(&r, "runtime.device_limit=%lu", (unsigned long)limit);
+	if (context)
+		sim_set(&r, "runtime.context=%lu", (unsigned long)context);
+	rc = sim_open(&r, CUDA_MODEL);
+	if (!rc && genai_session_length(r.session) == 0 &&
+	    (!context || context > 8))
+		rc = cuda_talk(&r, got);
+	else if (!rc)
+		memcpy(got, want, sizeof(want));
+	*err = r.err;
+	sim_close(&r);
+	if (!rc)
+		ck_assert_mem_eq(got, want, sizeof(want));
+	ck_assert_msg(!fake.do_races(), "%s", fake.do_race());
+	ck_assert_uint_eq(fake.do_alive(), 0);
+	return rc;
+}
+
+/* A limit that is too small says what would do; and that does. */
 START_TEST(small_limits)
 {
-	uint64_t limit, step = 64 << 10, most = 0;
-	int seen = 0;
+	uint64_t limit = FAKE_CONTEXT_BYTES + 4096, advised = 0, raised = 0;
+	struct genai_error err;
+	uint64_t last = 0;
 
-	for (limit = 8 << 20; limit < 16 << 20; limit += step) {
-		int64_t got[CUDA_TALK];
-		struct sim_run r;
+	for (; with_limit(_i, limit, 0, &err); limit += 100000) {
+		const char *text = err.text;
+		uint64_t n = 0;
 
-		cuda_config(&r, _i);
-		sim_set(&r, "runtime.device_limit=%lu", (unsigned long)limit);
-		if (!run(&r, got))
-			break;
-		printf("# %lu: %s\n", (unsigned long)limit, r.err.text);
+		ck_assert_msg(err.code == GENAI_E_LIMIT, "%lu: %d %s",
+			      (unsigned long)limit, err.code, text);
+		ck_assert_ptr_null(strchr(text, '\n'));
+		ck_assert_msg(strstr(text, "raise device_limit") != NULL, "%s",
+			      text);
+		ck_assert_msg(strstr(text, "bytes") != NULL, "%s", text);
+		text = strstr(text, "context to ");
+		if (!text) {
+			raised++;
+			ck_assert_msg(!last, "%s", err.text);
+			continue;
+		}
+		n = strtoul(text + 11, NULL, 10);
+		ck_assert_msg(n >= last, "%s", err.text);
+		last = n;
+		advised++;
+		ck_assert_msg(!with_limit(_i, limit, n, &err),
+			      "context %lu under %lu: %s", (unsigned long)n,
+			      (unsigned long)limit, err.text);
+		/* and no more than that */
+		ck_assert_msg(with_limit(_i, limit, n + 1, &err) ==
+				      GENAI_E_LIMIT,
+			      "context %lu fits too", (unsigned long)n + 1);
+		ck_assert_uint_lt(limit, 32 << 20);
 	}
-	(void)seen;
-	(void)most;
+	ck_assert_uint_ge(advised, 6);
+	ck_assert_uint_ge(raised, 1);
+}
+END_TEST
+
+START_TEST(memory_runs_out)
+{
+	struct genai_error err;
+	uint64_t bytes = FAKE_CONTEXT_BYTES;
+	int32_t rc = -1;
+
+	/* no limit is set, yet the GPU has only so much */
+	for (int n = 0; rc; n++, bytes += 100000) {
+		fake.do_total_bytes(bytes);
+		rc = with_limit(_i, UINT64_MAX, 0, &err);
+		if (!rc)
+			break;
+		ck_assert_msg(rc == GENAI_E_LIMIT, "%s", err.text);
+		ck_assert_int_lt(n, 100);
+	}
+	goes_on();
 }
 END_TEST
 
@@ -246,7 +316,7 @@ static Suite *suite(void)
 	tcase_set_timeout(tc, 600);
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_loop_test(tc, capability, 0, N_CAPABILITIES);
-	tcase_add_loop_test(tc, same_tokens, 0, N_CAPABILITIES - 2);
+	tcase_add_loop_test(tc, same_tokens, 0, 4);
 	tcase_add_test(tc, overlap_off);
 	tcase_add_test(tc, old_driver);
 	tcase_add_test(tc, driver_lacks_a_function);
@@ -254,7 +324,8 @@ static Suite *suite(void)
 	tcase_add_test(tc, no_device);
 	tcase_add_test(tc, no_such_device);
 	tcase_add_test(tc, kernels_do_not_run);
-	tcase_add_loop_test(tc, small_limits, 0, CUDA_CONFIGS);
+	tcase_add_loop_test(tc, small_limits, 0, 2);
+	tcase_add_loop_test(tc, memory_runs_out, 0, 2);
 	suite_add_tcase(s, tc);
 	return s;
 }
