@@ -254,6 +254,9 @@ int32_t cep_point_poll(struct cep *self, struct genai_point point,
 /* An event now for everything enqueued; lock held. */
 int32_t cep_line_record(struct genai_stream *s, struct cep_line *l,
 			struct genai_error *err);
+/* 0: idle, which a dead context is too; GENAI_PENDING, or an error: the driver
+ * does not say.  Lock held. */
+int32_t cep_stream_idle(struct genai_stream *s, struct genai_error *err);
 /* The failure that poisons the device, what kernels recorded included. */
 int32_t cep_poison_check(struct cep *self, struct genai_error *err);
 /* The failure of a host unit that the place (value of the stream with this id,

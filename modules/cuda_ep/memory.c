@@ -187,14 +187,18 @@ static int32_t alloc_memory(struct cep *self, struct cep_block *b,
 		r = CU(self, cuMemHostAlloc)(&h, bytes,
 					     CU_MEMHOSTALLOC_DEVICEMAP |
 						     CU_MEMHOSTALLOC_PORTABLE);
-		if (r == CUDA_ERROR_OUT_OF_MEMORY)
-			return cep_fail(self, err, GENAI_E_NOMEM,
-					"%s: cannot pin %llu bytes of host "
-					"memory",
-					tag ? tag : "memory",
-					(unsigned long long)bytes);
-		if (r)
-			return cep_cuda_fail(self, err, r, "cannot pin memory");
+		if (r) {
+			rc = cep_cuda_fail(self, err, r,
+					   "%s: cannot pin %llu bytes of host "
+					   "memory",
+					   tag ? tag : "memory",
+					   (unsigned long long)bytes);
+			if (r != CUDA_ERROR_OUT_OF_MEMORY)
+				return rc;
+			if (err)
+				err->code = GENAI_E_NOMEM;
+			return GENAI_E_NOMEM;
+		}
 		r = CU(self, cuMemHostGetDevicePointer)(&p, h, 0);
 		if (r) {
 			(void)self->drv.cuMemFreeHost(h);

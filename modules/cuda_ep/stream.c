@@ -89,14 +89,14 @@ static int32_t cep_destroy(void *ctx, struct genai_stream *s,
 			   struct genai_error *err)
 {
 	struct cep *self = ctx;
-	CUresult r;
+	int32_t rc;
 
 	if (!s)
 		return 0;
 	cep_enter(self);
 	pthread_mutex_lock(&self->lock);
-	r = s->recording ? CUDA_ERROR_NOT_READY : CU(self, cuStreamQuery)(s->h);
-	if (r != CUDA_ERROR_NOT_READY) {
+	rc = s->recording ? GENAI_PENDING : cep_stream_idle(s, err);
+	if (!rc) {
 		pthread_mutex_lock(&self->call_lock);
 		self->failed[s->id].code = 0;
 		pthread_mutex_unlock(&self->call_lock);
@@ -109,9 +109,11 @@ static int32_t cep_destroy(void *ctx, struct genai_stream *s,
 		}
 	}
 	pthread_mutex_unlock(&self->lock);
-	if (r == CUDA_ERROR_NOT_READY)
+	if (rc == GENAI_PENDING)
 		return cep_fail(self, err, GENAI_E_BUSY,
 				"stream %s is not idle", s->name);
+	if (rc)
+		return rc;
 	line_close(self, &s->line);
 	line_close(self, &s->inner);
 	(void)self->drv.cuStreamDestroy(s->h);

@@ -13,8 +13,9 @@
 #define COUNTED 64
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int contexts, inside;
+static int inside;
 uint64_t fake_alive_count, fake_total = 1u << 30, fake_used;
+int fake_contexts;
 int fake_cc[2] = {9, 0}, fake_driver = 13000, fake_kernels_on = 1;
 static int n_devices = 1;
 
@@ -227,6 +228,12 @@ static bool gives_back(const char *name)
 	       strstr(name, "Unmap") || strstr(name, "Unload");
 }
 
+/* Whether something is done: that needs no memory. */
+static bool asks(const char *name)
+{
+	return strstr(name, "Query") || strstr(name, "Synchronize");
+}
+
 static void count(const char *name)
 {
 	size_t n = strlen(name);
@@ -263,9 +270,12 @@ CUresult fake_enter(const char *name)
 		f.fail_at++;
 	else if (f.calls == f.fail_at)
 		code = f.fail_code;
-	if (f.on_at && f.calls >= f.on_at &&
-	    !(back && f.on_code == CUDA_ERROR_OUT_OF_MEMORY))
-		code = f.on_code;
+	if (f.on_at && f.calls >= f.on_at) {
+		if (f.on_code != CUDA_ERROR_OUT_OF_MEMORY)
+			fake_die(f.on_code);
+		if (f.dead || !(back || asks(name)))
+			code = f.on_code;
+	}
 	if (f.name_at && is_name(name) && --f.name_at == 0)
 		code = f.name_code;
 	if (code && !f.failed)
@@ -381,7 +391,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 	ENTER();
 	*c = (CUcontext)&lock;
 	fake_alive_count++;
-	if (!contexts++)
+	if (!fake_contexts++)
 		fake_used += FAKE_CONTEXT_BYTES;
 	return fake_leave(r);
 }
@@ -391,7 +401,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
 	(void)d;
 	ENTER_BACK();
 	fake_alive_count--;
-	if (!--contexts)
+	if (!--fake_contexts)
 		fake_used -= FAKE_CONTEXT_BYTES;
 	return fake_leave(r);
 }

@@ -26,7 +26,8 @@ void fake_reset(void);
 /* The n-th driver call from now on (1 = next) fails with code; 0: none.  Calls
  * that give something back are passed over: the next other call fails. */
 void fake_fail(uint64_t n, int code);
-/* The n-th call from now on and all after it.  Unless memory has run out, what
+/* The n-th call from now on and all after it; no memory: all that may need
+ * some.  Anything else: the device is lost.  Nothing that is queued runs, what
  * is given back is taken, and the code returned all the same. */
 void fake_fail_on(uint64_t n, int code);
 /* The n-th call of this function fails (name as in cuda.h, without _v2). */

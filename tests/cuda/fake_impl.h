@@ -117,7 +117,7 @@ struct CUstream_st {
 /* ---- fake_cuda.c: the lock, the machine, failures ---- */
 
 extern uint64_t fake_alive_count, fake_total, fake_used;
-extern int fake_cc[2], fake_driver, fake_kernels_on;
+extern int fake_cc[2], fake_driver, fake_kernels_on, fake_contexts;
 
 /* Every entry: take the lock, count, fail if it is this call's turn. */
 CUresult fake_enter(const char *name);
