@@ -107,10 +107,20 @@ uint64_t fake_calls(void)
 	return f.calls;
 }
 
+/* cuda.h adds to some names. */
+static bool is_called(const char *name, const char *plain)
+{
+	size_t n = strlen(plain);
+
+	return n && !strncmp(name, plain, n) &&
+	       (!name[n] || !strcmp(name + n, "_v2") ||
+		!strcmp(name + n, "WithFlags"));
+}
+
 uint64_t fake_count(const char *name)
 {
 	for (int i = 0; i < COUNTED && counts[i].name; i++)
-		if (!strcmp(counts[i].name, name))
+		if (is_called(counts[i].name, name))
 			return counts[i].n;
 	return 0;
 }
@@ -236,25 +246,12 @@ static bool asks(const char *name)
 
 static void count(const char *name)
 {
-	size_t n = strlen(name);
 	int i = 0;
 
-	if (n > 3 && !strcmp(name + n - 3, "_v2"))
-		n -= 3;
-	while (i < COUNTED - 1 && counts[i].name &&
-	       (strncmp(counts[i].name, name, n) ||
-		(counts[i].name[n] && strcmp(counts[i].name + n, "_v2"))))
+	while (i < COUNTED - 1 && counts[i].name && counts[i].name != name)
 		i++;
 	counts[i].name = name;
 	counts[i].n++;
-}
-
-static bool is_name(const char *name)
-{
-	size_t n = strlen(f.name);
-
-	return n && !strncmp(name, f.name, n) &&
-	       (!name[n] || !strcmp(name + n, "_v2"));
 }
 
 CUresult fake_enter(const char *name)
@@ -276,7 +273,7 @@ CUresult fake_enter(const char *name)
 		if (f.dead || !(back || asks(name)))
 			code = f.on_code;
 	}
-	if (f.name_at && is_name(name) && --f.name_at == 0)
+	if (f.name_at && is_called(name, f.name) && --f.name_at == 0)
 		code = f.name_code;
 	if (code && !f.failed)
 		f.failed = name;
@@ -409,7 +406,9 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
 CUresult cuCtxSetCurrent(CUcontext c)
 {
 	(void)c;
-	return CUDA_SUCCESS;
+	fake_resume();
+	count(__func__);
+	return fake_leave(CUDA_SUCCESS);
 }
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
