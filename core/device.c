@@ -230,6 +230,21 @@ static int32_t check_caps(struct genai_device *d, const char *module,
 	return 0;
 }
 
+// What this process uses before it allocates: the driver, other runtimes.
+static int32_t book_driver(struct genai_device *d, struct genai_error *err)
+{
+	struct genai_stream_stats st = {.size = sizeof(st)};
+	int32_t rc = d->raw.stats(d->raw_self, &st, err);
+	struct genai_ledger_line *l;
+
+	if (rc || !st.device_used_bytes ||
+	    st.device_used_bytes > d->caps.total_bytes)
+		return rc;
+	l = &d->lines[line_of(d, "driver")];
+	l->now = l->peak = d->used = d->peak = st.device_used_bytes;
+	return 0;
+}
+
 int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 			  const char *stream_name, struct genai_module *barrier,
 			  const char *barrier_name, uint32_t number,
@@ -284,6 +299,8 @@ int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 		rc = d->raw.caps(d->raw_self, &d->caps, err);
 	if (!rc)
 		rc = check_caps(d, genai_module_name(stream), err);
+	if (!rc)
+		rc = book_driver(d, err);
 	if (rc) {
 		pthread_mutex_destroy(&d->lock);
 		return rc;

@@ -85,6 +85,7 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 					 ? r->total_bytes
 					 : m->paging.budget;
 	st.device_peak_bytes = d->peak;
+	st.device_used_bytes = ss.device_used_bytes;
 	st.weights_bytes = m->paging.weights_bytes;
 	st.pinned_bytes = r->pinned_bytes;
 	st.ring_bytes = r->ring_bytes;

@@ -147,6 +147,9 @@ struct genai_stats {
 		uint64_t count;
 	} fallbacks[8];
 	double load_s;
+	uint64_t device_used_bytes; /* now, by the driver's own account: how
+				       much less is free than before this
+				       process; 0: not known */
 };
 int32_t genai_model_get_stats(struct genai_model *model,
 			      struct genai_stats *out_stats,

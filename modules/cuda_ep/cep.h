@@ -129,16 +129,17 @@ struct cep {
 	CUcontext ctx;
 	uint32_t device;
 	int32_t driver_version, major, minor, n_sms, max_smem;
-	bool retained, register_ro, pdl;
+	bool retained, register_ro, pdl, own_driver;
 	char device_name[64];
-	uint64_t total_bytes, free_at_start, granule, limit;
+	uint64_t total_bytes, granule, limit;
+	uint64_t free_before; /* of the device, before this process */
 	CUmodule *modules;
 	CUfunction kernels[CEP_N_KERNELS];
 
 	pthread_mutex_t lock;
 	struct cep_block **blocks; /* sorted by addr */
 	uint32_t n_blocks, cap_blocks, n_untouched;
-	uint64_t device_bytes; /* all device memory given out */
+	struct cep_ledger *ledger;
 	struct genai_stream *streams[CEP_STREAMS];
 	struct genai_stream *origin;	   /* of the open recording */
 	struct genai_recording *recording; /* the open one */
@@ -188,6 +189,22 @@ static inline void cep_enter(struct cep *self)
 
 int32_t cep_kernels_open(struct cep *self, struct genai_error *err);
 void cep_kernels_close(struct cep *self);
+
+/* ---- ledger.c ---- */
+
+/* Around bringing up the device: open before there is a context, settle once
+ * the kernels are loaded or bringing up failed; one at a time in a process. */
+void cep_ledger_open(struct cep *self);
+void cep_ledger_settle(struct cep *self);
+void cep_ledger_close(struct cep *self);
+/* Charge device memory, to be given back by the same number of bytes.
+ * Errors: GENAI_E_LIMIT over device_limit. */
+int32_t cep_charge(struct cep *self, uint64_t bytes, const char *tag,
+		   struct genai_error *err);
+void cep_uncharge(struct cep *self, uint64_t bytes);
+/* What this process uses on the device; out_own, if not NULL: that part of it
+ * that the driver took for itself. */
+uint64_t cep_charged(struct cep *self, uint64_t *out_own);
 
 /* ---- memory.c ---- */
 

@@ -203,18 +203,17 @@ static int32_t open_faults(struct cep *self, struct genai_error *err)
 	return 0;
 }
 
-int32_t cep_device_open(struct cep *self, struct genai_error *err)
+static int32_t bring_up(struct cep *self, struct genai_error *err)
 {
 	CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+			     .id = (int)self->device},
 	};
-	size_t free_bytes = 0, total = 0, granule = 0;
-	int32_t rc = pick_device(self, err);
+	size_t granule = 0;
+	int32_t rc;
 	CUresult r;
 
-	if (rc)
-		return rc;
 	r = self->drv.cuDevicePrimaryCtxRetain(&self->ctx, self->dev);
 	if (r)
 		return cep_cuda_fail(self, err, r,
@@ -222,20 +221,36 @@ int32_t cep_device_open(struct cep *self, struct genai_error *err)
 				     self->device_name);
 	self->retained = true;
 	cep_enter(self);
-	r = self->drv.cuMemGetInfo(&free_bytes, &total);
-	if (r)
-		return cep_cuda_fail(self, err, r,
-				     "cannot ask for free memory");
-	self->free_at_start = free_bytes;
-	self->total_bytes = total;
-	prop.location.id = (int)self->device;
 	r = self->drv.cuMemGetAllocationGranularity(
 		&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 	self->granule = r || !granule ? UINT64_C(2) << 20 : granule;
 	r = self->drv.cuStreamCreate(&self->service, CU_STREAM_NON_BLOCKING);
 	if (r)
 		return cep_cuda_fail(self, err, r, "cannot make a stream");
-	return open_faults(self, err);
+	rc = open_faults(self, err);
+	return rc ? rc : cep_kernels_open(self, err);
+}
+
+int32_t cep_device_open(struct cep *self, struct genai_error *err)
+{
+	size_t free_bytes = 0, total = 0;
+	int32_t rc = pick_device(self, err);
+	CUresult r;
+
+	if (rc)
+		return rc;
+	cep_ledger_open(self);
+	rc = bring_up(self, err);
+	cep_ledger_settle(self);
+	if (rc)
+		return rc;
+	r = self->drv.cuMemGetInfo(&free_bytes, &total);
+	if (r)
+		return cep_cuda_fail(self, err, r,
+				     "cannot ask for free memory");
+	self->total_bytes = total;
+	self->free_before = free_bytes + cep_charged(self, NULL);
+	return 0;
 }
 
 void cep_device_close(struct cep *self)

@@ -1,5 +1,5 @@
 /* memory.c - device memory, pinned and registered host memory.
- * Owns: the list of blocks, the ledger against device_limit, who may be freed.
+ * Owns: the list of blocks, who may be freed.
  * Does not know: streams' order (tickets tell), what the bytes mean. */
 #include <errno.h>
 #include <stdio.h>
@@ -174,22 +174,6 @@ int32_t cep_may_release(struct cep *self, struct cep_block *b,
 			(unsigned long long)b->addr);
 }
 
-/* Charge device memory to the ledger; lock held. */
-int32_t cep_charge(struct cep *self, uint64_t bytes, const char *tag,
-		   struct genai_error *err)
-{
-	if (bytes <= self->limit && self->device_bytes <= self->limit - bytes) {
-		self->device_bytes += bytes;
-		return 0;
-	}
-	return cep_fail(self, err, GENAI_E_LIMIT,
-			"%s: %llu bytes do not fit: device_limit is %llu, %llu "
-			"are in use",
-			tag ? tag : "memory", (unsigned long long)bytes,
-			(unsigned long long)self->limit,
-			(unsigned long long)self->device_bytes);
-}
-
 static int32_t alloc_memory(struct cep *self, struct cep_block *b,
 			    uint64_t bytes, const char *tag,
 			    struct genai_error *err)
@@ -222,13 +206,13 @@ static int32_t alloc_memory(struct cep *self, struct cep_block *b,
 			return rc;
 		r = self->drv.cuMemAlloc(&p, bytes);
 		if (r) {
-			self->device_bytes -= bytes;
+			cep_uncharge(self, bytes);
 			return cep_cuda_fail(
 				self, err, r,
 				"%s: %llu bytes of device memory, %llu are in "
 				"use by this process",
 				tag ? tag : "memory", (unsigned long long)bytes,
-				(unsigned long long)self->device_bytes);
+				(unsigned long long)cep_charged(self, NULL));
 		}
 	}
 	b->addr = p;
@@ -286,7 +270,7 @@ static void release_memory(struct cep *self, struct cep_block *b)
 		(void)self->drv.cuMemFreeHost(b->host);
 	} else if (b->kind == CEP_BLOCK_DEVICE) {
 		(void)self->drv.cuMemFree(b->addr);
-		self->device_bytes -= b->bytes;
+		cep_uncharge(self, b->bytes);
 	} else if (b->kind == CEP_BLOCK_REGISTERED) {
 		(void)self->drv.cuMemHostUnregister(b->pages);
 	}

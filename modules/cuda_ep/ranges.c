@@ -85,7 +85,7 @@ void cep_unmap_granules(struct cep *self, struct cep_block *b, uint64_t first,
 					   self->granule);
 		(void)self->drv.cuMemRelease(b->granules[i]);
 		b->granules[i] = 0;
-		self->device_bytes -= self->granule;
+		cep_uncharge(self, self->granule);
 	}
 }
 
@@ -120,7 +120,7 @@ static int32_t map_granules(struct cep *self, struct cep_block *b,
 				(void)self->drv.cuMemRelease(h);
 		}
 		if (r) {
-			self->device_bytes -= self->granule;
+			cep_uncharge(self, self->granule);
 			goto err_driver;
 		}
 		b->granules[i] = h;

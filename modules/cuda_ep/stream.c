@@ -26,11 +26,8 @@ static int32_t cep_caps(void *ctx, struct genai_stream_caps *out,
 	if (r)
 		return cep_cuda_fail(self, err, r,
 				     "cannot ask for free memory");
-	pthread_mutex_lock(&self->lock);
-	left = self->limit > self->device_bytes
-		       ? self->limit - self->device_bytes
-		       : 0;
-	pthread_mutex_unlock(&self->lock);
+	left = cep_charged(self, NULL);
+	left = self->limit > left ? self->limit - left : 0;
 	memcpy(c.device_name, self->device_name, sizeof(c.device_name));
 	c.free_bytes = free_bytes < left ? free_bytes : left;
 	genai_struct_give(out, &c);
@@ -467,8 +464,8 @@ static int32_t cep_stats(void *ctx, struct genai_stream_stats *out,
 	st = self->stats;
 	pthread_mutex_unlock(&self->lock);
 	st.size = sizeof(st);
-	st.device_used_bytes = self->free_at_start > free_bytes
-				       ? self->free_at_start - free_bytes
+	st.device_used_bytes = self->free_before > free_bytes
+				       ? self->free_before - free_bytes
 				       : 0;
 	genai_struct_give(out, &st);
 	return 0;

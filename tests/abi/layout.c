@@ -444,7 +444,7 @@ AT(genai_model_info, max_length, 104);
 AT(genai_model_info, min_length, 112);
 AT(genai_model_info, no_repeat_ngram, 120);
 
-SIZE(genai_stats, 832);
+SIZE(genai_stats, 840);
 AT(genai_stats, size, 0);
 AT(genai_stats, n_fallbacks, 4);
 AT(genai_stats, executor, 8);
@@ -467,6 +467,7 @@ AT(genai_stats, replays, 360);
 AT(genai_stats, simulated_ns, 368);
 AT(genai_stats, fallbacks, 376);
 AT(genai_stats, load_s, 824);
+AT(genai_stats, device_used_bytes, 832);
 
 IS(GENAI_OK, 0);
 IS(GENAI_PENDING, 1);

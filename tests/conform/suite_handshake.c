@@ -222,7 +222,9 @@ static void init_fini(void)
 	after = cf_count();
 	ck_assert_uint_eq(before.fds, after.fds);
 	ck_assert_uint_eq(before.threads, after.threads);
-	// drivers keep some; what comes from the host table is counted exactly
+	// What comes from the host table is counted exactly.  Drivers keep
+	// some: a context of CUDA 13, taken and given back by itself, 170 to
+	// 700 bytes each time.
 	ck_assert_msg(after.heap < before.heap + (64u << 10),
 		      "100 rounds of init and fini took %lu bytes",
 		      (unsigned long)(after.heap - before.heap));

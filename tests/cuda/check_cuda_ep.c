@@ -61,6 +61,9 @@ static void setup(void)
 	err.size = sizeof(err);
 }
 
+/* What the fake driver and the module take at the start. */
+#define OWN_BYTES (FAKE_CONTEXT_BYTES + 256)
+
 static struct rig *bring_up(uint64_t limit)
 {
 	struct rig *r = rig_open(MODULE, FAKE_CUDA, 1, limit, &err);
@@ -567,7 +570,7 @@ START_TEST(limits_and_tickets)
 {
 	struct genai_mem a = {0}, b = {0};
 	const struct genai_stream_ops *o;
-	struct rig *r = bring_up(1 << 20);
+	struct rig *r = bring_up(OWN_BYTES + (1 << 20));
 
 	o = &r->stream_ops;
 	ck_assert_int_eq(o->alloc(r->self, GENAI_MEM_DEVICE, 0, "kv", &a, &err),
@@ -579,13 +582,13 @@ START_TEST(limits_and_tickets)
 				  "weights", &b, &err),
 			 GENAI_E_LIMIT);
 	ck_assert_ptr_nonnull(strstr(err.text, "weights"));
-	ck_assert_ptr_nonnull(strstr(err.text, "1048576"));
-	ck_assert_ptr_nonnull(strstr(err.text, "524288"));
+	ck_assert_ptr_nonnull(strstr(err.text, "device_limit is 9437440"));
+	ck_assert_ptr_nonnull(strstr(err.text, "uses 8913152 (8388864 of it"));
 	/* never used: no ticket is needed; twice is wrong */
 	ck_assert_int_eq(o->free(r->self, a.range.addr, NULL, &err), 0);
 	ck_assert_int_eq(o->free(r->self, a.range.addr, NULL, &err),
 			 GENAI_E_INVAL);
-	fake.total_bytes(1 << 16);
+	fake.total_bytes(OWN_BYTES + (1 << 16));
 	ck_assert_int_eq(
 		o->alloc(r->self, GENAI_MEM_DEVICE, 1 << 19, "kv", &a, &err),
 		GENAI_E_LIMIT);
@@ -596,6 +599,40 @@ START_TEST(limits_and_tickets)
 	ck_assert_int_eq(o->free(r->self, a.range.addr, &stale, &err),
 			 GENAI_E_STATE);
 	ck_assert_int_eq(o->free(r->self, a.range.addr, &good, &err), 0);
+	rig_close(r);
+	ck_assert_uint_eq(fake.alive(), 0);
+}
+END_TEST
+
+/* The limit is of the process: what one runtime holds, another cannot take;
+ * and the driver's context is a part of it. */
+START_TEST(limit_of_the_process)
+{
+	struct rig *r = bring_up(OWN_BYTES + (1 << 20));
+	struct rig *q = bring_up(OWN_BYTES + (1 << 20));
+	struct genai_stream_stats st = {.size = sizeof(st)};
+	const struct genai_stream_ops *o = &r->stream_ops;
+	struct genai_mem a = {0}, b = {0};
+
+	ck_assert_int_eq(
+		o->alloc(r->self, GENAI_MEM_DEVICE, 1 << 20, "kv", &a, &err),
+		0);
+	ck_assert_int_eq(o->alloc(q->self, GENAI_MEM_DEVICE, 1, "kv", &b, &err),
+			 GENAI_E_LIMIT);
+	ck_assert_int_eq(o->stats(q->self, &st, &err), 0);
+	ck_assert_uint_ge(st.device_used_bytes, OWN_BYTES + (1 << 20));
+	ck_assert_int_eq(o->free(r->self, a.range.addr, NULL, &err), 0);
+	ck_assert_int_eq(
+		o->alloc(q->self, GENAI_MEM_DEVICE, 1 << 20, "kv", &b, &err),
+		0);
+	rig_close(r);
+	ck_assert_int_eq(o->free(q->self, b.range.addr, NULL, &err), 0);
+	rig_close(q);
+	/* and starts anew with the next one */
+	r = bring_up(OWN_BYTES + (1 << 20));
+	ck_assert_int_eq(
+		o->alloc(r->self, GENAI_MEM_DEVICE, 1 << 20, "kv", &a, &err),
+		0);
 	rig_close(r);
 	ck_assert_uint_eq(fake.alive(), 0);
 }
@@ -706,6 +743,7 @@ static Suite *suite(void)
 	tcase_add_test(tc, what_a_recording_forbids);
 	tcase_add_test(tc, spoilt_recordings);
 	tcase_add_test(tc, limits_and_tickets);
+	tcase_add_test(tc, limit_of_the_process);
 	tcase_add_loop_test(tc, every_call_fails_in_a_step, 0, 2);
 	tcase_add_test(tc, recording_adds_no_steps);
 	suite_add_tcase(s, tc);

@@ -78,6 +78,7 @@ struct CUstream_st {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUstream_st *streams;
+static int contexts;
 uint64_t fake_alive_count, fake_total = 1u << 30, fake_used;
 static uint64_t calls, fail_at, seed, name_at;
 static int fail_code, name_code, kernels_on = 1, n_devices = 1, cc[2] = {9, 0};
@@ -456,12 +457,21 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d)
 	return fake_leave(r);
 }
 
+CUresult cuDeviceGetPCIBusId(char *id, int bytes, CUdevice d)
+{
+	ENTER();
+	snprintf(id, (size_t)bytes, "0000:%02x:00.0", (unsigned)d);
+	return fake_leave(r);
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 {
 	(void)d;
 	ENTER();
 	*c = (CUcontext)&lock;
 	fake_alive_count++;
+	if (!contexts++)
+		fake_used += FAKE_CONTEXT_BYTES;
 	return fake_leave(r);
 }
 
@@ -470,6 +480,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
 	(void)d;
 	ENTER();
 	fake_alive_count--;
+	if (!--contexts)
+		fake_used -= FAKE_CONTEXT_BYTES;
 	return fake_leave(r);
 }
 
@@ -485,6 +497,34 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 	*free_bytes = fake_total - fake_used;
 	*total = fake_total;
 	return fake_leave(r);
+}
+
+/* ---- the management library, which needs no context ---- */
+
+int nvmlInit_v2(void);
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **out);
+int nvmlDeviceGetMemoryInfo(void *device, unsigned long long out[3]);
+
+int nvmlInit_v2(void)
+{
+	return 0;
+}
+
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **out)
+{
+	*out = &fake_total;
+	return strncmp(bus, "0000:", 5) ? 6 : 0;
+}
+
+int nvmlDeviceGetMemoryInfo(void *device, unsigned long long out[3])
+{
+	(void)device;
+	pthread_mutex_lock(&lock);
+	out[0] = fake_total;
+	out[1] = fake_total - fake_used;
+	out[2] = fake_used;
+	pthread_mutex_unlock(&lock);
+	return 0;
 }
 
 /* ---- streams ---- */

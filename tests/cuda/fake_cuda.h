@@ -4,6 +4,9 @@
 
 #include <stdint.h>
 
+/* Device memory that a context takes. */
+#define FAKE_CONTEXT_BYTES (UINT64_C(8) << 20)
+
 /* The n-th driver call from now on (1 = next) fails with code; 0: none.  Calls
  * that give something back are passed over: the next other call fails. */
 void fake_fail(uint64_t n, int code);
