@@ -351,6 +351,19 @@ static int32_t of_model(const struct genai_model *m, int32_t rc,
 	return rc;
 }
 
+static int32_t first_plan(struct genai_model *m, struct genai_error *err)
+{
+	struct genai_error own = GENAI_ERROR_INIT;
+	int32_t rc;
+
+	if (!err)
+		err = &own;
+	rc = genai_model_plan(m, &m->plan, err);
+	if (rc == GENAI_E_LIMIT)
+		genai_model_advise(m, err);
+	return of_model(m, rc, err);
+}
+
 static int32_t open_model(struct genai_model *m, const char *path,
 			  const struct genai_model_options *o,
 			  struct genai_error *err)
@@ -376,7 +389,7 @@ static int32_t open_model(struct genai_model *m, const char *path,
 	if (!rc)
 		rc = genai_paging_open(m->rt, &m->paging, err);
 	if (!rc)
-		rc = of_model(m, genai_model_plan(m, &m->plan, err), err);
+		rc = first_plan(m, err);
 	if (!rc)
 		rc = progress(o, "placing weights", 2, 4, err);
 	if (!rc)

@@ -252,7 +252,7 @@ static int32_t run(struct single *s, struct genai_host_tensor *outputs,
 	for (uint32_t i = 0; !rc && i < g->n_outputs; i++)
 		rc = bind_out(s, i, &outputs[i], err);
 	if (!rc)
-		rc = s->rt->exec.submit(s->plan, s->stream, NULL, 0, NULL, err);
+		rc = genai_runtime_submit(s->rt, s->plan, s->stream, err);
 	for (uint32_t i = 0; !rc && i < g->n_outputs; i++)
 		if (!stored_output(s, i))
 			rc = a->ops->copy(

@@ -18,6 +18,11 @@
 #define CEP_PLANS 64u	/* live plans whose nodes can be named */
 #define CEP_TAG "workspace"
 
+/* The driver call that this thread made last, for messages; calls whose result
+ * nobody looks at go past it. */
+extern _Thread_local const char *cep_called;
+#define CU(self, fn) (cep_called = #fn, (self)->drv.fn)
+
 struct cep_driver {
 	void *handle;
 #define CEP_SYM(name) __typeof__(&name) name;
@@ -174,7 +179,9 @@ void cep_driver_close(struct cep *self);
 /* Bring up device and context. */
 int32_t cep_device_open(struct cep *self, struct genai_error *err);
 void cep_device_close(struct cep *self);
-/* "what: CUDA_ERROR_X (text)"; remembers errors that kill the context. */
+/* "what: call: CUDA_ERROR_X (text)"; remembers errors that kill the context. */
+/* Errors after which nothing works in this context any more. */
+bool cep_is_fatal(CUresult r);
 int32_t cep_cuda_fail(struct cep *self, struct genai_error *err, CUresult r,
 		      const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
@@ -187,6 +194,7 @@ static inline void cep_enter(struct cep *self)
 
 /* ---- kernels.c ---- */
 
+/* The images that fit the device, and one kernel run. */
 int32_t cep_kernels_open(struct cep *self, struct genai_error *err);
 void cep_kernels_close(struct cep *self);
 
@@ -246,6 +254,9 @@ int32_t cep_point_poll(struct cep *self, struct genai_point point,
 /* An event now for everything enqueued; lock held. */
 int32_t cep_line_record(struct genai_stream *s, struct cep_line *l,
 			struct genai_error *err);
+/* 0: idle, which a dead context is too; GENAI_PENDING, or an error: the driver
+ * does not say.  Lock held. */
+int32_t cep_stream_idle(struct genai_stream *s, struct genai_error *err);
 /* The failure that poisons the device, what kernels recorded included. */
 int32_t cep_poison_check(struct cep *self, struct genai_error *err);
 /* The failure of a host unit that the place (value of the stream with this id,

@@ -128,9 +128,11 @@ static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 	static const uint8_t vectors[] = {11, 14, 15};
 
 	n->i[S_WINDOWED] = cep_attr_int(n, "sliding_window_cache", 0);
-	if (n->i[S_WINDOWED] && window < 1)
+	if (window < -1 || !window || (n->i[S_WINDOWED] && window < 1))
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
-				     "sliding_window_cache without a window");
+				     "local_window_size %lld does not fit "
+				     "sliding_window_cache %d",
+				     (long long)window, (int)n->i[S_WINDOWED]);
 	if (bias && (bias->rank != 4 || bias->dtype != n->in[0]->dtype))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "attention_bias of rank %u", bias->rank);

@@ -430,7 +430,8 @@ static void attend(struct attention *a, int t, int h)
 	}
 }
 
-static struct genai_graph *attention_graph(void)
+// odd: a float attribute NaN, or an integer one that is out of range; or NULL.
+static struct genai_graph *attention_graph(const char *odd, int64_t value)
 {
 	const int64_t cache[] = {1, 1, -1, SIZE};
 	uint32_t in[7], out[3], node;
@@ -454,6 +455,10 @@ static struct genai_graph *attention_graph(void)
 				  3);
 	genai_builder_attr_int(made.b, node, "num_heads", HEADS);
 	genai_builder_attr_int(made.b, node, "kv_num_heads", 1);
+	if (odd && value == INT64_MIN)
+		genai_builder_attr_float(made.b, node, odd, NAN);
+	else if (odd)
+		genai_builder_attr_int(made.b, node, odd, value);
 	genai_builder_output(made.b, out[1]);
 	genai_builder_output(made.b, out[2]);
 	return rig_graph_end(&made, out[0]);
@@ -488,6 +493,58 @@ static void attention_step(const struct attention *a, int t, int n)
 		      "the cache does not hold the values of %d rows", total);
 }
 
+static void attention_max(struct genai_view max[7])
+{
+	max[0] = rig_view(GENAI_DT_F32, 3, (int64_t[]){1, T, HEADS * SIZE});
+	max[1] = max[2] = rig_view(GENAI_DT_F32, 3, (int64_t[]){1, T, SIZE});
+	max[3] = max[4] =
+		rig_view(GENAI_DT_F32, 4, (int64_t[]){1, 1, CACHE, SIZE});
+	max[5] = rig_view(GENAI_DT_I32, 1, (int64_t[]){1});
+	max[6] = rig_view(GENAI_DT_I32, 0, NULL);
+}
+
+// What is outside of an attribute's definition is not taken for something else.
+static void attributes(void)
+{
+	static const struct {
+		const char *name;
+		int64_t value; // INT64_MIN: NaN
+	} odd[] = {
+		{"do_rotary", 2},
+		{"do_rotary", -1},
+		{"rotary_interleaved", 3},
+		{"causal", 2},
+		{"smooth_softmax", 2},
+		{"smooth_softmax", -2},
+		{"sliding_window_cache", 5},
+		{"local_window_size", -2},
+		{"local_window_size", 0},
+		{"scale", INT64_MIN},
+		{"softcap", INT64_MIN},
+	};
+	struct genai_plan_options o;
+	struct genai_view max[7];
+
+	rig_open(&g, NULL);
+	rig_need_op(&g, "com.microsoft", "GroupQueryAttention");
+	attention_max(max);
+	for (uint32_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+		graph = attention_graph(odd[i].name, odd[i].value);
+		o = rig_options(&g, graph, max);
+		CF_CLEAR();
+		ck_assert_msg(rig_try_plan(&g, &o, graph, &cf_err) &&
+				      strstr(cf_err.text, odd[i].name) &&
+				      strstr(cf_err.text, "attention"),
+			      "%s = %lld is accepted, or the error does not "
+			      "name node and attribute: %s",
+			      odd[i].name, (long long)odd[i].value,
+			      cf_err.text);
+		rig_graph_free(&made, graph);
+	}
+	graph = NULL;
+	rig_close(&g);
+}
+
 static void attention(void)
 {
 	static struct attention a;
@@ -505,13 +562,8 @@ static void attention(void)
 			attend(&a, t, h);
 	rig_open(&g, NULL);
 	rig_need_op(&g, "com.microsoft", "GroupQueryAttention");
-	graph = attention_graph();
-	max[0] = rig_view(GENAI_DT_F32, 3, (int64_t[]){1, T, HEADS * SIZE});
-	max[1] = max[2] = rig_view(GENAI_DT_F32, 3, (int64_t[]){1, T, SIZE});
-	max[3] = max[4] =
-		rig_view(GENAI_DT_F32, 4, (int64_t[]){1, 1, CACHE, SIZE});
-	max[5] = rig_view(GENAI_DT_I32, 1, (int64_t[]){1});
-	max[6] = rig_view(GENAI_DT_I32, 0, NULL);
+	graph = attention_graph(NULL, 0);
+	attention_max(max);
 	rig_plan(&g, graph, max, 0);
 	g.out_mem[2] = cf_alloc(&g.r, sizeof(a.q));
 	for (int split = 1; split <= T; split += 2) { // chunks, then one by one
@@ -526,12 +578,13 @@ static void attention(void)
 #define E GENAI_IFACE_EXECUTOR
 static const struct cf_test tests[] = {
 	{"executor/add", "GM-101", E, 0, add},
-	{"executor/strides", "GM-125", E, 0, strides},
+	{"executor/strides", "GM-127", E, 0, strides},
 	{"executor/matmul", "GM-101", E, 0, matmul},
 	{"executor/matmul-nbits", "GM-101 GM-102", E, 0, nbits},
 	{"executor/matmul-nbits-bias", "GM-101", E, 0, nbits_bias},
 	{"executor/gather", "GM-101", E, 0, gather},
 	{"executor/norm", "GM-101", E, 0, norm},
 	{"executor/attention", "GM-101", E, 0, attention},
+	{"executor/attributes", "GM-125", E, 0, attributes},
 };
 const struct cf_suite cf_suite_ops = {tests, sizeof(tests) / sizeof(tests[0])};

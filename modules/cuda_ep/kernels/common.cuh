@@ -30,7 +30,9 @@ __device__ __forceinline__ void cep_trigger()
 
 __device__ __forceinline__ void cep_wait()
 {
-#if !defined(CEP_EMU) && __CUDA_ARCH__ >= 900
+#if defined(CEP_EMU)
+	emu_grid_wait();
+#elif __CUDA_ARCH__ >= 900
 	asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
