@@ -117,7 +117,7 @@ struct genai_stream_stats {
 	uint64_t launches, copies;
 	uint64_t h2d_bytes, d2h_bytes, d2d_bytes; /* replays included */
 	uint64_t graph_launches;
-	uint64_t simulated_ns;	    /* of a simulated clock; else 0 */
+	uint64_t simulated_ns; /* of a simulated clock; else 0 */
 	uint64_t device_used_bytes; /* by the driver's own account, 0 unknown */
 };
 
@@ -224,8 +224,7 @@ struct genai_stream_ops {
 	int32_t (*capture_end)(void *self, struct genai_stream *stream,
 			       struct genai_recording **out_recording,
 			       struct genai_error *err);
-	/* Drop a recording that is open; never fails on the device's account.
-	 */
+	/* Drop a recording that is open; never fails on the device's account. */
 	int32_t (*capture_abort)(void *self, struct genai_stream *stream,
 				 struct genai_error *err);
 	int32_t (*launch_graph)(void *self, struct genai_recording *recording,

@@ -578,7 +578,7 @@ static void attention(void)
 #define E GENAI_IFACE_EXECUTOR
 static const struct cf_test tests[] = {
 	{"executor/add", "GM-101", E, 0, add},
-	{"executor/strides", "GM-125", E, 0, strides},
+	{"executor/strides", "GM-127", E, 0, strides},
 	{"executor/matmul", "GM-101", E, 0, matmul},
 	{"executor/matmul-nbits", "GM-101 GM-102", E, 0, nbits},
 	{"executor/matmul-nbits-bias", "GM-101", E, 0, nbits_bias},
