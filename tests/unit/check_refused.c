@@ -135,14 +135,19 @@ static const struct {
 };
 #define N_CONFIGS 4
 
-static void open_session(struct sim_run *r, int i)
+static void set_up(struct sim_run *r, int i)
 {
-	int32_t rc;
-
 	sim_init(r, configs[i].executor, configs[i].pager);
 	sim_set(r, "runtime.weight_budget=20%%");
 	sim_set(r, "module.%s.page_bytes=16KiB", configs[i].pager);
 	sim_set(r, "module.cpu_ref.schedule=%s", configs[i].schedule);
+}
+
+static void open_session(struct sim_run *r, int i)
+{
+	int32_t rc;
+
+	set_up(r, i);
 	rc = sim_open(r, "qwen3-cpu-int4");
 	ck_assert_msg(!rc, "%s", r->err.text);
 	ck_assert_uint_gt(sim_stats(r).ring_bytes, 0);
@@ -214,6 +219,91 @@ START_TEST(goes_on)
 }
 END_TEST
 
+// The step after the failure is one of one token: an executor that has it
+// recorded must not replay it over a ring that was forgotten.
+START_TEST(goes_on_by_one)
+{
+	static const int64_t a[] = {1, 5, 9};
+	int64_t want[6], got[6];
+	struct sim_run r;
+	uint32_t seen = 0;
+
+	open_session(&r, _i);
+	ck_assert_int_eq(genai_session_append(r.session, a, 3, &r.err), 0);
+	ck_assert_int_eq(sim_next(&r, want, 6, 1), 0);
+	for (int64_t n = 0;; n++) {
+		int32_t rc = genai_session_rewind(r.session, 3, &r.err);
+
+		countdown = n;
+		refused = NULL;
+		if (!rc)
+			rc = genai_session_append(r.session, want, 1, &r.err);
+		if (!rc)
+			rc = sim_next(&r, got, 5, 1);
+		countdown = -1;
+		if (!refused)
+			break;
+		seen += rc != 0;
+		ck_assert_int_eq(genai_session_rewind(r.session, 0, &r.err), 0);
+		ck_assert_int_eq(genai_session_append(r.session, a, 1, &r.err),
+				 0);
+		ck_assert_int_eq(
+			genai_session_append(r.session, a + 1, 1, &r.err), 0);
+		ck_assert_int_eq(
+			genai_session_append(r.session, a + 2, 1, &r.err), 0);
+		ck_assert_int_eq(sim_next(&r, got, 6, 1), 0);
+		ck_assert_msg(!memcmp(want, got, sizeof(got)),
+			      "after call %ld, %s", (long)n, refused);
+	}
+	ck_assert_uint_gt(seen, 5);
+	sim_close(&r);
+	ck_assert_str_eq(r.log, "");
+}
+END_TEST
+
+// The same when a copy fails on the device, maybe in the middle of a replay:
+// then the ring holds what nobody knows.
+START_TEST(a_failed_copy)
+{
+	static const int64_t a[] = {1, 5, 9};
+	int64_t want[8], got[8];
+	struct sim_run r;
+
+	open_session(&r, _i);
+	ck_assert_int_eq(genai_session_append(r.session, a, 3, &r.err), 0);
+	ck_assert_int_eq(sim_next(&r, want, 8, 1), 0);
+	sim_close(&r);
+	for (int n = 1;; n++) {
+		int32_t rc;
+
+		set_up(&r, _i);
+		sim_set(&r, "module.cpu_ref.fault=copy:%d", n);
+		rc = sim_open(&r, "qwen3-cpu-int4");
+		if (rc) {
+			sim_close(&r);
+			continue;
+		}
+		rc = genai_session_append(r.session, a, 3, &r.err);
+		if (!rc)
+			rc = sim_next(&r, got, 8, 1);
+		if (!rc)
+			break;
+		ck_assert_int_eq(rc, GENAI_E_DEVICE);
+		ck_assert_int_eq(genai_session_rewind(r.session, 0, &r.err), 0);
+		for (int i = 0; i < 3; i++)
+			ck_assert_int_eq(genai_session_append(r.session, a + i,
+							      1, &r.err),
+					 0);
+		rc = sim_next(&r, got, 8, 1);
+		ck_assert_msg(!rc && !memcmp(want, got, sizeof(got)),
+			      "after copy %d: %d %s", n, rc, r.err.text);
+		sim_close(&r);
+	}
+	ck_assert_mem_eq(want, got, sizeof(got));
+	sim_close(&r);
+}
+END_TEST
+
 // Refused in the very first life of a session, whose first steps record; and
 // closed right after the failure.
 START_TEST(closes)
@@ -243,6 +333,8 @@ static Suite *suite(void)
 
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, goes_on, 0, 2 * N_CONFIGS);
+	tcase_add_loop_test(t, goes_on_by_one, 0, N_CONFIGS);
+	tcase_add_loop_test(t, a_failed_copy, 0, N_CONFIGS);
 	tcase_add_loop_test(t, closes, 0, N_CONFIGS);
 	suite_add_tcase(s, t);
 	return s;
