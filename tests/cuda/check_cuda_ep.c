@@ -593,10 +593,12 @@ START_TEST(limit_of_the_process)
 		o->alloc(q->self, GENAI_MEM_DEVICE, 1 << 20, "kv", &b, &err),
 		0);
 	rig_close(r);
+	o = &q->stream_ops;
 	ck_assert_int_eq(o->free(q->self, b.range.addr, NULL, &err), 0);
 	rig_close(q);
 	/* and starts anew with the next one */
 	r = bring_up(OWN_BYTES + (1 << 20));
+	o = &r->stream_ops;
 	ck_assert_int_eq(
 		o->alloc(r->self, GENAI_MEM_DEVICE, 1 << 20, "kv", &a, &err),
 		0);
