@@ -198,8 +198,11 @@ static int32_t dev_caps(void *self, struct genai_stream_caps *out,
 {
 	struct genai_device *d = self;
 
-	(void)err;
-	*out = d->caps;
+	if (!GENAI_HAS(out, flags))
+		return genai_fail(err, GENAI_E_INVAL,
+				  "stream caps of %u bytes: set the size first",
+				  out->size);
+	genai_struct_give(out, &d->caps);
 	return 0;
 }
 

@@ -24,44 +24,17 @@ static const struct {
 	size_t offset;
 	const char *name;
 } required[] = {
-	S(caps),
-	S(alloc),
-	S(free),
-	S(host_register),
-	S(host_unregister),
-	S(create),
-	S(destroy),
-	S(mark),
-	S(wait),
-	S(poll),
-	S(copy),
-	S(launch),
-	S(launch_host),
-	S(reset),
-	S(stats),
-	B(host_read),
-	B(drain),
-	E(caps),
-	E(plan_create),
-	E(plan_visits),
-	E(plan_set_pages),
-	E(plan_destroy),
-	E(bind_input),
-	E(bind_output),
-	E(output_shape),
-	E(submit),
-	E(stats),
-	P(caps),
-	P(open),
-	P(close),
-	P(add),
-	P(seal),
-	P(step_begin),
-	P(acquire),
-	P(release),
-	P(step_end),
-	P(reset),
-	P(stats),
+	// clang-format off
+	S(caps), S(alloc), S(free), S(host_register), S(host_unregister),
+	S(create), S(destroy), S(mark), S(wait), S(poll), S(copy), S(launch),
+	S(launch_host), S(reset), S(stats),
+	B(host_read), B(drain),
+	E(caps), E(plan_create), E(plan_visits), E(plan_set_pages),
+	E(plan_destroy), E(bind_input), E(bind_output), E(output_shape),
+	E(submit), E(stats),
+	P(caps), P(open), P(close), P(add), P(seal), P(step_begin), P(acquire),
+	P(release), P(step_end), P(reset), P(stats),
+	// clang-format on
 };
 
 // All interfaces of a type, or of all types, for a message.
@@ -96,7 +69,7 @@ static const struct genai_iface *choose(const struct genai_module *m,
 		if (strcmp(f->type, type) != 0)
 			continue;
 		n_type++;
-		if (name && strcmp(f->name, name) != 0) {
+		if (*name && strcmp(f->name, name) != 0) {
 			genai_spell_offer(&spell, f->name);
 			continue;
 		}
@@ -129,13 +102,18 @@ int32_t genai_module_get_iface(const struct genai_module *m, const char *type,
 			       const char *name, void *ops, uint32_t ops_bytes,
 			       struct genai_error *err)
 {
-	const struct genai_iface *f =
-		choose(m, type, name && *name ? name : NULL, err);
+	const struct genai_iface *f = choose(m, type, name, err);
 	uint32_t i, bytes;
 	void *slot;
 
 	if (!f)
 		return GENAI_E_CONFIG;
+	if (f->version != 1)
+		return genai_fail(err, GENAI_E_ABI,
+				  "%s: %s %s is of version %u, this core has "
+				  "version 1",
+				  genai_module_path(m), f->type, f->name,
+				  f->version);
 	memcpy(&bytes, f->ops, sizeof(bytes));
 	if (bytes > ops_bytes)
 		bytes = ops_bytes;

@@ -31,18 +31,18 @@ const char *genai_module_path(const struct genai_module *m);
 const char *genai_module_version(const struct genai_module *m);
 const char *genai_module_licence(const struct genai_module *m);
 uint32_t genai_module_abi(const struct genai_module *m); /* major << 16|minor */
-void *genai_module_self(const struct genai_module *m); /* NULL: not started */
+void *genai_module_self(const struct genai_module *m);	 /* NULL: not started */
 struct genai_host_env *genai_module_host(const struct genai_module *m);
 
 /* Interfaces, in the module's order; strings are the core's copies. */
 uint32_t genai_module_n_ifaces(const struct genai_module *m);
 const struct genai_iface *genai_module_iface_at(const struct genai_module *m,
 						uint32_t i);
-/* By type and name; name NULL or "": the only one of the type.  GENAI_E_CONFIG
- * naming what there is otherwise.  The table is copied to ops (ops_bytes, zero
- * filled beyond the module's length; its size field is set to what was copied).
- * A slot that every table of the type must have is NULL: GENAI_E_MODULE naming
- * it. */
+/* By type and name; name "": the only one of the type.  GENAI_E_CONFIG naming
+ * what there is otherwise; GENAI_E_ABI for another version of the interface.
+ * The table is copied to ops (ops_bytes, zero filled beyond the module's
+ * length; its size field is set to what was copied).  A slot that every table
+ * of the type must have is NULL: GENAI_E_MODULE naming it. */
 int32_t genai_module_get_iface(const struct genai_module *m, const char *type,
 			       const char *name, void *ops, uint32_t ops_bytes,
 			       struct genai_error *err);

@@ -424,6 +424,7 @@ int32_t genai_paging_seal(struct genai_paging *p, struct genai_plan *plan,
 		  p->rt->device.caps.flags & GENAI_STREAM_CAP_SHARED;
 	rc = build_pages(&b, err);
 	p->n_pages = b.n_sweep;
+	p->report.size = sizeof(p->report);
 	if (!rc)
 		rc = p->api.ops->seal(p->api.pager, b.sweep, b.n_sweep,
 				      p->budget, &p->report, err);

@@ -9,6 +9,8 @@
 #define SLOTS 4
 #endif
 
+#define SESSION_WORD_BYTES 256 /* device memory of the past, of the token */
+
 struct door { /* pinned host memory of one step */
 	int64_t id;
 	uint32_t best;	/* the logit's bits, in its own type */

@@ -242,8 +242,10 @@ int32_t genai_session_logits(struct genai_session *s, float *out,
 	uint64_t row = (uint64_t)m->vocab * session_logit_bytes(m);
 	uint64_t rows = s->rows < cap_rows ? s->rows : cap_rows;
 	struct genai_point p;
-	int32_t rc;
+	int32_t rc = genai_device_forked(&m->rt->device, err);
 
+	if (rc)
+		return rc;
 	if (!s->rows)
 		return genai_fail(err, GENAI_E_STATE,
 				  "there are no logits: nothing was appended "

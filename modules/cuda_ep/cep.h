@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <genai/executor.h>
@@ -17,6 +18,13 @@
 #define CEP_EVENTS 64u	/* ring of a timeline */
 #define CEP_PLANS 64u	/* live plans whose nodes can be named */
 #define CEP_TAG "workspace"
+
+/* A driver call whose failure will be told: its name is kept for the message.
+ * (Another thread's call may come between; thread-local memory of a module is
+ * more than LeakSanitizer can follow.) */
+#define CU(self, fn)                                                           \
+	(atomic_store_explicit(&(self)->called, #fn, memory_order_relaxed),    \
+	 (self)->drv.fn)
 
 struct cep_driver {
 	void *handle;
@@ -125,6 +133,7 @@ struct cep_failure {
 struct cep {
 	const struct genai_host *host;
 	struct cep_driver drv;
+	_Atomic(const char *) called; /* driver function */
 	CUdevice dev;
 	CUcontext ctx;
 	uint32_t device;
@@ -174,7 +183,9 @@ void cep_driver_close(struct cep *self);
 /* Bring up device and context. */
 int32_t cep_device_open(struct cep *self, struct genai_error *err);
 void cep_device_close(struct cep *self);
-/* "what: CUDA_ERROR_X (text)"; remembers errors that kill the context. */
+/* "what: call: CUDA_ERROR_X (text)"; remembers errors that kill the context. */
+/* Errors after which nothing works in this context any more. */
+bool cep_is_fatal(CUresult r);
 int32_t cep_cuda_fail(struct cep *self, struct genai_error *err, CUresult r,
 		      const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
@@ -187,6 +198,7 @@ static inline void cep_enter(struct cep *self)
 
 /* ---- kernels.c ---- */
 
+/* The images that fit the device, and one kernel run. */
 int32_t cep_kernels_open(struct cep *self, struct genai_error *err);
 void cep_kernels_close(struct cep *self);
 
@@ -246,6 +258,9 @@ int32_t cep_point_poll(struct cep *self, struct genai_point point,
 /* An event now for everything enqueued; lock held. */
 int32_t cep_line_record(struct genai_stream *s, struct cep_line *l,
 			struct genai_error *err);
+/* 0: idle, which a dead context is too; GENAI_PENDING, or an error: the driver
+ * does not say.  Lock held. */
+int32_t cep_stream_idle(struct genai_stream *s, struct genai_error *err);
 /* The failure that poisons the device, what kernels recorded included. */
 int32_t cep_poison_check(struct cep *self, struct genai_error *err);
 /* The failure of a host unit that the place (value of the stream with this id,

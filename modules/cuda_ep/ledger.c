@@ -25,54 +25,56 @@ struct nvml_memory {
 	unsigned long long total, free, used;
 };
 
-/* Free bytes of the device by the management library; 0 if it cannot tell.
- * A driver library that has its functions answers for itself. */
-static uint64_t nvml_free(struct cep *self, void *lib)
+/* The library for real devices is brought up once and kept: each time it is,
+ * it leaves open files behind. */
+static struct nvml {
+	bool asked, up;
+	int (*find)(const char *bus, void **out_handle);
+	int (*memory)(void *handle, struct nvml_memory *out);
+} system_nvml;
+
+static void nvml_open(struct nvml *n, void *lib)
 {
-	int (*init)(void), (*down)(void), (*find)(const char *, void **),
-		(*memory)(void *, struct nvml_memory *);
+	int (*init)(void) = NULL;
 	const struct {
 		const char *name;
 		void *to;
 	} syms[] = {
 		{"nvmlInit_v2", &init},
-		{"nvmlShutdown", &down},
-		{"nvmlDeviceGetHandleByPciBusId_v2", &find},
-		{"nvmlDeviceGetMemoryInfo", &memory},
+		{"nvmlDeviceGetHandleByPciBusId_v2", &n->find},
+		{"nvmlDeviceGetMemoryInfo", &n->memory},
 	};
-	struct nvml_memory m = {0, 0, 0};
-	char bus[32];
-	void *handle;
 
+	n->asked = true;
 	for (size_t i = 0; i < sizeof(syms) / sizeof(syms[0]); i++) {
-		void *p = dlsym(lib, syms[i].name);
+		void *p = lib ? dlsym(lib, syms[i].name) : NULL;
 
 		if (!p)
-			return 0;
+			return;
 		memcpy(syms[i].to, &p, sizeof(p));
 	}
-	if (self->drv.cuDeviceGetPCIBusId(bus, sizeof(bus), self->dev) ||
-	    init())
-		return 0;
-	if (find(bus, &handle) || memory(handle, &m))
-		m.free = 0;
-	(void)down();
-	return m.free;
+	n->up = !init();
 }
 
+/* Free bytes of the device by the management library; 0 if it cannot tell.
+ * Another driver library than the system's answers for itself. */
 static uint64_t free_now(struct cep *self)
 {
-	uint64_t bytes = 0;
-	void *lib;
+	struct nvml own = {0}, *n = self->own_driver ? &own : &system_nvml;
+	struct nvml_memory m = {0, 0, 0};
+	void *handle;
+	char bus[32];
 
 	if (self->own_driver)
-		return nvml_free(self, self->drv.handle);
-	lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (!lib)
+		nvml_open(n, self->drv.handle);
+	else if (!n->asked)
+		nvml_open(n, dlopen("libnvidia-ml.so.1",
+				    RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE));
+	if (!n->up ||
+	    self->drv.cuDeviceGetPCIBusId(bus, sizeof(bus), self->dev) ||
+	    n->find(bus, &handle) || n->memory(handle, &m))
 		return 0;
-	bytes = nvml_free(self, lib);
-	(void)dlclose(lib);
-	return bytes;
+	return m.free;
 }
 
 /* ---- life ---- */

@@ -184,18 +184,22 @@ static int32_t alloc_memory(struct cep *self, struct cep_block *b,
 	int32_t rc;
 
 	if (b->kind == CEP_BLOCK_PINNED) {
-		r = self->drv.cuMemHostAlloc(&h, bytes,
+		r = CU(self, cuMemHostAlloc)(&h, bytes,
 					     CU_MEMHOSTALLOC_DEVICEMAP |
 						     CU_MEMHOSTALLOC_PORTABLE);
-		if (r == CUDA_ERROR_OUT_OF_MEMORY)
-			return cep_fail(self, err, GENAI_E_NOMEM,
-					"%s: cannot pin %llu bytes of host "
-					"memory",
-					tag ? tag : "memory",
-					(unsigned long long)bytes);
-		if (r)
-			return cep_cuda_fail(self, err, r, "cannot pin memory");
-		r = self->drv.cuMemHostGetDevicePointer(&p, h, 0);
+		if (r) {
+			rc = cep_cuda_fail(self, err, r,
+					   "%s: cannot pin %llu bytes of host "
+					   "memory",
+					   tag ? tag : "memory",
+					   (unsigned long long)bytes);
+			if (r != CUDA_ERROR_OUT_OF_MEMORY)
+				return rc;
+			if (err)
+				err->code = GENAI_E_NOMEM;
+			return GENAI_E_NOMEM;
+		}
+		r = CU(self, cuMemHostGetDevicePointer)(&p, h, 0);
 		if (r) {
 			(void)self->drv.cuMemFreeHost(h);
 			return cep_cuda_fail(self, err, r, "cannot map memory");
@@ -204,7 +208,7 @@ static int32_t alloc_memory(struct cep *self, struct cep_block *b,
 		rc = cep_charge(self, bytes, tag, err);
 		if (rc)
 			return rc;
-		r = self->drv.cuMemAlloc(&p, bytes);
+		r = CU(self, cuMemAlloc)(&p, bytes);
 		if (r) {
 			cep_uncharge(self, bytes);
 			return cep_cuda_fail(
@@ -400,7 +404,7 @@ static int32_t register_pages(struct cep *self, struct cep_block *b,
 	CUresult r;
 
 	b->pages = (char *)(uintptr_t)(ptr - skew);
-	r = self->drv.cuMemHostRegister(b->pages, whole, flags);
+	r = CU(self, cuMemHostRegister)(b->pages, whole, flags);
 	if (r) {
 		(void)getrlimit(RLIMIT_MEMLOCK, &lim);
 		return cep_fail(
@@ -415,7 +419,7 @@ static int32_t register_pages(struct cep *self, struct cep_block *b,
 				? -1LL
 				: (long long)(lim.rlim_cur / 1024));
 	}
-	r = self->drv.cuMemHostGetDevicePointer(&p, b->pages, 0);
+	r = CU(self, cuMemHostGetDevicePointer)(&p, b->pages, 0);
 	if (r) {
 		(void)self->drv.cuMemHostUnregister(b->pages);
 		return cep_cuda_fail(self, err, r,

@@ -12,11 +12,13 @@ static int32_t caps(void *self, struct genai_pager_caps *out,
 		    struct genai_error *err)
 {
 	struct pager_module *m = self;
+	struct genai_pager_caps c = {
+		sizeof(c), GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE};
 
 	(void)err;
-	out->size = sizeof(*out);
-	out->flags = GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE |
-		     (m->async ? GENAI_PAGER_CAP_ASYNC : 0);
+	if (m->async)
+		c.flags |= GENAI_PAGER_CAP_ASYNC;
+	genai_struct_give(out, &c);
 	return 0;
 }
 
@@ -38,6 +40,7 @@ static int32_t pager_open(void *self, const struct genai_stream_api *stream,
 	p->stream = *stream;
 	p->barrier = *barrier;
 	p->stats.size = sizeof(p->stats);
+	p->caps.size = sizeof(p->caps);
 	rc = stream->ops->caps(stream->self, &p->caps, err);
 	if (!rc && (m->async || MUTANT(7)))
 		rc = stream->ops->create(stream->self, "pager", &p->copies,
@@ -232,7 +235,7 @@ static int32_t seal(struct genai_pager *p,
 		return rc;
 	}
 	p->sealed = true;
-	*out = p->report;
+	genai_struct_give(out, &p->report);
 	return 0;
 }
 
@@ -453,7 +456,7 @@ static int32_t stats(struct genai_pager *p, struct genai_pager_stats *out,
 		     struct genai_error *err)
 {
 	(void)err;
-	*out = p->stats;
+	genai_struct_give(out, &p->stats);
 	return 0;
 }
 

@@ -276,6 +276,8 @@ static const char *missing_cap(const struct cf_rt *r, uint32_t needs)
 		return "IN_PLACE";
 	if (needs & CF_UNITS && have & GENAI_STREAM_CAP_NATIVE)
 		return "units that are functions (it is NATIVE)";
+	if (needs & CF_NATIVE && !(have & GENAI_STREAM_CAP_NATIVE))
+		return "NATIVE";
 	if (needs & CF_STABLE &&
 	    !(r->rt->pager_caps.flags & GENAI_PAGER_CAP_STABLE))
 		return "STABLE";

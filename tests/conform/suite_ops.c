@@ -63,6 +63,115 @@ static void add(void)
 	end();
 }
 
+#define GAP 7777
+
+// A [3, 4] matrix, row by row, into a buffer with these strides, or out of it.
+static void strided(struct genai_view *v, int64_t rows, int64_t cols, float *m,
+		    float *buffer, bool out)
+{
+	v->strides[0] = rows;
+	v->strides[1] = cols;
+	for (int64_t i = 0; i < 3; i++)
+		for (int64_t k = 0; k < 4; k++) {
+			float *at = &buffer[i * rows + k * cols];
+
+			if (out)
+				m[4 * i + k] = *at;
+			*at = out ? GAP : m[4 * i + k];
+		}
+}
+
+// A step with a view of strides: false if the executor says that it cannot.
+static bool run_strided(bool input, struct genai_view *v)
+{
+	struct genai_point signal;
+	struct genai_ticket t;
+	int32_t rc;
+
+	CF_CLEAR();
+	rc = (input ? g.r.rt->exec.bind_input
+		    : g.r.rt->exec.bind_output)(g.plan, 0, v, &cf_err);
+	if (!rc)
+		rc = g.r.rt->exec.submit(g.plan, g.s, NULL, 0, &signal,
+					 &cf_err);
+	ck_assert_msg(
+		!rc || ((rc == GENAI_E_INVAL || rc == GENAI_E_UNSUPPORTED) &&
+			cf_err.text[0]),
+		"a view with strides: %s: %s", genai_status_name(rc),
+		cf_err.text);
+	t = cf_drain(&g.r);
+	if (rc) {
+		CF_OK(g.r.st->reset(g.r.d, &t, &cf_err));
+		CF_OK(g.pager_ops.reset(g.pager.pager, &t, &cf_err));
+	}
+	return !rc;
+}
+
+static void strides_of(bool input, int64_t rows, int64_t cols, float *x,
+		       float *y)
+{
+	struct genai_view *v = input ? &g.in[0] : &g.out[0], dense = *v;
+	float buffer[32], got[12];
+
+	for (int i = 0; i < 32; i++)
+		buffer[i] = GAP;
+	strided(v, rows, cols, x, buffer, false);
+	cf_put(&g.r, v->addr, buffer, sizeof(buffer));
+	if (run_strided(input, v)) {
+		cf_get(&g.r, buffer, g.out[0].addr, sizeof(buffer));
+		strided(&g.out[0], g.out[0].strides[0], g.out[0].strides[1],
+			got, buffer, true);
+		for (int i = 0; i < 12; i++)
+			ck_assert_msg(fabsf(got[i] - x[i] - y[i]) == 0,
+				      "strides %d, %d of an %s: value %d is "
+				      "%g, not %g",
+				      (int)rows, (int)cols,
+				      input ? "input" : "output", i,
+				      (double)got[i], (double)(x[i] + y[i]));
+		for (int i = 0; !input && i < 32; i++)
+			ck_assert_msg(buffer[i] == GAP,
+				      "strides %d, %d of an output: float %d "
+				      "is none of its own",
+				      (int)rows, (int)cols, i);
+	}
+	*v = dense;
+	cf_put(&g.r, g.in[0].addr, x, 12 * sizeof(float));
+	rig_rebind(&g, input);
+}
+
+// A view's strides are obeyed, or refused; never taken for others.
+static void strides(void)
+{
+	static const int64_t cases[][2] = {{8, 1}, {1, 3}, {8, 2}, {4, 1}};
+	const int64_t dims[] = {-1, 4}, now[] = {3, 4};
+	struct genai_view max[2];
+	float x[12], y[12], got[12];
+	uint32_t a, b, out;
+
+	rig_open(&g, NULL);
+	rig_need_op(&g, "", "Add");
+	rig_graph_begin(&made);
+	a = rig_input(&made, "a", GENAI_DT_F32, 2, dims);
+	b = rig_input(&made, "b", GENAI_DT_F32, 2, dims);
+	out = rig_value(&made, "sum");
+	rig_node(&made, "Add", "", "adds", (uint32_t[]){a, b}, 2, out);
+	graph = rig_graph_end(&made, out);
+	max[0] = max[1] = rig_view(GENAI_DT_F32, 2, (int64_t[]){5, 4});
+	rig_plan(&g, graph, max, 0);
+	for (int i = 0; i < 12; i++) {
+		x[i] = (float)i;
+		y[i] = (float)(100 * i);
+	}
+	rig_in(&g, 0, x, 2, now);
+	rig_in(&g, 1, y, 2, now);
+	rig_run(&g, got, sizeof(got));
+	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		strides_of(true, cases[i][0], cases[i][1], x, y);
+		strides_of(false, cases[i][0], cases[i][1], x, y);
+	}
+	end();
+}
+
 // y = x W, W stored as it is, or as its transpose in blocks of 4 bits.
 static void check_matmul(uint32_t m, uint32_t k, uint32_t n, const float *x,
 			 const double *w, const float *got)
@@ -469,6 +578,7 @@ static void attention(void)
 #define E GENAI_IFACE_EXECUTOR
 static const struct cf_test tests[] = {
 	{"executor/add", "GM-101", E, 0, add},
+	{"executor/strides", "GM-127", E, 0, strides},
 	{"executor/matmul", "GM-101", E, 0, matmul},
 	{"executor/matmul-nbits", "GM-101 GM-102", E, 0, nbits},
 	{"executor/matmul-nbits-bias", "GM-101", E, 0, nbits_bias},

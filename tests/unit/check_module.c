@@ -115,6 +115,10 @@ static const struct {
 	 "block of 61440 bytes, expected 104 to 65536 inside the module"},
 	{"major", GENAI_E_ABI, "built for ABI 2.0, this is 1.0"},
 	{"minor-needed", GENAI_E_ABI, "needs core ABI 1.1, this is 1.0"},
+	{"refuses-major", GENAI_E_ABI, "built for ABI 2.0, this is 1.0"},
+	{"refuses-minor", GENAI_E_ABI, "needs core ABI 1.1, this is 1.0"},
+	{"refuses-fickle", GENAI_E_ABI, "refuses core ABI 1.0 (GENAI_E_ABI)"},
+	{"refuses-all", GENAI_E_ABI, "refuses core ABI 1.0 (GENAI_E_ABI)"},
 	{"minor-nonsense", GENAI_E_MODULE,
 	 "built with ABI 1.0 but says it needs 1.1"},
 	{"build-sanitizer", GENAI_E_ABI, NULL},
@@ -255,6 +259,13 @@ START_TEST(tables)
 				     "release is missing (table of 64 bytes)"));
 	genai_module_close(m);
 
+	m = load_variant("iface-later");
+	ck_assert_int_eq(get(m, "first", &ops, &err), GENAI_E_ABI);
+	ck_assert_ptr_nonnull(strstr(err.text,
+				     "variant.so: genai.pager first is of "
+				     "version 2, this core has version 1"));
+	genai_module_close(m);
+
 	m = load_variant("table-slot");
 	ck_assert_int_eq(get(m, "second", &ops, &err), GENAI_E_MODULE);
 	ck_assert_ptr_nonnull(strstr(err.text, "required slot acquire is "
@@ -276,17 +287,16 @@ START_TEST(choices)
 	ck_assert_int_eq(get(m, "eager", &ops, &err), GENAI_E_CONFIG);
 	ck_assert_str_eq(err.text, "module variant has no genai.pager named "
 				   "eager, it has first, second");
-	ck_assert_int_eq(get(m, NULL, &ops, &err), GENAI_E_CONFIG);
+	ck_assert_int_eq(get(m, "", &ops, &err), GENAI_E_CONFIG);
 	ck_assert_str_eq(err.text, "module variant has several genai.pager, "
 				   "write variant:NAME: first, second");
-	ck_assert_int_eq(get(m, "", &ops, &err), GENAI_E_CONFIG);
-	ck_assert_int_eq(genai_module_get_iface(m, GENAI_IFACE_STREAM, NULL,
+	ck_assert_int_eq(genai_module_get_iface(m, GENAI_IFACE_STREAM, "",
 						&ops, sizeof(ops), &err),
 			 GENAI_E_CONFIG);
 	ck_assert_str_eq(err.text, "module variant has no genai.stream; it has "
 				   "genai.pager first, genai.pager second, "
 				   "genai.barrier variant");
-	ck_assert_int_eq(genai_module_get_iface(m, GENAI_IFACE_BARRIER, NULL,
+	ck_assert_int_eq(genai_module_get_iface(m, GENAI_IFACE_BARRIER, "",
 						&barrier, sizeof(barrier),
 						&err),
 			 0);
