@@ -9,13 +9,16 @@
 
 static struct genai_stream_ops real;
 static struct genai_barrier_ops real_bar;
-static int64_t countdown; // calls until the refused one; < 0: none
+static int64_t countdown;  // calls until the refused one; < 0: none
+static int64_t again = -1; // and after that one
 static const char *refused;
 
 static bool refuses(const char *what, struct genai_error *e)
 {
 	if (countdown < 0 || countdown--)
 		return false;
+	countdown = again;
+	again = -1;
 	refused = what;
 	if (e) {
 		e->code = GENAI_E_DEVICE;
@@ -172,8 +175,8 @@ static int32_t talk(struct sim_run *r, int64_t ids[TALK])
 	return rc ? rc : sim_next(r, ids + 4, 4, 1);
 }
 
-// The n-th call is refused, for every n; then, if times is 2, also the n-th
-// after that: most likely in the recovery.
+// The n-th call is refused, for every n; if times is 2, also one of those after
+// it: in the recovery.
 static void refuse_all(struct sim_run *r, const int64_t want[TALK], int times)
 {
 	int64_t got[TALK];
@@ -182,6 +185,7 @@ static void refuse_all(struct sim_run *r, const int64_t want[TALK], int times)
 
 	for (int64_t n = 0;; n += times) {
 		countdown = n;
+		again = times > 1 ? n / 2 % 12 : -1;
 		refused = NULL;
 		rc = talk(r, got);
 		if (!refused)
@@ -194,10 +198,9 @@ static void refuse_all(struct sim_run *r, const int64_t want[TALK], int times)
 			ck_assert_msg(strstr(r->err.text, "refused on purpose"),
 				      "call %ld, %s: %s", (long)n, refused,
 				      r->err.text);
-		countdown = times > 1 ? n % 7 : -1;
+		countdown = again = -1;
 		rc = talk(r, got);
-		countdown = -1;
-		if (times > 1 && rc)
+		if (times > 1 && rc) // what could not be recovered from
 			rc = talk(r, got);
 		ck_assert_msg(!rc, "after call %ld, %s: %s", (long)n, refused,
 			      r->err.text);
