@@ -43,7 +43,7 @@ int32_t device_ticket_check(void *ctx, const struct genai_ticket *t,
 			    struct genai_range range, struct genai_error *err)
 {
 	struct genai_device *d = ctx;
-	uint64_t now = atomic_load(&d->generation);
+	uint64_t now = atomic_load(&d->begun);
 
 	if (!t)
 		return genai_fail(err, GENAI_E_STATE,
@@ -117,8 +117,7 @@ int32_t device_book(struct genai_device *d, struct genai_range r, uint32_t kind,
 		d->cap_allocs = cap;
 	}
 	d->allocs[d->n_allocs++] = (struct genai_allocation){
-		r.addr, r.bytes, atomic_load(&d->generation), kind,
-		line_of(d, tag)};
+		r.addr, r.bytes, atomic_load(&d->begun), kind, line_of(d, tag)};
 	if (!on_device(kind)) {
 		d->pinned += r.bytes;
 		return 0;
@@ -187,7 +186,7 @@ int32_t device_may_go(struct genai_device *d, const struct genai_allocation *a,
 		      const struct genai_ticket *ticket,
 		      struct genai_error *err)
 {
-	if (!ticket && a->generation == atomic_load(&d->generation))
+	if (!ticket && a->begun == atomic_load(&d->begun))
 		return 0;
 	return device_ticket_check(
 		d, ticket, (struct genai_range){a->addr, a->bytes}, err);
@@ -250,27 +249,6 @@ int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 			  const char *barrier_name, uint32_t number,
 			  const struct genai_log *log, struct genai_error *err)
 {
-	static const struct genai_slot stream_slots[] = {
-		GENAI_SLOT(genai_stream_ops, caps),
-		GENAI_SLOT(genai_stream_ops, alloc),
-		GENAI_SLOT(genai_stream_ops, free),
-		GENAI_SLOT(genai_stream_ops, host_register),
-		GENAI_SLOT(genai_stream_ops, host_unregister),
-		GENAI_SLOT(genai_stream_ops, create),
-		GENAI_SLOT(genai_stream_ops, destroy),
-		GENAI_SLOT(genai_stream_ops, mark),
-		GENAI_SLOT(genai_stream_ops, wait),
-		GENAI_SLOT(genai_stream_ops, poll),
-		GENAI_SLOT(genai_stream_ops, copy),
-		GENAI_SLOT(genai_stream_ops, launch),
-		GENAI_SLOT(genai_stream_ops, launch_host),
-		GENAI_SLOT(genai_stream_ops, reset),
-		GENAI_SLOT(genai_stream_ops, stats),
-	};
-	static const struct genai_slot barrier_slots[] = {
-		GENAI_SLOT(genai_barrier_ops, host_read),
-		GENAI_SLOT(genai_barrier_ops, drain),
-	};
 	int32_t rc;
 
 	memset(d, 0, sizeof(*d));
@@ -285,15 +263,12 @@ int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 	d->barrier = (struct genai_barrier_api){&genai_device_barrier_table, d};
 	d->raw_self = genai_module_self(stream);
 	d->barrier_self = genai_module_self(barrier);
-	rc = genai_module_get_iface(
-		stream, GENAI_IFACE_STREAM, stream_name, &d->raw,
-		sizeof(d->raw), stream_slots,
-		sizeof(stream_slots) / sizeof(stream_slots[0]), err);
+	rc = genai_module_get_iface(stream, GENAI_IFACE_STREAM, stream_name,
+				    &d->raw, sizeof(d->raw), err);
 	if (!rc)
 		rc = genai_module_get_iface(barrier, GENAI_IFACE_BARRIER,
 					    barrier_name, &d->raw_barrier,
-					    sizeof(d->raw_barrier),
-					    barrier_slots, 2, err);
+					    sizeof(d->raw_barrier), err);
 	d->caps.size = sizeof(d->caps);
 	if (!rc)
 		rc = d->raw.caps(d->raw_self, &d->caps, err);

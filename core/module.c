@@ -59,11 +59,25 @@ fail(const struct genai_module *m, struct genai_error *err, int32_t code,
 	return code;
 }
 
+// A path of an open file that no call before has had: the linker takes a name
+// it knows for the image it knows, and descriptors have each other's numbers.
+static const char *path_of(int fd, char path[160])
+{
+	static _Atomic uint32_t calls;
+	size_t n = (size_t)sprintf(path, "/proc/self/fd");
+	uint32_t i;
+
+	for (i = ++calls; i; i >>= 1)
+		n += (size_t)sprintf(path + n, i & 1 ? "//." : "/.");
+	sprintf(path + n, "/%d", fd);
+	return path;
+}
+
 static int32_t open_image(struct genai_module *m,
 			  const struct genai_config *config,
 			  struct genai_error *err)
 {
-	char by_fd[32];
+	char by_fd[160];
 	uint64_t bytes;
 	const char *why;
 	int32_t rc;
@@ -77,8 +91,7 @@ static int32_t open_image(struct genai_module *m,
 		goto out;
 	// A privileged process loads the very file that was checked, whatever
 	// the path names by now; others prefer a name that debuggers know.
-	snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d", fd);
-	m->handle = dlopen(genai_is_privileged() ? by_fd : m->path,
+	m->handle = dlopen(genai_is_privileged() ? path_of(fd, by_fd) : m->path,
 			   RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!m->handle) {
 		why = dlerror(); // once: a second call has forgotten

@@ -1,6 +1,6 @@
 /* module.h - finding, checking and loading modules.
  * Owns: file policy, dlopen, the validation order of docs/ABI.md, the life of a
- * module.  Does not know: executors, pagers, streams, barriers.
+ * module.  Does not know: what executors, pagers, streams, barriers do.
  *
  * A module once initialised stays mapped until the process ends. */
 #ifndef GENAI_CORE_MODULE_H
@@ -38,22 +38,13 @@ struct genai_host_env *genai_module_host(const struct genai_module *m);
 uint32_t genai_module_n_ifaces(const struct genai_module *m);
 const struct genai_iface *genai_module_iface_at(const struct genai_module *m,
 						uint32_t i);
-struct genai_slot {
-	uint32_t offset;
-	const char *name;
-};
-#define GENAI_SLOT(type, name)                                                 \
-	{                                                                      \
-		offsetof(struct type, name), #name                             \
-	}
 /* By type and name; name "": the only one of the type.  GENAI_E_CONFIG naming
  * what there is otherwise; GENAI_E_ABI for another version of the interface.
  * The table is copied to ops (ops_bytes, zero filled beyond the module's
- * length; its size field is set to what was copied).  Every required slot must
- * be non-NULL: GENAI_E_MODULE naming the one that is not. */
+ * length; its size field is set to what was copied).  A slot that every table
+ * of the type must have is NULL: GENAI_E_MODULE naming it. */
 int32_t genai_module_get_iface(const struct genai_module *m, const char *type,
 			       const char *name, void *ops, uint32_t ops_bytes,
-			       const struct genai_slot *required,
-			       uint32_t n_required, struct genai_error *err);
+			       struct genai_error *err);
 
 #endif

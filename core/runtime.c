@@ -97,48 +97,16 @@ int32_t genai_runtime_load(const struct genai_runtime_options *o,
 
 // ---- start ----
 
-int32_t genai_executor_table(const struct genai_choice *c,
-			     struct genai_executor_ops *ops,
-			     struct genai_error *err)
+static int32_t get_tables(struct genai_runtime *rt, struct genai_error *err)
 {
-	static const struct genai_slot slots[] = {
-		GENAI_SLOT(genai_executor_ops, caps),
-		GENAI_SLOT(genai_executor_ops, plan_create),
-		GENAI_SLOT(genai_executor_ops, plan_visits),
-		GENAI_SLOT(genai_executor_ops, plan_set_pages),
-		GENAI_SLOT(genai_executor_ops, plan_destroy),
-		GENAI_SLOT(genai_executor_ops, bind_input),
-		GENAI_SLOT(genai_executor_ops, bind_output),
-		GENAI_SLOT(genai_executor_ops, output_shape),
-		GENAI_SLOT(genai_executor_ops, submit),
-		GENAI_SLOT(genai_executor_ops, stats),
-	};
+	int32_t rc = genai_module_get_iface(
+		rt->executor.module, GENAI_IFACE_EXECUTOR, rt->executor.name,
+		&rt->exec, sizeof(rt->exec), err);
 
-	return genai_module_get_iface(c->module, GENAI_IFACE_EXECUTOR, c->name,
-				      ops, sizeof(*ops), slots,
-				      sizeof(slots) / sizeof(slots[0]), err);
-}
-
-int32_t genai_pager_table(const struct genai_choice *c,
-			  struct genai_pager_ops *ops, struct genai_error *err)
-{
-	static const struct genai_slot slots[] = {
-		GENAI_SLOT(genai_pager_ops, caps),
-		GENAI_SLOT(genai_pager_ops, open),
-		GENAI_SLOT(genai_pager_ops, close),
-		GENAI_SLOT(genai_pager_ops, add),
-		GENAI_SLOT(genai_pager_ops, seal),
-		GENAI_SLOT(genai_pager_ops, step_begin),
-		GENAI_SLOT(genai_pager_ops, acquire),
-		GENAI_SLOT(genai_pager_ops, release),
-		GENAI_SLOT(genai_pager_ops, step_end),
-		GENAI_SLOT(genai_pager_ops, reset),
-		GENAI_SLOT(genai_pager_ops, stats),
-	};
-
-	return genai_module_get_iface(c->module, GENAI_IFACE_PAGER, c->name,
-				      ops, sizeof(*ops), slots,
-				      sizeof(slots) / sizeof(slots[0]), err);
+	return rc ? rc
+		  : genai_module_get_iface(rt->pager.module, GENAI_IFACE_PAGER,
+					   rt->pager.name, &rt->pager_ops,
+					   sizeof(rt->pager_ops), err);
 }
 
 static int32_t device_limit(struct genai_runtime *rt, uint64_t total,
@@ -210,9 +178,7 @@ int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err)
 	int32_t rc = start_modules(rt, err);
 
 	if (!rc)
-		rc = genai_executor_table(&rt->executor, &rt->exec, err);
-	if (!rc)
-		rc = genai_pager_table(&rt->pager, &rt->pager_ops, err);
+		rc = get_tables(rt, err);
 	if (!rc)
 		rc = genai_device_open(&rt->device, rt->stream.module,
 				       rt->stream.name, rt->barrier.module,
@@ -254,6 +220,18 @@ int32_t genai_open(const struct genai_runtime_options *options,
 		genai_close(rt);
 	else
 		*out_rt = rt;
+	return rc;
+}
+
+int32_t genai_runtime_submit(struct genai_runtime *rt, struct genai_plan *plan,
+			     struct genai_stream *stream,
+			     struct genai_error *err)
+{
+	int32_t rc;
+
+	genai_device_enqueue_begin(&rt->device);
+	rc = rt->exec.submit(plan, stream, NULL, 0, NULL, err);
+	genai_device_enqueue_end(&rt->device);
 	return rc;
 }
 

@@ -14,15 +14,18 @@ void genai_model_add_stats(struct genai_exec_stats *sum,
 	sum->replays += x->replays;
 	sum->steps += x->steps;
 	for (uint32_t i = 0; i < x->n_fallbacks && i < 8; i++) {
+		const size_t room = sizeof(sum->fallbacks[0].reason);
 		uint32_t k = 0;
 
 		while (k < sum->n_fallbacks &&
-		       strcmp(sum->fallbacks[k].reason, x->fallbacks[i].reason))
+		       strncmp(sum->fallbacks[k].reason, x->fallbacks[i].reason,
+			       room - 1))
 			k++;
 		if (k == 8)
 			continue;
 		if (k == sum->n_fallbacks) {
 			sum->fallbacks[k] = x->fallbacks[i];
+			sum->fallbacks[k].reason[room - 1] = 0;
 			sum->n_fallbacks++;
 		} else {
 			sum->fallbacks[k].count += x->fallbacks[i].count;
@@ -58,7 +61,9 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 		return genai_fail(err, GENAI_E_INVAL,
 				  "stats of %u bytes: set the size first",
 				  out->size);
-	rc = d->stream.ops->stats(d->stream.self, &ss, err);
+	rc = genai_device_forked(d, err);
+	if (!rc)
+		rc = d->stream.ops->stats(d->stream.self, &ss, err);
 	if (rc)
 		return rc;
 	for (struct genai_session *s = m->sessions; s; s = s->next) {

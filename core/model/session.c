@@ -100,9 +100,11 @@ uint64_t genai_session_length(const struct genai_session *s)
 int32_t genai_session_rewind(struct genai_session *s, uint64_t length,
 			     struct genai_error *err)
 {
+	int32_t rc = genai_device_forked(&s->m->rt->device, err);
 	uint64_t sure;
-	int32_t rc;
 
+	if (rc)
+		return rc;
 	if (length > s->length)
 		return genai_fail(err, GENAI_E_INVAL,
 				  "cannot rewind to %" PRIu64

@@ -95,12 +95,9 @@ int32_t session_set_past(struct genai_session *s, uint64_t length,
 {
 	struct door *d = session_door(s, s->computed);
 	struct genai_point *at = &s->door_at[s->computed % SLOTS];
-	int32_t rc = 0;
+	int32_t rc;
 
-	// the slot's staging word must not be in use by an earlier copy
-	rc = session_host_read(s, at, err);
-	if (rc)
-		return rc;
+	// nobody else writes it, and this waits below
 	d->length = (int32_t)length;
 	rc = session_ops(s)->copy(session_self(s), s->m->stream,
 				  s->past.range.addr, (uintptr_t)&d->length,
@@ -117,7 +114,8 @@ int32_t session_set_past(struct genai_session *s, uint64_t length,
 	return 0;
 }
 
-// Enqueue the step for the n ids in the device buffer.
+// Enqueue the step for the n ids in the device buffer.  Its slot is free: a
+// token is read at most two steps later, or never.
 int32_t session_submit(struct genai_session *s, uint64_t n,
 		       struct genai_error *err)
 {
@@ -127,9 +125,7 @@ int32_t session_submit(struct genai_session *s, uint64_t n,
 	int32_t rc = bind_step(s, n, err);
 
 	if (!rc)
-		rc = session_host_read(s, &s->door_at[slot], err);
-	if (!rc)
-		rc = m->rt->exec.submit(s->plan, m->stream, NULL, 0, NULL, err);
+		rc = genai_runtime_submit(m->rt, s->plan, m->stream, err);
 	if (!rc && m->step.next != GENAI_NONE) {
 		rc = session_ops(s)->copy(session_self(s), m->stream,
 					  (uintptr_t)&d->id, s->ids.range.addr,
@@ -198,7 +194,7 @@ void session_recover(struct genai_session *s, uint64_t length)
 	if (rc) {
 		s->length = s->rows = 0;
 		// the error is what led here; the caller reports that
-		genai_log_line(&m->rt->log, GENAI_LOG_WARN,
+		genai_log_line(&m->rt->log, GENAI_LOG_INFO,
 			       "the device could not be reset: %s", err.text);
 	}
 }
@@ -246,8 +242,10 @@ int32_t genai_session_logits(struct genai_session *s, float *out,
 	uint64_t row = (uint64_t)m->vocab * session_logit_bytes(m);
 	uint64_t rows = s->rows < cap_rows ? s->rows : cap_rows;
 	struct genai_point p;
-	int32_t rc;
+	int32_t rc = genai_device_forked(&m->rt->device, err);
 
+	if (rc)
+		return rc;
 	if (!s->rows)
 		return genai_fail(err, GENAI_E_STATE,
 				  "there are no logits: nothing was appended "

@@ -51,7 +51,7 @@ extern "C" {
 struct genai_ticket {
 	uint32_t size;
 	uint32_t device;     /* runtime-wide number of the stream runtime */
-	uint64_t generation; /* enqueue count of the device when minted */
+	uint64_t generation; /* enqueues of the device that had ended */
 	uint64_t seal;	     /* keyed check word */
 	struct genai_range range;
 };

@@ -619,9 +619,10 @@ int conform_parity(int argc, char **argv)
 		print_table(p);
 		printf("\n%llu of them streamed pages through a ring\n",
 		       (unsigned long long)p->rings);
-		printf("%llu passed, %llu failed, 0 skipped in %.0f s\n",
+		// no time here: the same seeds print the same bytes
+		printf("%llu passed, %llu failed, 0 skipped\n",
 		       (unsigned long long)(p->seeds - p->failed),
-		       (unsigned long long)p->failed, now_s() - begin);
+		       (unsigned long long)p->failed);
 		rc = p->json ? write_json(p, now_s() - begin) : 0;
 		rc = p->failed ? 1 : rc;
 	}

@@ -175,7 +175,9 @@ static int32_t take_caps(struct genai_runtime *rt, uint32_t with,
 	int32_t rc = 0;
 
 	if (with & CF_WITH_PAGER) {
-		rc = genai_pager_table(&rt->pager, &rt->pager_ops, err);
+		rc = genai_module_get_iface(rt->pager.module, GENAI_IFACE_PAGER,
+					    rt->pager.name, &rt->pager_ops,
+					    sizeof(rt->pager_ops), err);
 		rt->pager_caps.size = sizeof(rt->pager_caps);
 		if (!rc)
 			rc = rt->pager_ops.caps(
@@ -183,7 +185,9 @@ static int32_t take_caps(struct genai_runtime *rt, uint32_t with,
 				&rt->pager_caps, err);
 	}
 	if (!rc && with & CF_WITH_EXECUTOR) {
-		rc = genai_executor_table(&rt->executor, &rt->exec, err);
+		rc = genai_module_get_iface(
+			rt->executor.module, GENAI_IFACE_EXECUTOR,
+			rt->executor.name, &rt->exec, sizeof(rt->exec), err);
 		rt->exec_caps.size = sizeof(rt->exec_caps);
 		if (!rc)
 			rc = rt->exec.caps(
@@ -272,6 +276,8 @@ static const char *missing_cap(const struct cf_rt *r, uint32_t needs)
 		return "IN_PLACE";
 	if (needs & CF_UNITS && have & GENAI_STREAM_CAP_NATIVE)
 		return "units that are functions (it is NATIVE)";
+	if (needs & CF_NATIVE && !(have & GENAI_STREAM_CAP_NATIVE))
+		return "NATIVE";
 	if (needs & CF_STABLE &&
 	    !(r->rt->pager_caps.flags & GENAI_PAGER_CAP_STABLE))
 		return "STABLE";

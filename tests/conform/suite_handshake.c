@@ -230,6 +230,29 @@ static void init_fini(void)
 		      (unsigned long)(after.heap - before.heap));
 }
 
+// Several runtimes of a process: each init has an object of its own.
+static void two_runtimes(void)
+{
+	struct genai_config *config[3];
+	struct genai_module *m[3];
+
+	for (int i = 0; i < 3; i++) {
+		CF_OK(cf_load(NULL, &config[i], &m[i], &cf_err));
+		CF_OK(start(m[i], &cf_err));
+	}
+	for (int i = 0; i < 3; i++)
+		for (int k = 0; k < i; k++)
+			ck_assert_msg(genai_module_self(m[i]) !=
+					      genai_module_self(m[k]),
+				      "two runtimes got the same object");
+	for (int i = 0; i < 3; i++) { // the first to come goes first
+		genai_module_close(m[i]);
+		genai_config_close(config[i]);
+		ck_assert_msg(!cf_log_errors(), "after fini: %s", cf_logged);
+	}
+	up_and_down();
+}
+
 static void err_null(void)
 {
 	struct genai_config *config = NULL;
@@ -316,23 +339,17 @@ static void alloc_fails(void)
 {
 	struct genai_config *config = NULL;
 	struct genai_module *m = NULL;
-	const struct genai_host *h;
 	uint32_t most = cf.o.torture ? 100000 : 40, n;
 	int32_t rc;
 
 	for (n = 1; n <= most; n++) {
 		bool reached;
-		void *probe;
 
 		CF_OK(cf_load(NULL, &config, &m, &cf_err));
 		genai_host_fail_alloc(genai_module_host(m), n, 1);
 		CF_CLEAR();
 		rc = start(m, &cf_err);
-		h = genai_host_table(genai_module_host(m));
-		probe = h->alloc(h->ctx, 1, "probe");
-		reached = !probe;
-		h->free(h->ctx, probe);
-		genai_host_fail_alloc(genai_module_host(m), 0, 0);
+		reached = cf_end_failing(genai_module_host(m), n, true);
 		ck_assert_msg(rc != 0 || !reached || genai_module_self(m),
 			      "allocation %u fails unnoticed", n);
 		if (rc)
@@ -356,6 +373,7 @@ static const struct cf_test tests[] = {
 	{"handshake/later-core", "GM-12", NULL, 0, later_core},
 	{"handshake/block", "GM-3", NULL, 0, block},
 	{"handshake/init-fini", "GM-4", NULL, 0, init_fini},
+	{"handshake/two-runtimes", "GM-14", NULL, 0, two_runtimes},
 	{"handshake/err-null", "GM-5", NULL, 0, err_null},
 	{"handshake/bad-values", "GM-6", NULL, 0, bad_values},
 	{"handshake/alloc-fails", "GM-7", NULL, 0, alloc_fails},

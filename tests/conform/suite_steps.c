@@ -356,6 +356,11 @@ static void records(void)
 	same("replayed");
 	CF_OK(g.r.rt->exec.stats(g.plan, &st, &cf_err));
 	ck_assert_uint_eq(st.steps, 2 * N_TEXT);
+	ck_assert_uint_le(st.n_fallbacks, 8);
+	for (uint32_t i = 0; i < st.n_fallbacks; i++)
+		ck_assert_msg(memchr(st.fallbacks[i].reason, 0,
+				     sizeof(st.fallbacks[i].reason)) != NULL,
+			      "reason %u of a fallback is not a string", i);
 	ck_assert_msg(st.captures >= 1 && st.replays >= N_TEXT,
 		      "%lu captures and %lu replays in %d equal steps",
 		      (unsigned long)st.captures, (unsigned long)st.replays,
@@ -458,7 +463,7 @@ static const struct cf_test tests[] = {
 	{"executor/no-blocking", "GM-115", E, 0, no_blocking},
 	{"executor/no-blocking-cold", "GM-115", E, 0, no_blocking_cold},
 	{"executor/points", "GM-116", E, 0, points},
-	{"executor/rebind-shape", "GM-117", E, 0, rebind_shape},
+	{"executor/rebind-shape", "GM-117 GM-126", E, 0, rebind_shape},
 	{"executor/rebind-address", "GM-118", E, 0, rebind_address},
 	{"executor/other-stream", "GM-124", E, 0, other_stream},
 	{"executor/records", "GM-119", E, CF_RECORDS, records},
