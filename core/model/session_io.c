@@ -194,7 +194,7 @@ void session_recover(struct genai_session *s, uint64_t length)
 	if (rc) {
 		s->length = s->rows = 0;
 		// the error is what led here; the caller reports that
-		genai_log_line(&m->rt->log, GENAI_LOG_WARN,
+		genai_log_line(&m->rt->log, GENAI_LOG_INFO,
 			       "the device could not be reset: %s", err.text);
 	}
 }

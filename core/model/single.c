@@ -298,15 +298,16 @@ static void tear_down(struct single *s, bool failed)
 	uint32_t n_in = s->graph ? s->graph->n_inputs : 0;
 	uint32_t n_out = s->graph ? s->graph->n_outputs : 0;
 
-	if (genai_device_drain(d, &t, NULL))
-		return;
-	if (failed)
-		d->stream.ops->reset(d->stream.self, &t, NULL);
-	if (s->plan)
-		s->rt->exec.plan_destroy(s->plan, &t, NULL);
-	give(s, s->in, n_in, &t);
-	give(s, s->out, n_out, &t);
-	give(s, s->stage, n_in + n_out, &t);
+	// without a drain the device keeps what it has; the runtime says so
+	if (!genai_device_drain(d, &t, NULL)) {
+		if (failed)
+			d->stream.ops->reset(d->stream.self, &t, NULL);
+		if (s->plan)
+			s->rt->exec.plan_destroy(s->plan, &t, NULL);
+		give(s, s->in, n_in, &t);
+		give(s, s->out, n_out, &t);
+		give(s, s->stage, n_in + n_out, &t);
+	}
 	if (s->paging_open)
 		genai_paging_close(&s->paging, NULL);
 	if (s->stream)

@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <genai/executor.h>
@@ -18,10 +19,12 @@
 #define CEP_PLANS 64u	/* live plans whose nodes can be named */
 #define CEP_TAG "workspace"
 
-/* The driver call that this thread made last, for messages; calls whose result
- * nobody looks at go past it. */
-extern _Thread_local const char *cep_called;
-#define CU(self, fn) (cep_called = #fn, (self)->drv.fn)
+/* A driver call whose failure will be told: its name is kept for the message.
+ * (Another thread's call may come between; thread-local memory of a module is
+ * more than LeakSanitizer can follow.) */
+#define CU(self, fn)                                                           \
+	(atomic_store_explicit(&(self)->called, #fn, memory_order_relaxed),    \
+	 (self)->drv.fn)
 
 struct cep_driver {
 	void *handle;
@@ -130,6 +133,7 @@ struct cep_failure {
 struct cep {
 	const struct genai_host *host;
 	struct cep_driver drv;
+	_Atomic(const char *) called; /* driver function */
 	CUdevice dev;
 	CUcontext ctx;
 	uint32_t device;

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include "modules/cuda_ep/cep.h"
 
-_Thread_local const char *cep_called = "";
-
 #define STR_(x) #x
 #define STR(x) STR_(x)
 
@@ -112,7 +110,7 @@ static int32_t code_of(CUresult r)
 int32_t cep_cuda_fail(struct cep *self, struct genai_error *err, CUresult r,
 		      const char *fmt, ...)
 {
-	const char *name = NULL, *text = NULL;
+	const char *name = NULL, *text = NULL, *called;
 	char what[256];
 	int32_t code = code_of(r);
 	va_list ap;
@@ -120,9 +118,10 @@ int32_t cep_cuda_fail(struct cep *self, struct genai_error *err, CUresult r,
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
+	called = atomic_load_explicit(&self->called, memory_order_relaxed);
 	self->drv.cuGetErrorName(r, &name);
 	self->drv.cuGetErrorString(r, &text);
-	cep_fail(self, err, code, "%s: %s: %s (%s)", what, cep_called,
+	cep_fail(self, err, code, "%s: %s: %s (%s)", what, called,
 		 name ? name : "error", text ? text : "no text");
 	if (cep_is_fatal(r)) {
 		struct genai_error cause = GENAI_ERROR_INIT;
@@ -130,7 +129,7 @@ int32_t cep_cuda_fail(struct cep *self, struct genai_error *err, CUresult r,
 		cep_fail(self, &cause, code,
 			 "the device failed for good, the process must be "
 			 "restarted: %s: %s: %s",
-			 what, cep_called, name ? name : "error");
+			 what, called, name ? name : "error");
 		cep_poison_set(self, code, &cause);
 	}
 	return code;

@@ -264,14 +264,12 @@ static int32_t load(struct genai_pager *p, struct pager_slot *slot,
 }
 
 // The ring's first pages, before the first sweep and after an error.
-static int32_t prime(struct genai_pager *p, struct genai_stream *stream,
-		     struct genai_error *err)
+static int32_t prime(struct genai_pager *p, struct genai_error *err)
 {
-	struct genai_point start;
-	int32_t rc = p->stream.ops->mark(p->stream.self, stream, &start, err);
+	int32_t rc = 0;
 
 	for (uint32_t i = 0; !rc && i < p->n_slots; i++) {
-		p->slots[i].free_at = start;
+		p->slots[i].free_at = (struct genai_point){NULL, 0};
 		p->slots[i].held = 0;
 		rc = load(p, &p->slots[i], p->streamed[i], p->copies, err);
 	}
@@ -293,7 +291,7 @@ static int32_t step_begin(struct genai_pager *p, struct genai_stream *stream,
 		if (recording)
 			return PAGER_FAIL(p, err, GENAI_E_STATE,
 					  "a recording before any step");
-		rc = prime(p, stream, err);
+		rc = prime(p, err);
 		if (rc)
 			return rc;
 	}
@@ -428,6 +426,7 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
 	int32_t rc =
 		p->m->host->ticket_check(p->m->host->ctx, ticket, all, err);
+	bool primed = p->primed;
 
 	if (rc)
 		return rc;
@@ -443,7 +442,14 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 			(struct genai_point){NULL, 0};
 	}
 	p->tail = (struct genai_point){NULL, 0};
-	return 0;
+	if (!primed)
+		return 0;
+	// a recorded step may come next: it calls nobody and finds the ring
+	// as it was when it was recorded
+	rc = prime(p, err);
+	return rc ? rc
+		  : p->barrier.ops->host_read(p->barrier.self, &p->tail, 1,
+					      UINT64_MAX, err);
 }
 
 static int32_t stats(struct genai_pager *p, struct genai_pager_stats *out,

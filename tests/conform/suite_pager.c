@@ -321,6 +321,7 @@ static void device_full(void)
 		int32_t rc;
 
 		book_tap.fail_take = n;
+		memset(&b.report, 0, sizeof(b.report));
 		CF_CLEAR();
 		rc = book_seal(&b, b.total / 2, &cf_err);
 		if (!rc && book_tap.fail_take)
@@ -330,8 +331,8 @@ static void device_full(void)
 			ck_assert_msg(rc == GENAI_E_LIMIT && cf_err.text[0],
 				      "take %u fails: %s: %s", n,
 				      genai_status_name(rc), cf_err.text);
-			ck_assert_msg(!book_tap.copies ||
-					      !b.report.pinned_bytes,
+			ck_assert_msg(!b.report.pinned_bytes &&
+					      !b.report.ring_bytes,
 				      "an output was written on failure");
 			continue;
 		}

@@ -2,12 +2,13 @@
  * then on: one clear error that names the call, nothing left behind, and both
  * the session and the next run in the same process give the right tokens.
  *
- * CUDA_FAULTS_ALL=1 fails each call of each configuration; without it a few of
- * each, from a place that CUDA_FAULTS_SEED moves. */
+ * CUDA_FAULTS_ALL=1 fails each call of each configuration, with a good run
+ * after every fifth; without it a few of each, from a place that
+ * CUDA_FAULTS_SEED moves, with a good run after each. */
 #include <stdio.h>
 #include "tests/cuda/cuda_kit.h"
 
-#define FEW 6
+#define FEW 4
 
 static int64_t want[CUDA_TALK];
 
@@ -125,7 +126,8 @@ static unsigned fail_call(int config, int mode, uint64_t n)
 	ck_assert_msg(!strstr(r.log, "not given back"), "call %lu: %s",
 		      (unsigned long)n, r.log);
 	in_order(modes[mode].name, n);
-	good_run(config, "the next run", n);
+	if (!getenv("CUDA_FAULTS_ALL") || n % 5 == 0)
+		good_run(config, "the next run", n);
 	return rc != 0;
 }
 
@@ -160,6 +162,48 @@ START_TEST(every_call_fails)
 }
 END_TEST
 
+/* A unit of work breaks down while it runs, which a later call tells; nothing
+ * works from then on until the process is another one. */
+START_TEST(every_unit_breaks)
+{
+	const char *seed = getenv("CUDA_FAULTS_SEED");
+	uint64_t step = getenv("CUDA_FAULTS_ALL") ? 1 : 61, n;
+	int config = _i;
+
+	n = 1 + (seed ? strtoull(seed, NULL, 10) : 0) % step;
+	for (;; n += step) {
+		int64_t got[CUDA_TALK];
+		struct sim_run r;
+		int32_t rc;
+
+		fake.do_reset();
+		fake.do_seed(FAKE_LATE);
+		fake.do_break(n, ILLEGAL);
+		cuda_config(&r, config);
+		rc = sim_open(&r, CUDA_MODEL);
+		if (!rc)
+			rc = cuda_talk(&r, got);
+		if (!rc) {
+			ck_assert_mem_eq(got, want, sizeof(want));
+		} else {
+			ck_assert_int_eq(rc, GENAI_E_DEVICE);
+			ck_assert_msg(strstr(r.err.text, "CUDA_ERROR_700"),
+				      "unit %lu: %s", (unsigned long)n,
+				      r.err.text);
+			/* no success is told by what is broken */
+			if (r.session)
+				ck_assert_int_ne(cuda_talk(&r, got), 0);
+		}
+		sim_close(&r);
+		in_order("a unit breaks", n);
+		if (!rc)
+			break;
+	}
+	ck_assert_uint_gt(n, step);
+	good_run(config, "the next run", n);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("cuda_ep faults");
@@ -168,6 +212,7 @@ static Suite *suite(void)
 	tcase_set_timeout(tc, 3600);
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_loop_test(tc, every_call_fails, 0, MODES * CUDA_CONFIGS);
+	tcase_add_loop_test(tc, every_unit_breaks, 0, CUDA_CONFIGS);
 	suite_add_tcase(s, tc);
 	return s;
 }

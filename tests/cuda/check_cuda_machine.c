@@ -243,6 +243,7 @@ static int32_t with_limit(int i, uint64_t limit, uint64_t context,
 	sim_close(&r);
 	if (!rc)
 		ck_assert_mem_eq(got, want, sizeof(want));
+	ck_assert_uint_le(fake.do_peak(), limit);
 	ck_assert_msg(!fake.do_races(), "%s", fake.do_race());
 	ck_assert_uint_eq(fake.do_alive(), 0);
 	return rc;
@@ -289,6 +290,37 @@ START_TEST(small_limits)
 }
 END_TEST
 
+/* Whatever part of the weights stays on the device. */
+START_TEST(budgets)
+{
+	static const char *const each[] = {"0",	  "1",	  "10%",
+					   "50%", "100%", "auto"};
+	int64_t got[CUDA_TALK];
+	struct sim_run r;
+
+	fake.do_seed(FAKE_LATE);
+	cuda_init(&r, "captured", _i % 2 ? "pager_async" : "pager_sync");
+	sim_set(&r, "runtime.weight_budget=%s", each[_i / 2]);
+	sim_set(&r, "module.pager_%s.page_bytes=4KiB",
+		_i % 2 ? "async" : "sync");
+	ck_assert_msg(!run(&r, got), "%s", r.err.text);
+	ck_assert_mem_eq(got, want, sizeof(want));
+	ck_assert_msg(!fake.do_races(), "%s", fake.do_race());
+}
+END_TEST
+
+/* A link that crawls changes nothing but the time. */
+START_TEST(slow_copies)
+{
+	struct sim_run r;
+
+	fake.do_seed(FAKE_LATE);
+	fake.do_copy_ns(300000);
+	cuda_config(&r, 4 + _i);
+	works(&r);
+}
+END_TEST
+
 START_TEST(memory_runs_out)
 {
 	struct genai_error err;
@@ -325,6 +357,8 @@ static Suite *suite(void)
 	tcase_add_test(tc, no_such_device);
 	tcase_add_test(tc, kernels_do_not_run);
 	tcase_add_loop_test(tc, small_limits, 0, 2);
+	tcase_add_loop_test(tc, budgets, 0, 12);
+	tcase_add_loop_test(tc, slow_copies, 0, 2);
 	tcase_add_loop_test(tc, memory_runs_out, 0, 2);
 	suite_add_tcase(s, tc);
 	return s;

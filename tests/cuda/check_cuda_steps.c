@@ -126,10 +126,12 @@ END_TEST
 START_TEST(calls_of_an_eager_token)
 {
 	static const char *const never[] = {
-		"cuStreamSynchronize", "cuStreamQuery",	   "cuMemAlloc",
-		"cuMemFree",	       "cuMemHostAlloc",   "cuMemFreeHost",
-		"cuMemHostRegister",   "cuMemHostUnregister", "cuMemCreate",
-		"cuMemMap",	       "cuStreamCreate",   "cuEventCreate",
+		"cuStreamSynchronize", "cuStreamQuery",
+		"cuMemAlloc",	       "cuMemFree",
+		"cuMemHostAlloc",      "cuMemFreeHost",
+		"cuMemHostRegister",   "cuMemHostUnregister",
+		"cuMemCreate",	       "cuMemMap",
+		"cuStreamCreate",      "cuEventCreate",
 		"cuGraphLaunch",       "cuStreamBeginCapture",
 	};
 	int configs[] = {0, 2, 4};
@@ -156,8 +158,8 @@ END_TEST
 START_TEST(recorded_once)
 {
 	static const char *const models[] = {
-		"llama-cpu-fp32", "llama-cpu-int4-asym", "llama-cuda-fp16",
-		"mistral-cpu-fp32", "phi3-cpu-int4", "qwen2-cpu-int8",
+		"llama-cpu-fp32",   "llama-cpu-int4-asym", "llama-cuda-fp16",
+		"mistral-cpu-fp32", "phi3-cpu-int4",	   "qwen2-cpu-int8",
 		"qwen3-cpu-int4",
 	};
 	struct sim_run r = begin(5, models[_i]);
@@ -177,6 +179,44 @@ START_TEST(recorded_once)
 }
 END_TEST
 
+/* A recording that fails is ended, counted by its reason, and the step runs
+ * eagerly; once, and every time. */
+START_TEST(recording_fails)
+{
+	static const struct {
+		const char *call;
+		int code;
+	} cases[] = {
+		{"cuStreamBeginCapture", 2}, {"cuStreamEndCapture", 901},
+		{"cuStreamEndCapture", 2},   {"cuGraphInstantiate", 2},
+		{"cuGraphInstantiate", 900}, {"cuGraphUpload", 2},
+	};
+	bool always = _i >= 6;
+	int64_t want[CUDA_TALK], got[CUDA_TALK];
+	struct genai_stats st;
+	struct sim_run r;
+
+	cuda_config(&r, 0);
+	OK(sim_open(&r, CUDA_MODEL));
+	OK(cuda_talk(&r, want));
+	sim_close(&r);
+	fake.do_fail_in(cases[_i % 6].call, always ? FAKE_ALWAYS : 1,
+			cases[_i % 6].code);
+	cuda_config(&r, 5);
+	OK(sim_open(&r, CUDA_MODEL));
+	OK(cuda_talk(&r, got));
+	ck_assert_mem_eq(want, got, sizeof(want));
+	st = sim_stats(&r);
+	ck_assert_uint_eq(st.captures, always ? 0 : 1);
+	ck_assert_uint_eq(st.n_fallbacks, 1);
+	ck_assert_str_eq(st.fallbacks[0].reason, "the recording failed");
+	ck_assert_uint_ge(st.fallbacks[0].count, always ? 2 : 1);
+	sim_close(&r);
+	ck_assert_msg(!fake.do_races(), "%s", fake.do_race());
+	ck_assert_uint_eq(fake.do_alive(), 0);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("cuda_ep steps");
@@ -187,6 +227,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(tc, calls_of_a_token, 0, 3);
 	tcase_add_loop_test(tc, calls_of_an_eager_token, 0, 3);
 	tcase_add_loop_test(tc, recorded_once, 0, 7);
+	tcase_add_loop_test(tc, recording_fails, 0, 12);
 	suite_add_tcase(s, tc);
 	return s;
 }

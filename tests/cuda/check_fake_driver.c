@@ -295,6 +295,16 @@ START_TEST(token_overwritten)
 }
 END_TEST
 
+/* A copy of memory that the driver does not know. */
+START_TEST(ordinary_memory)
+{
+	static char ordinary[256];
+
+	GOOD(cuMemcpyHtoDAsync(d.dev, ordinary, 256, d.copies));
+	finds("copy to the device", "neither pinned nor registered");
+}
+END_TEST
+
 static void freed(bool waited, bool ran)
 {
 	kernel_copy(d.compute, d.out, d.dev);
@@ -469,6 +479,7 @@ static Suite *suite(void)
 	tcase_add_test(tc, token_slots);
 	tcase_add_loop_test(tc, token_written_twice, 0, 2);
 	tcase_add_loop_test(tc, token_overwritten, 0, 2);
+	tcase_add_test(tc, ordinary_memory);
 	tcase_add_loop_test(tc, freed_too_early, 0, 3);
 	tcase_add_loop_test(tc, edges_of_a_graph, 0, 2);
 	tcase_add_loop_test(tc, beside_a_graph, 0, 2);

@@ -32,6 +32,7 @@
 	X(uint64_t, calls, (void))                                             \
 	X(uint64_t, count, (const char *name))                                 \
 	X(int, inside, (void))                                                 \
+	X(uint64_t, peak, (void))                                              \
 	X(uint64_t, alive, (void))                                             \
 	X(uint64_t, launches, (const char *name))                              \
 	X(int, image, (void))                                                  \

@@ -258,15 +258,6 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
 	return fake_leave(end);
 }
 
-CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *st)
-{
-	ENTER();
-	*st = s->capture ? (spoilt ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-				   : CU_STREAM_CAPTURE_STATUS_ACTIVE)
-			 : CU_STREAM_CAPTURE_STATUS_NONE;
-	return fake_leave(r);
-}
-
 /* ---- graphs ---- */
 
 static struct op *node_copy(const struct op *from)

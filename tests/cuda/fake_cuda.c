@@ -14,7 +14,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int inside;
-uint64_t fake_alive_count, fake_total = 1u << 30, fake_used;
+uint64_t fake_alive_count, fake_total = 1u << 30, fake_used, fake_most;
 int fake_contexts;
 int fake_cc[2] = {9, 0}, fake_driver = 13000, fake_kernels_on = 1;
 static int n_devices = 1;
@@ -46,6 +46,7 @@ void fake_reset(void)
 	fake_driver = 13000;
 	fake_kernels_on = 1;
 	fake_total = 1u << 30;
+	fake_most = fake_used;
 	fake_any_image(0);
 }
 
@@ -100,6 +101,11 @@ uint64_t fake_edges(int edge)
 int fake_was_redundant(void)
 {
 	return f.redundant;
+}
+
+uint64_t fake_peak(void)
+{
+	return fake_most;
 }
 
 uint64_t fake_calls(void)
@@ -273,7 +279,8 @@ CUresult fake_enter(const char *name)
 		if (f.dead || !(back || asks(name)))
 			code = f.on_code;
 	}
-	if (f.name_at && is_called(name, f.name) && --f.name_at == 0)
+	if (f.name_at && is_called(name, f.name) &&
+	    (f.name_at == FAKE_ALWAYS || --f.name_at == 0))
 		code = f.name_code;
 	if (code && !f.failed)
 		f.failed = name;
@@ -367,14 +374,6 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice d)
 	return fake_leave(r);
 }
 
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d)
-{
-	(void)d;
-	ENTER();
-	*bytes = fake_total;
-	return fake_leave(r);
-}
-
 CUresult cuDeviceGetPCIBusId(char *id, int bytes, CUdevice d)
 {
 	ENTER();
@@ -389,7 +388,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 	*c = (CUcontext)&lock;
 	fake_alive_count++;
 	if (!fake_contexts++)
-		fake_used += FAKE_CONTEXT_BYTES;
+		fake_use(FAKE_CONTEXT_BYTES);
 	return fake_leave(r);
 }
 

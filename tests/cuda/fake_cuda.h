@@ -30,7 +30,8 @@ void fake_fail(uint64_t n, int code);
  * some.  Anything else: the device is lost.  Nothing that is queued runs, what
  * is given back is taken, and the code returned all the same. */
 void fake_fail_on(uint64_t n, int code);
-/* The n-th call of this function fails (name as in cuda.h, without _v2). */
+/* The n-th call of this function fails (name as in cuda.h). */
+#define FAKE_ALWAYS UINT64_MAX
 void fake_fail_in(const char *name, uint64_t n, int code);
 /* The call that was made to fail first, or NULL. */
 const char *fake_failed(void);
@@ -70,6 +71,8 @@ uint64_t fake_calls(void);
 uint64_t fake_count(const char *name);
 /* A call is under way: what is allocated now is not the module's. */
 int fake_inside(void);
+/* The most device memory that was taken, contexts included. */
+uint64_t fake_peak(void);
 /* Pieces of memory, streams, events, graphs, modules alive. */
 uint64_t fake_alive(void);
 /* How often kernel NAME was launched (replays included). */

@@ -116,7 +116,7 @@ struct CUstream_st {
 
 /* ---- fake_cuda.c: the lock, the machine, failures ---- */
 
-extern uint64_t fake_alive_count, fake_total, fake_used;
+extern uint64_t fake_alive_count, fake_total, fake_used, fake_most;
 extern int fake_cc[2], fake_driver, fake_kernels_on, fake_contexts;
 
 /* Every entry: take the lock, count, fail if it is this call's turn. */
@@ -139,6 +139,14 @@ void fake_drop_matters(void);
 /* A unit of work runs: does it break down? */
 bool fake_breaks(void);
 void fake_copy_takes(void);
+
+/* Device memory taken. */
+static inline void fake_use(uint64_t bytes)
+{
+	fake_used += bytes;
+	if (fake_used > fake_most)
+		fake_most = fake_used;
+}
 
 #define ENTER()                                                                \
 	CUresult r = fake_enter(__func__);                                     \

@@ -64,7 +64,7 @@ static void *block_add(void *p, size_t bytes, int kind)
 	fake_blocks = b;
 	fake_alive_count++;
 	if (kind == 0 || kind == 4)
-		fake_used += bytes;
+		fake_use(bytes);
 	return p;
 }
 

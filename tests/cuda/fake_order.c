@@ -249,14 +249,30 @@ static void use_dead(const struct block *b, const struct use *u)
 	report();
 }
 
+/* A copy of ordinary memory is made by the driver in pieces, whose order to
+ * other work nobody promises. */
+static void use_unknown(const struct use *u)
+{
+	if (!races)
+		snprintf(race, sizeof(race),
+			 "race: %s (line %u, unit %u) of host memory that is "
+			 "neither pinned nor registered",
+			 u->what, u->line, u->at);
+	report();
+}
+
 void fake_access(const struct op *o, const void *p, size_t bytes, bool writes)
 {
 	struct use u = {o->what, o->line, o->at};
 	struct block *b = fake_block_of(p);
 	size_t from;
 
-	if (!b || !bytes)
+	if (!bytes)
 		return;
+	if (!b) {
+		use_unknown(&u);
+		return;
+	}
 	from = (size_t)((const char *)p - b->p);
 	if (b->dead)
 		use_dead(b, &u);
