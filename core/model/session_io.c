@@ -244,7 +244,8 @@ void session_recover(struct genai_session *s, uint64_t length)
 
 void session_leave(struct genai_session *s)
 {
-	if (s->broken || is_lost(s))
+	if (!genai_device_forked(&s->m->rt->device, NULL) &&
+	    (s->broken || is_lost(s)))
 		session_recover(s, 0);
 }
 
