@@ -28,7 +28,9 @@ struct genai_runtime {
 	struct genai_pager_caps pager_caps;
 	struct genai_device device;
 	bool device_open;
+	struct genai_model *models; /* list of those that are open */
 	uint32_t n_models;
+	bool unclear; /* an error of the device was not recovered from */
 };
 
 /* Without bringing the device up: configuration read, modules found, checked

@@ -432,6 +432,8 @@ int32_t genai_model_open(struct genai_runtime *rt, const char *path,
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	m->rt = rt;
 	m->all_logits = o && o->flags & GENAI_MODEL_ALL_LOGITS;
+	m->next = rt->models;
+	rt->models = m;
 	rt->n_models++;
 	rc = open_model(m, path, o, err);
 	m->load_s = now_s() - start;
@@ -446,6 +448,7 @@ void genai_model_close(struct genai_model *m)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct genai_ticket ticket = {.size = sizeof(ticket)};
+	struct genai_model **at;
 	struct genai_device *d;
 	int32_t rc = 0;
 
@@ -470,6 +473,9 @@ void genai_model_close(struct genai_model *m)
 	if (rc)
 		genai_log_line(&m->rt->log, GENAI_LOG_ERROR,
 			       "closing a model: %s", err.text);
+	for (at = &m->rt->models; *at != m; at = &(*at)->next)
+		;
+	*at = m->next;
 	m->rt->n_models--;
 	genai_step_free(&m->step);
 	genai_onnx_close(m->onnx);

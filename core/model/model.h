@@ -11,6 +11,7 @@
 
 struct genai_model {
 	struct genai_runtime *rt;
+	struct genai_model *next; /* of the runtime */
 	char folder[4096];
 	struct genai_model_config config;
 	struct genai_onnx *onnx;

@@ -14,7 +14,7 @@ static int32_t check_ids(struct genai_session *s, const int64_t *ids,
 {
 	struct genai_model *m = s->m;
 
-	int32_t rc = genai_device_forked(&m->rt->device, err);
+	int32_t rc = session_mend(s, err);
 
 	if (rc)
 		return rc;
@@ -100,7 +100,7 @@ uint64_t genai_session_length(const struct genai_session *s)
 int32_t genai_session_rewind(struct genai_session *s, uint64_t length,
 			     struct genai_error *err)
 {
-	int32_t rc = genai_device_forked(&s->m->rt->device, err);
+	int32_t rc = session_mend(s, err);
 	uint64_t sure;
 
 	if (rc)
@@ -122,7 +122,7 @@ int32_t genai_session_next(struct genai_session *s, int32_t ahead,
 			   int64_t *out_id, struct genai_error *err)
 {
 	struct genai_model *m = s->m;
-	int32_t rc = genai_device_forked(&m->rt->device, err);
+	int32_t rc = session_mend(s, err);
 
 	if (rc)
 		return rc;
@@ -218,6 +218,20 @@ static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 	return rc;
 }
 
+// The first length; what is in the way may be another session's failure.
+static int32_t begin(struct genai_session *s, struct genai_error *err)
+{
+	int32_t rc = session_set_past(s, 0, err);
+
+	if (rc)
+		session_recover(s, 0);
+	if (!rc || s->broken)
+		return rc;
+	err->code = 0;
+	err->text[0] = 0;
+	return 0;
+}
+
 int32_t genai_session_open(struct genai_model *m, struct genai_session **out_s,
 			   struct genai_error *err)
 {
@@ -249,7 +263,7 @@ int32_t genai_session_open(struct genai_model *m, struct genai_session **out_s,
 	if (!rc)
 		rc = session_bind(s, err);
 	if (!rc)
-		rc = session_set_past(s, 0, err);
+		rc = begin(s, err);
 	if (!rc) {
 		*out_s = s;
 		return 0;
@@ -285,6 +299,7 @@ void genai_session_close(struct genai_session *s)
 	if (!s)
 		return;
 	m = s->m;
+	session_leave(s);
 	rc = genai_device_drain(&m->rt->device, &ticket, &err);
 	if (!rc && s->plan) {
 		if (!m->rt->exec.stats(s->plan, &st, NULL))

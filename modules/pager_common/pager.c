@@ -426,7 +426,6 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
 	int32_t rc =
 		p->m->host->ticket_check(p->m->host->ctx, ticket, all, err);
-	bool primed = p->primed;
 
 	if (rc)
 		return rc;
@@ -442,14 +441,16 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 			(struct genai_point){NULL, 0};
 	}
 	p->tail = (struct genai_point){NULL, 0};
-	if (!primed)
+	if (!p->m->async || !p->n_slots)
 		return 0;
 	// a recorded step may come next: it calls nobody and finds the ring
 	// as it was when it was recorded
 	rc = prime(p, err);
-	return rc ? rc
-		  : p->barrier.ops->host_read(p->barrier.self, &p->tail, 1,
-					      UINT64_MAX, err);
+	if (!rc)
+		rc = p->barrier.ops->host_read(p->barrier.self, &p->tail, 1,
+					       UINT64_MAX, err);
+	p->primed = !rc;
+	return rc;
 }
 
 static int32_t stats(struct genai_pager *p, struct genai_pager_stats *out,

@@ -9,13 +9,16 @@
 
 static struct genai_stream_ops real;
 static struct genai_barrier_ops real_bar;
-static int64_t countdown; // calls until the refused one; < 0: none
+static int64_t countdown;  // calls until the refused one; < 0: none
+static int64_t again = -1; // and after that one
 static const char *refused;
 
 static bool refuses(const char *what, struct genai_error *e)
 {
 	if (countdown < 0 || countdown--)
 		return false;
+	countdown = again;
+	again = -1;
 	refused = what;
 	if (e) {
 		e->code = GENAI_E_DEVICE;
@@ -172,8 +175,8 @@ static int32_t talk(struct sim_run *r, int64_t ids[TALK])
 	return rc ? rc : sim_next(r, ids + 4, 4, 1);
 }
 
-// The n-th call is refused, for every n; then, if times is 2, also the n-th
-// after that: most likely in the recovery.
+// The n-th call is refused, for every n; if times is 2, also one of those after
+// it: in the recovery.
 static void refuse_all(struct sim_run *r, const int64_t want[TALK], int times)
 {
 	int64_t got[TALK];
@@ -182,6 +185,7 @@ static void refuse_all(struct sim_run *r, const int64_t want[TALK], int times)
 
 	for (int64_t n = 0;; n += times) {
 		countdown = n;
+		again = times > 1 ? n / 2 % 12 : -1;
 		refused = NULL;
 		rc = talk(r, got);
 		if (!refused)
@@ -194,10 +198,9 @@ static void refuse_all(struct sim_run *r, const int64_t want[TALK], int times)
 			ck_assert_msg(strstr(r->err.text, "refused on purpose"),
 				      "call %ld, %s: %s", (long)n, refused,
 				      r->err.text);
-		countdown = times > 1 ? n % 7 : -1;
+		countdown = again = -1;
 		rc = talk(r, got);
-		countdown = -1;
-		if (times > 1 && rc)
+		if (times > 1 && rc) // what could not be recovered from
 			rc = talk(r, got);
 		ck_assert_msg(!rc, "after call %ld, %s: %s", (long)n, refused,
 			      r->err.text);
@@ -216,6 +219,93 @@ START_TEST(goes_on)
 	open_session(&r, _i / 2);
 	ck_assert_int_eq(talk(&r, want), 0);
 	refuse_all(&r, want, 1 + _i % 2);
+	sim_close(&r);
+	ck_assert_str_eq(r.log, "");
+}
+END_TEST
+
+// A recovery that is refused itself leaves a session of length 0, which is good
+// for a new beginning as soon as the device is.
+START_TEST(begins_anew)
+{
+	static const int64_t a[] = {1, 5, 9};
+	int64_t want[4], got[4];
+	struct sim_run r;
+	uint32_t seen = 0;
+
+	open_session(&r, _i);
+	ck_assert_int_eq(genai_session_append(r.session, a, 3, &r.err), 0);
+	ck_assert_int_eq(sim_next(&r, want, 4, 1), 0);
+	for (int64_t n = 0; n < 400; n++) {
+		int32_t rc;
+
+		countdown = n / 8 * 5;
+		again = n % 8;
+		refused = NULL;
+		rc = genai_session_append(r.session, a, 2, &r.err);
+		if (!rc)
+			rc = sim_next(&r, got, 3, 1);
+		countdown = again = -1;
+		if (genai_session_length(r.session))
+			rc = genai_session_rewind(r.session, 0, &r.err);
+		else
+			seen += rc != 0;
+		if (genai_session_length(r.session) == 0)
+			rc = genai_session_append(r.session, a, 3, &r.err);
+		if (!rc)
+			rc = sim_next(&r, got, 4, 1);
+		ck_assert_msg(!rc, "%ld, %s: %s", (long)n, refused, r.err.text);
+		ck_assert_msg(!memcmp(want, got, sizeof(got)), "%ld, %s",
+			      (long)n, refused);
+	}
+	ck_assert_uint_gt(seen, 5);
+	sim_close(&r);
+	ck_assert_str_eq(r.log, "");
+}
+END_TEST
+
+// Another session, with a step ahead meanwhile, gives its tokens or an error.
+START_TEST(never_wrong)
+{
+	static const int64_t a[] = {1, 5, 9};
+	struct genai_session *o = NULL;
+	int64_t want[5], got[5];
+	struct sim_run r;
+	uint32_t lost = 0;
+
+	open_session(&r, _i);
+	ck_assert_int_eq(genai_session_open(r.model, &o, &r.err), 0);
+	ck_assert_int_eq(genai_session_append(o, a, 3, &r.err), 0);
+	for (int i = 0; i < 5; i++)
+		ck_assert_int_eq(genai_session_next(o, 1, &want[i], &r.err), 0);
+	for (int64_t n = 0; n < 400; n++) {
+		int32_t rc = genai_session_rewind(o, 0, &r.err);
+
+		if (rc) // once for what it was not told
+			rc = genai_session_rewind(o, 0, &r.err);
+		if (!rc)
+			rc = genai_session_append(o, a, 3, &r.err);
+		ck_assert_msg(!rc, "%ld: %s", (long)n, r.err.text);
+		ck_assert_int_eq(genai_session_next(o, 1, &got[0], &r.err), 0);
+		countdown = n / 8 * 3;
+		again = n % 8;
+		refused = NULL;
+		rc = genai_session_append(r.session, a, 2, &r.err);
+		if (!rc)
+			sim_next(&r, &got[1], 2, 1);
+		countdown = again = -1;
+		rc = 0;
+		for (int i = 1; !rc && i < 5; i++)
+			rc = genai_session_next(o, 1, &got[i], &r.err);
+		lost += rc != 0;
+		ck_assert_msg(rc || !memcmp(want, got, sizeof(got)), "%ld, %s",
+			      (long)n, refused);
+		if (genai_session_rewind(r.session, 0, &r.err))
+			ck_assert_int_eq(
+				genai_session_rewind(r.session, 0, &r.err), 0);
+	}
+	ck_assert_uint_lt(lost, 399);
+	genai_session_close(o);
 	sim_close(&r);
 	ck_assert_str_eq(r.log, "");
 }
@@ -415,6 +505,8 @@ static Suite *suite(void)
 
 	tcase_set_timeout(t, 120);
 	tcase_add_loop_test(t, goes_on, 0, 2 * N_CONFIGS);
+	tcase_add_loop_test(t, begins_anew, 0, N_CONFIGS);
+	tcase_add_loop_test(t, never_wrong, 0, N_CONFIGS);
 	tcase_add_loop_test(t, goes_on_by_one, 0, N_CONFIGS);
 	tcase_add_loop_test(t, a_failed_copy, 0, N_CONFIGS);
 	tcase_add_loop_test(t, closes, 0, N_CONFIGS);
