@@ -160,7 +160,7 @@ static int32_t cep_host_read(void *ctx, const struct genai_point *points,
 	cep_enter(self);
 	for (uint32_t i = 0; !rc && i < n_points; i++)
 		rc = wait_point(self, points[i], deadline_ns, err);
-	cep_calls_free(self);
+	cep_calls_free(self, false);
 	return rc;
 }
 
@@ -215,7 +215,7 @@ static int32_t cep_drain(void *ctx, struct genai_range range,
 					"the device is still busy");
 		nap(now - start);
 	}
-	cep_calls_free(self);
+	cep_calls_free(self, false);
 	return rc;
 }
 

@@ -99,10 +99,12 @@ struct genai_stream {
 	struct cep_line inner;
 };
 
-/* A host function in a stream; freed when it ran, or with its recording. */
+/* A host function in a stream; freed when it ran, with its recording, or at the
+ * end: a driver does not call it once the device is lost. */
 struct cep_call {
 	struct cep_call *next;
 	struct cep *self;
+	bool done;
 	uint32_t stream;
 	uint64_t value, clock[CEP_STREAMS]; /* where it stands */
 	struct genai_recording *recording;
@@ -158,10 +160,10 @@ struct cep {
 	struct genai_plan *plans[CEP_PLANS];
 
 	/* failure: the first one stays until reset.  call_lock guards poison,
-	 * its text and done_calls; host functions of streams take it, so it is
+	 * its text and calls; host functions of streams take it, so it is
 	 * held over no driver call at all. */
 	pthread_mutex_t call_lock;
-	struct cep_call *done_calls;		/* to be freed */
+	struct cep_call *calls;			/* in no recording */
 	struct cep_failure failed[CEP_STREAMS]; /* by the stream's id */
 	struct cep_fault *fault;		/* pinned; kernels write it */
 	uint64_t fault_addr, fault_lock;
@@ -271,7 +273,7 @@ const struct cep_failure *cep_failure_before(const struct cep *self,
 /* A driver call of a stream's work failed, or a host function did. */
 void cep_poison_set(struct cep *self, int32_t code,
 		    const struct genai_error *cause);
-void cep_calls_free(struct cep *self); /* those that ran */
+void cep_calls_free(struct cep *self, bool all); /* or those that ran */
 void cep_recording_free(struct genai_recording *r);
 static inline struct cep_line *cep_line_of(struct genai_stream *s)
 {

@@ -9,8 +9,8 @@ static void cep_fini(void *p)
 	if (self->retained) {
 		cep_memory_close(self);
 		cep_kernels_close(self);
-		cep_calls_free(self);
 		cep_device_close(self);
+		cep_calls_free(self, true);
 	}
 	cep_ledger_close(self);
 	cep_driver_close(self);

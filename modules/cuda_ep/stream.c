@@ -307,28 +307,25 @@ static void CUDA_CB run_call(void *data)
 		if (rc < 0)
 			call_failed(c, rc, &err);
 	}
-	if (c->recording)
-		return;
 	pthread_mutex_lock(&self->call_lock);
-	c->next = self->done_calls;
-	self->done_calls = c;
+	c->done = true;
 	pthread_mutex_unlock(&self->call_lock);
 }
 
-void cep_calls_free(struct cep *self)
+void cep_calls_free(struct cep *self, bool all)
 {
-	struct cep_call *c;
+	struct cep_call **at = &self->calls, *c;
 
 	pthread_mutex_lock(&self->call_lock);
-	c = self->done_calls;
-	self->done_calls = NULL;
-	pthread_mutex_unlock(&self->call_lock);
-	while (c) {
-		struct cep_call *next = c->next;
-
+	while ((c = *at)) {
+		if (!c->done && !all) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
 		self->host->free(self->host->ctx, c);
-		c = next;
 	}
+	pthread_mutex_unlock(&self->call_lock);
 }
 
 static int32_t call_new(struct cep *self, const struct genai_work *work,
@@ -363,6 +360,15 @@ static int32_t call_new(struct cep *self, const struct genai_work *work,
 	return 0;
 }
 
+/* It may have run by now. */
+static void keep_call(struct cep *self, struct cep_call *c)
+{
+	pthread_mutex_lock(&self->call_lock);
+	c->next = self->calls;
+	self->calls = c;
+	pthread_mutex_unlock(&self->call_lock);
+}
+
 static int32_t cep_launch_host(void *ctx, struct genai_stream *s,
 			       const struct genai_work *work,
 			       const struct genai_access *accesses,
@@ -377,7 +383,7 @@ static int32_t cep_launch_host(void *ctx, struct genai_stream *s,
 		return cep_fail(self, err, GENAI_E_INVAL,
 				"host unit without a function");
 	cep_enter(self);
-	cep_calls_free(self);
+	cep_calls_free(self, false);
 	pthread_mutex_lock(&self->lock);
 	rc = touch_all(self, accesses, n_accesses, err);
 	if (!rc)
@@ -399,6 +405,8 @@ static int32_t cep_launch_host(void *ctx, struct genai_stream *s,
 			if (!c->recording)
 				self->host->free(self->host->ctx, c);
 		} else {
+			if (!c->recording)
+				keep_call(self, c);
 			stats_of(self, s)->launches++;
 			count(self, s, true);
 		}

@@ -392,6 +392,33 @@ START_TEST(host_units)
 }
 END_TEST
 
+/* A lost device calls no host function any more; nothing of it is left. */
+START_TEST(host_units_of_a_lost_device)
+{
+	int said = 0;
+	struct genai_work w = {sizeof(w), 7, "say", say, &said};
+	struct genai_access a = {0, 1, GENAI_READ, 0};
+	struct two t;
+
+	fake.do_seed(FAKE_LATE);
+	two_open(&t);
+	a.addr = t.pin.range.addr;
+	fake.do_break(1, ILLEGAL);
+	ck_assert_int_eq(up(&t, t.copy, 0, 0, 16), 0);
+	ck_assert_int_eq(t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err),
+			 0);
+	ck_assert_int_eq(reach(&t, mark(&t, t.copy)), GENAI_E_DEVICE);
+	ck_assert_ptr_nonnull(strstr(err.text, "CUDA_ERROR_700"));
+	ck_assert_int_eq(said, 0);
+	ck_assert_int_eq(t.o->destroy(t.r->self, t.copy, &err), 0);
+	ck_assert_int_eq(t.o->destroy(t.r->self, t.r->compute, &err), 0);
+	t.r->block->fini(t.r->self);
+	ck_assert_int_eq(t.r->live, 0);
+	free(t.r);
+	ck_assert_uint_eq(fake.do_alive(), 0);
+}
+END_TEST
+
 /* ---- recordings ---- */
 
 /* A recording over two streams: the copy stream fills dev[16..32) from the
@@ -743,6 +770,7 @@ static Suite *suite(void)
 	tcase_add_test(tc, deadline_and_poll);
 	tcase_add_test(tc, copies_need_pinned_memory);
 	tcase_add_loop_test(tc, host_units, 0, 4);
+	tcase_add_test(tc, host_units_of_a_lost_device);
 	tcase_add_loop_test(tc, recordings_replay, 0, 8);
 	tcase_add_test(tc, what_a_recording_forbids);
 	tcase_add_test(tc, spoilt_recordings);

@@ -176,6 +176,13 @@ START_TEST(no_driver)
 	cuda_config(&r, 0);
 	sim_set(&r, "module.cuda_ep.driver=/nonexistent/libcuda.so.1");
 	refused(&r, GENAI_E_NODEVICE, "the NVIDIA driver is not installed");
+	/* the system's own, where it has none */
+	if (!dlopen("libcuda.so.1", RTLD_NOW)) {
+		cuda_init(&r, "eager", "pager_sync");
+		r.n_sets--;
+		refused(&r, GENAI_E_NODEVICE,
+			"libcuda.so.1: the NVIDIA driver is not installed: ");
+	}
 	goes_on();
 }
 END_TEST

@@ -195,6 +195,26 @@ START_TEST(edges_are_needed)
 }
 END_TEST
 
+/* Pagers with one wait taken out, as in tests/unit/check_rules.c: the copies do
+ * not wait for whoever used the slot, at the beginning or later; the kernels do
+ * not wait for the copy. */
+START_TEST(faulty_pagers)
+{
+	static const int mutants[] = {1, 2, 4};
+	int64_t got[CUDA_TALK];
+	struct sim_run r;
+
+	fake.do_seed(FAKE_LATE);
+	cuda_config(&r, 4 + _i % 2);
+	sim_set(&r, "module.pager_async.path=%s/pager_async_m%d.so",
+		GENAI_TESTFIXTURES, mutants[_i / 2]);
+	if (!sim_open(&r, CUDA_MODEL))
+		(void)cuda_talk(&r, got);
+	sim_close(&r);
+	ck_assert_uint_gt(fake.do_races(), 0);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("cuda_ep order");
@@ -208,6 +228,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(tc, every_model, 0, 6);
 	tcase_add_loop_test(tc, two_sessions, 0, n * 4);
 	tcase_add_loop_test(tc, edges_are_needed, 0, FAKE_EDGES * CUDA_CONFIGS);
+	tcase_add_loop_test(tc, faulty_pagers, 0, 6);
 	suite_add_tcase(s, tc);
 	return s;
 }

@@ -48,6 +48,8 @@ void *realloc(void *p, size_t n)
 		ck_assert_msg(!rc_, "%s: %d %s", #call, rc_, r.err.text);      \
 	} while (0)
 
+#define TOKENS 40
+
 static const int64_t prompt[] = {1, 5, 9};
 
 static void setup(void)
@@ -97,7 +99,7 @@ START_TEST(calls_of_a_token)
 	allocations.on = true;
 #endif
 	/* the test's own assertions allocate */
-	for (int i = 0; i < 100 && !rc; i++)
+	for (int i = 0; i < TOKENS && !rc; i++)
 		rc = genai_session_next(r.session, 1, &id, &r.err);
 #ifdef COUNTS_ALLOCATIONS
 	allocations.on = false;
@@ -106,11 +108,11 @@ START_TEST(calls_of_a_token)
 	OK(rc);
 	for (int i = 0; i < 4; i++) {
 		ck_assert_msg(fake.do_count(per_token[i].name) - before[i] ==
-				      100 * per_token[i].n,
+				      TOKENS * per_token[i].n,
 			      "%s: %lu", per_token[i].name,
 			      (unsigned long)(fake.do_count(per_token[i].name) -
 					      before[i]));
-		sum += 100 * per_token[i].n;
+		sum += TOKENS * per_token[i].n;
 	}
 	ck_assert_uint_eq(fake.do_calls() - all, sum);
 	st = sim_stats(&r);
