@@ -437,6 +437,8 @@ static int32_t caps(void *self, struct genai_stream_caps *out,
 		     GENAI_STREAM_CAP_RESERVE;
 	if (!dev->clock.link_bytes_per_s)
 		out->flags |= GENAI_STREAM_CAP_SHARED;
+	if (dev->clock.on)
+		out->flags |= GENAI_STREAM_CAP_RATES;
 	snprintf(out->device_kind, sizeof(out->device_kind), "sim");
 	snprintf(out->device_name, sizeof(out->device_name),
 		 "simulated device, %u threads",
@@ -445,6 +447,10 @@ static int32_t caps(void *self, struct genai_stream_caps *out,
 	out->free_bytes = UINT64_MAX;
 	out->alignment = 4096;
 	out->granule = UINT64_C(64) << 10;
+	out->link_bytes_per_s = dev->clock.link_bytes_per_s;
+	out->memory_bytes_per_s = dev->clock.memory_bytes_per_s;
+	out->copy_latency_ns = dev->clock.copy_latency_ns;
+	out->launch_ns = dev->clock.launch_ns;
 	return 0;
 }
 

@@ -95,7 +95,7 @@ static int32_t m_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
 		     const struct genai_extent *extents, uint32_t n,
 		     struct genai_error *err)
 {
-	if (is("add-unaligned") && n == 1 && extents[0].place % 256)
+	if (is("add-unaligned") && n == 1 && extents[0].place % PAGER_ALIGN)
 		return 0;
 	return pager_table.add(p, bytes, flags, extents, n, err);
 }
@@ -119,7 +119,7 @@ static void after_seal(struct genai_pager *p)
 		for (uint32_t k = 0; k < p->pages[i].n_extents; k++) {
 			struct genai_extent *e = &p->pages[i].extents[k];
 
-			if (e->fill)
+			if (e->fill && p->pages[i].copy.host)
 				e->fill(e->ctx,
 					(char *)p->pages[i].copy.host +
 						e->place,
@@ -149,6 +149,16 @@ static int32_t m_seal(struct genai_pager *p,
 		*out = p->report;
 	}
 	return rc;
+}
+
+static int32_t m_plan(struct genai_pager *p,
+		      const struct genai_sweep_visit *sweep, uint32_t n,
+		      uint64_t budget, struct genai_pager_report *out,
+		      struct genai_error *err)
+{
+	return pager_table.plan(p, sweep, n,
+				is("plan-lies") ? budget / 2 : budget, out,
+				err);
 }
 
 static int32_t m_begin(struct genai_pager *p, struct genai_stream *s,
@@ -287,6 +297,7 @@ static struct genai_pager_ops table = {
 	.step_end = m_end,
 	.reset = m_reset,
 	.stats = m_stats,
+	.plan = m_plan,
 };
 
 // ---- the handshake ----
