@@ -113,7 +113,7 @@ static void spread(struct genai_pager *p, const struct pager_plan *plan,
 	if (can <= left)
 		return; // all of them will be pinned
 	out = (double)(can - left);
-	rate = out / plan->resident_ns;
+	rate = plan->resident_ns > 0 ? out / plan->resident_ns : 0;
 	for (int i = 0; i < 4; i++) {
 		c->pinned = pinned;
 		for (uint32_t k = 0; k < p->n_pages; k++)
@@ -242,15 +242,19 @@ struct search {
 };
 
 // Of two that take about as long, the one that is better the other way, and a
-// ring of a few slots: clocks are less exact than arithmetic.
+// ring of a few slots: clocks are less exact than arithmetic, and guesses more
+// so.
 static double score(const struct search *s, const struct shape *shape,
 		    double step_ns, double serial_ns)
 {
+	bool known = s->p->caps.flags & GENAI_STREAM_CAP_RATES;
 	double off = (double)shape->slots - USUAL_SLOTS;
 	double ns = s->serial ? serial_ns + 0.01 * step_ns
 			      : step_ns + 0.01 * serial_ns;
 
-	return shape->slots ? ns * (1 + 0.0005 * (off < 0 ? -off : off)) : ns;
+	if (shape->slots)
+		ns *= 1 + (known ? 0.0005 : 0.004) * pager_max(off, -off);
+	return ns;
 }
 
 // What no plan of that shape can beat.
