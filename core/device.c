@@ -43,7 +43,7 @@ int32_t device_ticket_check(void *ctx, const struct genai_ticket *t,
 			    struct genai_range range, struct genai_error *err)
 {
 	struct genai_device *d = ctx;
-	uint64_t now = atomic_load(&d->generation);
+	uint64_t now = atomic_load(&d->begun);
 
 	if (!t)
 		return genai_fail(err, GENAI_E_STATE,
@@ -117,8 +117,7 @@ int32_t device_book(struct genai_device *d, struct genai_range r, uint32_t kind,
 		d->cap_allocs = cap;
 	}
 	d->allocs[d->n_allocs++] = (struct genai_allocation){
-		r.addr, r.bytes, atomic_load(&d->generation), kind,
-		line_of(d, tag)};
+		r.addr, r.bytes, atomic_load(&d->begun), kind, line_of(d, tag)};
 	if (!on_device(kind)) {
 		d->pinned += r.bytes;
 		return 0;
@@ -187,38 +186,13 @@ int32_t device_may_go(struct genai_device *d, const struct genai_allocation *a,
 		      const struct genai_ticket *ticket,
 		      struct genai_error *err)
 {
-	if (!ticket && a->generation == atomic_load(&d->generation))
+	if (!ticket && a->begun == atomic_load(&d->begun))
 		return 0;
 	return device_ticket_check(
 		d, ticket, (struct genai_range){a->addr, a->bytes}, err);
 }
 
 // ---- life ----
-
-#define SLOT(type, name)                                                       \
-	{                                                                      \
-		offsetof(struct type, name), #name                             \
-	}
-struct slot {
-	uint32_t offset;
-	const char *name;
-};
-
-static int32_t get_table(struct genai_module *m, const char *type,
-			 const char *name, void *ops, uint32_t bytes,
-			 const struct slot *slots, uint32_t n,
-			 struct genai_error *err)
-{
-	uint32_t offsets[32];
-	const char *names[32];
-
-	for (uint32_t i = 0; i < n; i++) {
-		offsets[i] = slots[i].offset;
-		names[i] = slots[i].name;
-	}
-	return genai_module_get_iface(m, type, name, ops, bytes, offsets, names,
-				      n, NULL, err);
-}
 
 static int32_t check_caps(struct genai_device *d, const char *module,
 			  struct genai_error *err)
@@ -255,32 +229,26 @@ static int32_t check_caps(struct genai_device *d, const char *module,
 	return 0;
 }
 
+// What this process uses before it allocates: the driver, other runtimes.
+static int32_t book_driver(struct genai_device *d, struct genai_error *err)
+{
+	struct genai_stream_stats st = {.size = sizeof(st)};
+	int32_t rc = d->raw.stats(d->raw_self, &st, err);
+	struct genai_ledger_line *l;
+
+	if (rc || !st.device_used_bytes ||
+	    st.device_used_bytes > d->caps.total_bytes)
+		return rc;
+	l = &d->lines[line_of(d, "driver")];
+	l->now = l->peak = d->used = d->peak = st.device_used_bytes;
+	return 0;
+}
+
 int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 			  const char *stream_name, struct genai_module *barrier,
 			  const char *barrier_name, uint32_t number,
 			  const struct genai_log *log, struct genai_error *err)
 {
-	static const struct slot stream_slots[] = {
-		SLOT(genai_stream_ops, caps),
-		SLOT(genai_stream_ops, alloc),
-		SLOT(genai_stream_ops, free),
-		SLOT(genai_stream_ops, host_register),
-		SLOT(genai_stream_ops, host_unregister),
-		SLOT(genai_stream_ops, create),
-		SLOT(genai_stream_ops, destroy),
-		SLOT(genai_stream_ops, mark),
-		SLOT(genai_stream_ops, wait),
-		SLOT(genai_stream_ops, poll),
-		SLOT(genai_stream_ops, copy),
-		SLOT(genai_stream_ops, launch),
-		SLOT(genai_stream_ops, launch_host),
-		SLOT(genai_stream_ops, reset),
-		SLOT(genai_stream_ops, stats),
-	};
-	static const struct slot barrier_slots[] = {
-		SLOT(genai_barrier_ops, host_read),
-		SLOT(genai_barrier_ops, drain),
-	};
 	int32_t rc;
 
 	memset(d, 0, sizeof(*d));
@@ -295,18 +263,19 @@ int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 	d->barrier = (struct genai_barrier_api){&genai_device_barrier_table, d};
 	d->raw_self = genai_module_self(stream);
 	d->barrier_self = genai_module_self(barrier);
-	rc = get_table(stream, GENAI_IFACE_STREAM, stream_name, &d->raw,
-		       sizeof(d->raw), stream_slots,
-		       sizeof(stream_slots) / sizeof(stream_slots[0]), err);
+	rc = genai_module_get_iface(stream, GENAI_IFACE_STREAM, stream_name,
+				    &d->raw, sizeof(d->raw), err);
 	if (!rc)
-		rc = get_table(barrier, GENAI_IFACE_BARRIER, barrier_name,
-			       &d->raw_barrier, sizeof(d->raw_barrier),
-			       barrier_slots, 2, err);
+		rc = genai_module_get_iface(barrier, GENAI_IFACE_BARRIER,
+					    barrier_name, &d->raw_barrier,
+					    sizeof(d->raw_barrier), err);
 	d->caps.size = sizeof(d->caps);
 	if (!rc)
 		rc = d->raw.caps(d->raw_self, &d->caps, err);
 	if (!rc)
 		rc = check_caps(d, genai_module_name(stream), err);
+	if (!rc)
+		rc = book_driver(d, err);
 	if (rc) {
 		pthread_mutex_destroy(&d->lock);
 		return rc;

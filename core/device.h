@@ -26,8 +26,8 @@ struct genai_ledger_line {
 struct genai_allocation {
 	genai_addr addr;
 	uint64_t bytes;
-	uint64_t generation; /* of the device when it was made */
-	uint32_t kind;	     /* GENAI_MEM_*, or one of the next two */
+	uint64_t begun; /* of the device when it was made */
+	uint32_t kind;	/* GENAI_MEM_*, or one of the next two */
 	uint32_t tag;
 };
 #define GENAI_MEM_REGISTERED 16u
@@ -45,8 +45,9 @@ struct genai_device {
 	const struct genai_log *log;
 	pid_t pid;
 	uint32_t number;
-	uint64_t key;		     /* of tickets */
-	_Atomic uint64_t generation; /* enqueues so far */
+	uint64_t key; /* of tickets */
+	/* Enqueues so far: open between the two, while the module is called. */
+	_Atomic uint64_t begun, ended;
 
 	pthread_mutex_t lock; /* the books below */
 	uint64_t limit;	      /* UINT64_MAX: none */
@@ -76,6 +77,18 @@ void genai_device_set_limit(struct genai_device *d, uint64_t limit);
 /* GENAI_E_FORKED in a child process, else 0. */
 int32_t genai_device_forked(const struct genai_device *d,
 			    struct genai_error *err);
+/* Around whatever enqueues: one that is open during a drain, or begins later,
+ * makes the drain's ticket stale. */
+static inline void genai_device_enqueue_begin(struct genai_device *d)
+{
+	atomic_fetch_add(&d->begun, 1);
+}
+
+static inline void genai_device_enqueue_end(struct genai_device *d)
+{
+	atomic_fetch_add(&d->ended, 1);
+}
+
 /* A drain of everything, with its ticket. */
 int32_t genai_device_drain(struct genai_device *d, struct genai_ticket *out,
 			   struct genai_error *err);

@@ -198,8 +198,11 @@ static int32_t dev_caps(void *self, struct genai_stream_caps *out,
 {
 	struct genai_device *d = self;
 
-	(void)err;
-	*out = d->caps;
+	if (!GENAI_HAS(out, flags))
+		return genai_fail(err, GENAI_E_INVAL,
+				  "stream caps of %u bytes: set the size first",
+				  out->size);
+	genai_struct_give(out, &d->caps);
 	return 0;
 }
 
@@ -259,11 +262,6 @@ static int32_t dev_poll(void *self, struct genai_point p,
 	return d->raw.poll(d->raw_self, p, err);
 }
 
-static void enqueued(struct genai_device *d)
-{
-	atomic_fetch_add_explicit(&d->generation, 1, memory_order_relaxed);
-}
-
 static int32_t dev_copy(void *self, struct genai_stream *s, uint64_t dst,
 			uint64_t src, uint64_t bytes, uint32_t kind,
 			struct genai_error *err)
@@ -273,8 +271,10 @@ static int32_t dev_copy(void *self, struct genai_stream *s, uint64_t dst,
 
 	if (rc || !bytes)
 		return rc;
-	enqueued(d);
-	return d->raw.copy(d->raw_self, s, dst, src, bytes, kind, err);
+	genai_device_enqueue_begin(d);
+	rc = d->raw.copy(d->raw_self, s, dst, src, bytes, kind, err);
+	genai_device_enqueue_end(d);
+	return rc;
 }
 
 static int32_t dev_launch(void *self, struct genai_stream *s,
@@ -283,9 +283,12 @@ static int32_t dev_launch(void *self, struct genai_stream *s,
 			  struct genai_error *err)
 {
 	struct genai_device *d = self;
+	int32_t rc;
 
-	enqueued(d);
-	return d->raw.launch(d->raw_self, s, work, acc, n, err);
+	genai_device_enqueue_begin(d);
+	rc = d->raw.launch(d->raw_self, s, work, acc, n, err);
+	genai_device_enqueue_end(d);
+	return rc;
 }
 
 static int32_t dev_launch_host(void *self, struct genai_stream *s,
@@ -294,9 +297,12 @@ static int32_t dev_launch_host(void *self, struct genai_stream *s,
 			       struct genai_error *err)
 {
 	struct genai_device *d = self;
+	int32_t rc;
 
-	enqueued(d);
-	return d->raw.launch_host(d->raw_self, s, work, acc, n, err);
+	genai_device_enqueue_begin(d);
+	rc = d->raw.launch_host(d->raw_self, s, work, acc, n, err);
+	genai_device_enqueue_end(d);
+	return rc;
 }
 
 static int32_t no_record(struct genai_error *err)
@@ -346,8 +352,10 @@ static int32_t dev_launch_graph(void *self, struct genai_recording *r,
 		return rc;
 	if (!d->raw.launch_graph)
 		return no_record(err);
-	enqueued(d);
-	return d->raw.launch_graph(d->raw_self, r, s, err);
+	genai_device_enqueue_begin(d);
+	rc = d->raw.launch_graph(d->raw_self, r, s, err);
+	genai_device_enqueue_end(d);
+	return rc;
 }
 
 static int32_t dev_graph_destroy(void *self, struct genai_recording *r,
@@ -444,11 +452,11 @@ static int32_t dev_drain(void *self, struct genai_range range,
 			 struct genai_error *err)
 {
 	struct genai_device *d = self;
-	// read before the drain: what comes in between makes the ticket stale
-	uint64_t generation = atomic_load(&d->generation);
+	// those that had ended before the drain: any other that is inside its
+	// call now, or begins from here on, makes the ticket stale
 	struct genai_ticket t = {.size = sizeof(t),
 				 .device = d->number,
-				 .generation = generation,
+				 .generation = atomic_load(&d->ended),
 				 .range = range};
 	int32_t rc = genai_device_forked(d, err);
 

@@ -461,37 +461,15 @@ const struct genai_host *genai_host_table(const struct genai_host_env *env)
 	return &env->table;
 }
 
-uint64_t genai_host_bytes(const struct genai_host_env *env)
+struct genai_host_live genai_host_live(struct genai_host_env *env)
 {
-	pthread_mutex_t *books = (pthread_mutex_t *)&env->books;
-	uint64_t n;
+	struct genai_host_live live;
 
-	pthread_mutex_lock(books);
-	n = env->bytes;
-	pthread_mutex_unlock(books);
-	return n;
-}
-
-uint32_t genai_host_allocations(const struct genai_host_env *env)
-{
-	pthread_mutex_t *books = (pthread_mutex_t *)&env->books;
-	uint32_t n;
-
-	pthread_mutex_lock(books);
-	n = env->n_blocks;
-	pthread_mutex_unlock(books);
-	return n;
-}
-
-uint32_t genai_host_threads(const struct genai_host_env *env)
-{
-	pthread_mutex_t *books = (pthread_mutex_t *)&env->books;
-	uint32_t n;
-
-	pthread_mutex_lock(books);
-	n = env->n_threads;
-	pthread_mutex_unlock(books);
-	return n;
+	pthread_mutex_lock(&env->books);
+	live = (struct genai_host_live){env->bytes, env->n_blocks,
+					env->n_threads};
+	pthread_mutex_unlock(&env->books);
+	return live;
 }
 
 void genai_host_set_ticket_check(

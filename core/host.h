@@ -26,9 +26,12 @@ int32_t genai_host_open(const char *name, const struct genai_config *config,
 /* Logs (GENAI_LOG_ERROR) live allocations and threads, by tag and name. */
 void genai_host_close(struct genai_host_env *env);
 const struct genai_host *genai_host_table(const struct genai_host_env *env);
-uint64_t genai_host_bytes(const struct genai_host_env *env);	  /* live */
-uint32_t genai_host_allocations(const struct genai_host_env *env); /* live */
-uint32_t genai_host_threads(const struct genai_host_env *env);	  /* live */
+/* What the module has now. */
+struct genai_host_live {
+	uint64_t bytes;
+	uint32_t allocations, threads;
+};
+struct genai_host_live genai_host_live(struct genai_host_env *env);
 
 /* ticket_check of the table asks this (set by the runtime when the module
  * serves as a stream runtime; before that tickets are refused). */

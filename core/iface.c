@@ -1,10 +1,41 @@
-// iface.c - choosing an interface of a module and copying its table.
+// iface.c - choosing an interface of a module and copying its table; which
+// slots the table must have.
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <genai/executor.h>
 
 #include "core/error.h"
 #include "core/module.h"
 #include "core/config/spell.h"
+
+// Of the slots of ABI 1.0 all but those behind a capability.
+#define SLOT(type, ops, name)                                                  \
+	{                                                                      \
+		type, offsetof(struct ops, name), #name                        \
+	}
+#define S(name) SLOT(GENAI_IFACE_STREAM, genai_stream_ops, name)
+#define B(name) SLOT(GENAI_IFACE_BARRIER, genai_barrier_ops, name)
+#define E(name) SLOT(GENAI_IFACE_EXECUTOR, genai_executor_ops, name)
+#define P(name) SLOT(GENAI_IFACE_PAGER, genai_pager_ops, name)
+static const struct {
+	const char *type;
+	size_t offset;
+	const char *name;
+} required[] = {
+	// clang-format off
+	S(caps), S(alloc), S(free), S(host_register), S(host_unregister),
+	S(create), S(destroy), S(mark), S(wait), S(poll), S(copy), S(launch),
+	S(launch_host), S(reset), S(stats),
+	B(host_read), B(drain),
+	E(caps), E(plan_create), E(plan_visits), E(plan_set_pages),
+	E(plan_destroy), E(bind_input), E(bind_output), E(output_shape),
+	E(submit), E(stats),
+	P(caps), P(open), P(close), P(add), P(seal), P(step_begin), P(acquire),
+	P(release), P(step_end), P(reset), P(stats),
+	// clang-format on
+};
 
 // All interfaces of a type, or of all types, for a message.
 static void list_ifaces(const struct genai_module *m, const char *type,
@@ -38,7 +69,7 @@ static const struct genai_iface *choose(const struct genai_module *m,
 		if (strcmp(f->type, type) != 0)
 			continue;
 		n_type++;
-		if (name && strcmp(f->name, name) != 0) {
+		if (*name && strcmp(f->name, name) != 0) {
 			genai_spell_offer(&spell, f->name);
 			continue;
 		}
@@ -69,9 +100,7 @@ static const struct genai_iface *choose(const struct genai_module *m,
 
 int32_t genai_module_get_iface(const struct genai_module *m, const char *type,
 			       const char *name, void *ops, uint32_t ops_bytes,
-			       const uint32_t *required,
-			       const char *const *names, uint32_t n_required,
-			       const char **out_name, struct genai_error *err)
+			       struct genai_error *err)
 {
 	const struct genai_iface *f = choose(m, type, name, err);
 	uint32_t i, bytes;
@@ -79,26 +108,32 @@ int32_t genai_module_get_iface(const struct genai_module *m, const char *type,
 
 	if (!f)
 		return GENAI_E_CONFIG;
+	if (f->version != 1)
+		return genai_fail(err, GENAI_E_ABI,
+				  "%s: %s %s is of version %u, this core has "
+				  "version 1",
+				  genai_module_path(m), f->type, f->name,
+				  f->version);
 	memcpy(&bytes, f->ops, sizeof(bytes));
 	if (bytes > ops_bytes)
 		bytes = ops_bytes;
 	bytes -= bytes % sizeof(void *); // no half slots
-	for (i = 0; i < n_required; i++) {
+	for (i = 0; i < sizeof(required) / sizeof(required[0]); i++) {
+		if (strcmp(required[i].type, type))
+			continue;
 		slot = NULL;
-		if (required[i] + sizeof(slot) <= bytes)
-			memcpy(&slot, (const char *)f->ops + required[i],
+		if (required[i].offset + sizeof(slot) <= bytes)
+			memcpy(&slot, (const char *)f->ops + required[i].offset,
 			       sizeof(slot));
 		if (!slot)
 			return genai_fail(err, GENAI_E_MODULE,
 					  "%s: %s %s: required slot %s is "
 					  "missing (table of %u bytes)",
 					  genai_module_path(m), f->type,
-					  f->name, names[i], bytes);
+					  f->name, required[i].name, bytes);
 	}
 	memset(ops, 0, ops_bytes);
 	memcpy(ops, f->ops, bytes);
 	memcpy(ops, &bytes, sizeof(bytes));
-	if (out_name)
-		*out_name = f->name;
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 // What the signal handler may look at.  Regions are reused, never freed: the
@@ -51,7 +52,21 @@ static void pass_on(int sig, siginfo_t *info, void *context)
 	}
 }
 
-// Only atomics and the mmap system call: safe in a signal handler.
+// A page of zeros where a file has none any more.  The system call itself: the
+// C library's mmap() need not be safe in a signal handler, and a sanitizer
+// takes it for a write that races with the other threads' reads of the page.
+static long map_zeros(void *page)
+{
+#ifdef SYS_mmap2
+	const long nr = SYS_mmap2;
+#else
+	const long nr = SYS_mmap;
+#endif
+	return syscall(nr, page, page_bytes, PROT_READ,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+// Only atomics and a system call: safe in a signal handler.
 static void on_sigbus(int sig, siginfo_t *info, void *context)
 {
 	uintptr_t at = (uintptr_t)info->si_addr;
@@ -66,9 +81,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 		if (at < atomic_load(&r->begin) || at >= end)
 			continue;
 		page = (void *)(at & ~(page_bytes - 1));
-		if (mmap(page, page_bytes, PROT_READ,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-			 0) == MAP_FAILED)
+		if (map_zeros(page) == -1)
 			break;
 		atomic_store(&r->broken, 1);
 		errno = saved;

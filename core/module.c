@@ -24,7 +24,10 @@
 #define MAX_COUNT 256u	      // interfaces, keys
 #define MAX_STRIDE 4096u
 #define MAX_STRING 1024u
-#define MIN_BLOCK 104u // of ABI 1.0, and for ever
+// What ABI 1.0 has, and every later one at least.
+#define MIN_BLOCK 104u
+#define MIN_IFACE 32u
+#define MIN_KEY 40u
 
 struct genai_module {
 	char name[GENAI_MAX_MODULE_NAME + 1];
@@ -56,11 +59,25 @@ fail(const struct genai_module *m, struct genai_error *err, int32_t code,
 	return code;
 }
 
+// A path of an open file that no call before has had: the linker takes a name
+// it knows for the image it knows, and descriptors have each other's numbers.
+static const char *path_of(int fd, char path[160])
+{
+	static _Atomic uint32_t calls;
+	size_t n = (size_t)sprintf(path, "/proc/self/fd");
+	uint32_t i;
+
+	for (i = ++calls; i; i >>= 1)
+		n += (size_t)sprintf(path + n, i & 1 ? "//." : "/.");
+	sprintf(path + n, "/%d", fd);
+	return path;
+}
+
 static int32_t open_image(struct genai_module *m,
 			  const struct genai_config *config,
 			  struct genai_error *err)
 {
-	char by_fd[32];
+	char by_fd[160];
 	uint64_t bytes;
 	const char *why;
 	int32_t rc;
@@ -74,8 +91,7 @@ static int32_t open_image(struct genai_module *m,
 		goto out;
 	// A privileged process loads the very file that was checked, whatever
 	// the path names by now; others prefer a name that debuggers know.
-	snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d", fd);
-	m->handle = dlopen(genai_is_privileged() ? by_fd : m->path,
+	m->handle = dlopen(genai_is_privileged() ? path_of(fd, by_fd) : m->path,
 			   RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!m->handle) {
 		why = dlerror(); // once: a second call has forgotten
@@ -87,6 +103,25 @@ static int32_t open_image(struct genai_module *m,
 out:
 	close(fd);
 	return rc;
+}
+
+// The block that a module which refuses this core gives to a later or another
+// one, if its numbers say why: they are the better message.
+static const struct genai_module_block *
+block_for_other(const struct genai_module *m, genai_module_query_fn query)
+{
+	const struct genai_module_block *b;
+	uint32_t major;
+
+	for (major = 1; major < 16; major++) {
+		b = query(major << 16 | 0xffff, &(int32_t){0});
+		if (b && genai_elf_contains(m->object, b, 64) &&
+		    b->magic == GENAI_MODULE_MAGIC &&
+		    (b->abi_major != GENAI_ABI_MAJOR ||
+		     b->min_core_minor > GENAI_ABI_MINOR))
+			return b;
+	}
+	return NULL;
 }
 
 // Find the query function in this very object (a library that it links may have
@@ -114,6 +149,8 @@ static int32_t query_block(struct genai_module *m,
 			    home ? home->l_name : "another library");
 	memcpy(&query, &sym, sizeof(query));
 	*out_b = query(GENAI_ABI, &reason);
+	if (!*out_b && reason == GENAI_E_ABI)
+		*out_b = block_for_other(m, query); // and is refused there
 	if (*out_b)
 		return 0;
 	if (reason >= 0 || reason < GENAI_E_ORDER)
@@ -263,19 +300,19 @@ static int32_t take_ifaces(struct genai_module *m, struct genai_error *err)
 	int32_t rc;
 
 	if (!b->n_ifaces ||
-	    !is_array(m, b->ifaces, b->n_ifaces, b->iface_stride, sizeof(*f)))
+	    !is_array(m, b->ifaces, b->n_ifaces, b->iface_stride, MIN_IFACE))
 		return fail(m, err, GENAI_E_MODULE,
 			    "%u interfaces of %u bytes, expected 1 to %u of at "
-			    "least %zu inside the module",
-			    b->n_ifaces, b->iface_stride, MAX_COUNT,
-			    sizeof(*f));
+			    "least %u inside the module",
+			    b->n_ifaces, b->iface_stride, MAX_COUNT, MIN_IFACE);
 	m->ifaces = calloc(b->n_ifaces, sizeof(*f));
 	if (!m->ifaces)
 		return fail(m, err, GENAI_E_NOMEM, "out of memory");
 	for (i = 0; i < b->n_ifaces; i++) {
 		f = &m->ifaces[i];
 		memcpy(f, (const char *)b->ifaces + (size_t)i * b->iface_stride,
-		       sizeof(*f));
+		       b->iface_stride < sizeof(*f) ? b->iface_stride
+						    : sizeof(*f));
 		rc = check_iface(m, i, f, err);
 		if (rc)
 			return rc;
@@ -335,13 +372,12 @@ static int32_t take_keys(struct genai_module *m, struct genai_config *config,
 	uint32_t i;
 	int32_t rc;
 
-	if (b->n_keys && !is_array(m, b->keys, b->n_keys, b->key_stride,
-				   sizeof(struct genai_config_key)))
+	if (b->n_keys &&
+	    !is_array(m, b->keys, b->n_keys, b->key_stride, MIN_KEY))
 		return fail(m, err, GENAI_E_MODULE,
 			    "%u keys of %u bytes, expected at most %u of at "
-			    "least %zu inside the module",
-			    b->n_keys, b->key_stride, MAX_COUNT,
-			    sizeof(struct genai_config_key));
+			    "least %u inside the module",
+			    b->n_keys, b->key_stride, MAX_COUNT, MIN_KEY);
 	for (i = 0; i < b->n_keys; i++) {
 		rc = check_key(m, i, err);
 		if (rc)

@@ -1,6 +1,6 @@
 /* module.h - finding, checking and loading modules.
  * Owns: file policy, dlopen, the validation order of docs/ABI.md, the life of a
- * module.  Does not know: executors, pagers, streams, barriers.
+ * module.  Does not know: what executors, pagers, streams, barriers do.
  *
  * A module once initialised stays mapped until the process ends. */
 #ifndef GENAI_CORE_MODULE_H
@@ -31,22 +31,20 @@ const char *genai_module_path(const struct genai_module *m);
 const char *genai_module_version(const struct genai_module *m);
 const char *genai_module_licence(const struct genai_module *m);
 uint32_t genai_module_abi(const struct genai_module *m); /* major << 16|minor */
-void *genai_module_self(const struct genai_module *m); /* NULL: not started */
+void *genai_module_self(const struct genai_module *m);	 /* NULL: not started */
 struct genai_host_env *genai_module_host(const struct genai_module *m);
 
 /* Interfaces, in the module's order; strings are the core's copies. */
 uint32_t genai_module_n_ifaces(const struct genai_module *m);
 const struct genai_iface *genai_module_iface_at(const struct genai_module *m,
 						uint32_t i);
-/* By type and name; name NULL: the only one of the type.  GENAI_E_CONFIG naming
- * what there is otherwise.  The table is copied to ops (ops_bytes, zero filled
- * beyond the module's length; its size field is set to what was copied);
- * every slot of required (offsets, n_required) must be non-NULL:
- * GENAI_E_MODULE naming the slot by names[i]. */
+/* By type and name; name "": the only one of the type.  GENAI_E_CONFIG naming
+ * what there is otherwise; GENAI_E_ABI for another version of the interface.
+ * The table is copied to ops (ops_bytes, zero filled beyond the module's
+ * length; its size field is set to what was copied).  A slot that every table
+ * of the type must have is NULL: GENAI_E_MODULE naming it. */
 int32_t genai_module_get_iface(const struct genai_module *m, const char *type,
 			       const char *name, void *ops, uint32_t ops_bytes,
-			       const uint32_t *required,
-			       const char *const *names, uint32_t n_required,
-			       const char **out_name, struct genai_error *err);
+			       struct genai_error *err);
 
 #endif

@@ -8,15 +8,6 @@
 
 #include "core/error.h"
 
-#define SLOT(type, name)                                                       \
-	{                                                                      \
-		offsetof(struct type, name), #name                             \
-	}
-struct slot {
-	uint32_t offset;
-	const char *name;
-};
-
 static struct genai_module *loaded(struct genai_runtime *rt, const char *name)
 {
 	for (uint32_t i = 0; i < rt->n_modules; i++)
@@ -51,6 +42,17 @@ static int32_t choose(struct genai_runtime *rt, const char *key,
 	return rc;
 }
 
+bool genai_options_known(const void *options, size_t known)
+{
+	const unsigned char *p = options;
+	uint32_t size = *(const uint32_t *)options;
+
+	for (size_t i = known; i < size && size <= 4096; i++)
+		if (p[i])
+			return false;
+	return size <= 4096;
+}
+
 int32_t genai_runtime_load(const struct genai_runtime_options *o,
 			   struct genai_runtime **out_rt,
 			   struct genai_error *err)
@@ -58,7 +60,8 @@ int32_t genai_runtime_load(const struct genai_runtime_options *o,
 	struct genai_runtime *rt;
 	int32_t rc;
 
-	if (o && (o->size < sizeof(*o) || o->flags))
+	if (o && (!GENAI_HAS(o, log_ctx) ||
+		  !genai_options_known(o, sizeof(*o)) || o->flags))
 		return genai_fail(err, GENAI_E_INVAL,
 				  "runtime options: size %u, flags %#x",
 				  o->size, o->flags);
@@ -94,58 +97,16 @@ int32_t genai_runtime_load(const struct genai_runtime_options *o,
 
 // ---- start ----
 
-static int32_t get_table(const struct genai_choice *c, const char *type,
-			 void *ops, uint32_t bytes, const struct slot *slots,
-			 uint32_t n, struct genai_error *err)
-{
-	uint32_t offsets[32];
-	const char *names[32];
-
-	for (uint32_t i = 0; i < n; i++) {
-		offsets[i] = slots[i].offset;
-		names[i] = slots[i].name;
-	}
-	return genai_module_get_iface(c->module, type,
-				      c->name[0] ? c->name : NULL, ops, bytes,
-				      offsets, names, n, NULL, err);
-}
-
 static int32_t get_tables(struct genai_runtime *rt, struct genai_error *err)
 {
-	static const struct slot exec[] = {
-		SLOT(genai_executor_ops, caps),
-		SLOT(genai_executor_ops, plan_create),
-		SLOT(genai_executor_ops, plan_visits),
-		SLOT(genai_executor_ops, plan_set_pages),
-		SLOT(genai_executor_ops, plan_destroy),
-		SLOT(genai_executor_ops, bind_input),
-		SLOT(genai_executor_ops, bind_output),
-		SLOT(genai_executor_ops, output_shape),
-		SLOT(genai_executor_ops, submit),
-		SLOT(genai_executor_ops, stats),
-	};
-	static const struct slot pager[] = {
-		SLOT(genai_pager_ops, caps),
-		SLOT(genai_pager_ops, open),
-		SLOT(genai_pager_ops, close),
-		SLOT(genai_pager_ops, add),
-		SLOT(genai_pager_ops, seal),
-		SLOT(genai_pager_ops, step_begin),
-		SLOT(genai_pager_ops, acquire),
-		SLOT(genai_pager_ops, release),
-		SLOT(genai_pager_ops, step_end),
-		SLOT(genai_pager_ops, reset),
-		SLOT(genai_pager_ops, stats),
-	};
-	int32_t rc = get_table(&rt->executor, GENAI_IFACE_EXECUTOR, &rt->exec,
-			       sizeof(rt->exec), exec,
-			       sizeof(exec) / sizeof(exec[0]), err);
+	int32_t rc = genai_module_get_iface(
+		rt->executor.module, GENAI_IFACE_EXECUTOR, rt->executor.name,
+		&rt->exec, sizeof(rt->exec), err);
 
-	if (!rc)
-		rc = get_table(&rt->pager, GENAI_IFACE_PAGER, &rt->pager_ops,
-			       sizeof(rt->pager_ops), pager,
-			       sizeof(pager) / sizeof(pager[0]), err);
-	return rc;
+	return rc ? rc
+		  : genai_module_get_iface(rt->pager.module, GENAI_IFACE_PAGER,
+					   rt->pager.name, &rt->pager_ops,
+					   sizeof(rt->pager_ops), err);
 }
 
 static int32_t device_limit(struct genai_runtime *rt, uint64_t total,
@@ -219,12 +180,9 @@ int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err)
 	if (!rc)
 		rc = get_tables(rt, err);
 	if (!rc)
-		rc = genai_device_open(
-			&rt->device, rt->stream.module,
-			rt->stream.name[0] ? rt->stream.name : NULL,
-			rt->barrier.module,
-			rt->barrier.name[0] ? rt->barrier.name : NULL, 1,
-			&rt->log, err);
+		rc = genai_device_open(&rt->device, rt->stream.module,
+				       rt->stream.name, rt->barrier.module,
+				       rt->barrier.name, 1, &rt->log, err);
 	if (rc)
 		return rc;
 	rt->device_open = true;
@@ -262,6 +220,18 @@ int32_t genai_open(const struct genai_runtime_options *options,
 		genai_close(rt);
 	else
 		*out_rt = rt;
+	return rc;
+}
+
+int32_t genai_runtime_submit(struct genai_runtime *rt, struct genai_plan *plan,
+			     struct genai_stream *stream,
+			     struct genai_error *err)
+{
+	int32_t rc;
+
+	genai_device_enqueue_begin(&rt->device);
+	rc = rt->exec.submit(plan, stream, NULL, 0, NULL, err);
+	genai_device_enqueue_end(&rt->device);
 	return rc;
 }
 

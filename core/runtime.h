@@ -28,7 +28,9 @@ struct genai_runtime {
 	struct genai_pager_caps pager_caps;
 	struct genai_device device;
 	bool device_open;
+	struct genai_model *models; /* list of those that are open */
 	uint32_t n_models;
+	bool unclear; /* an error of the device was not recovered from */
 };
 
 /* Without bringing the device up: configuration read, modules found, checked
@@ -36,7 +38,15 @@ struct genai_runtime {
 int32_t genai_runtime_load(const struct genai_runtime_options *options,
 			   struct genai_runtime **out_rt,
 			   struct genai_error *err);
+/* Of an application's struct that begins with its size and may be a later one:
+ * is nothing set beyond the bytes that are known here? */
+bool genai_options_known(const void *options, size_t known);
 /* Bring it up (genai_open = load + start). */
 int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err);
+/* Submit a step.  All of it is one enqueue for tickets: an executor may go past
+ * the core's tables. */
+int32_t genai_runtime_submit(struct genai_runtime *rt, struct genai_plan *plan,
+			     struct genai_stream *stream,
+			     struct genai_error *err);
 
 #endif

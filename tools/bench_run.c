@@ -173,6 +173,7 @@ static json_t *row_json(const struct bench *b, const struct cli_model *m,
 	set_bytes(j, "weight_budget_bytes", st->weight_budget_bytes);
 	set_bytes(j, "device_limit_bytes", st->device_limit_bytes);
 	set_bytes(j, "device_peak_bytes", st->device_peak_bytes);
+	set_bytes(j, "device_used_bytes", st->device_used_bytes);
 	set_bytes(j, "pinned_bytes", st->pinned_bytes);
 	set_bytes(j, "ring_bytes", st->ring_bytes);
 	set_bytes(j, "in_place_bytes", st->in_place_bytes);

@@ -19,6 +19,7 @@ struct chat {
 	struct cli_result last;
 	size_t last_prompt;
 	bool tty;
+	int32_t rc; /* of reading a line */
 };
 
 static void print_text(void *ctx, const char *text, size_t n)
@@ -62,9 +63,8 @@ static int32_t keep_common(struct chat *ch, const int64_t *ids, size_t n,
 
 static int32_t answer(struct chat *ch)
 {
-	struct cli_generate g = {.m = &ch->m,
-				 .max_new = ch->max_new,
-				 .emit = print_text};
+	struct cli_generate g = {
+		.m = &ch->m, .max_new = ch->max_new, .emit = print_text};
 	int64_t *ids = NULL;
 	size_t n = 0, common = 0;
 	int32_t rc = cli_render(ch->c, ch->m.folder, ch->m.tok, ch->messages,
@@ -94,11 +94,11 @@ static int32_t answer(struct chat *ch)
 		ch->n_ids = 0;
 		genai_session_rewind(ch->m.session, 0, NULL);
 	} else {
-		json_array_append_new(
-			ch->messages,
-			json_pack("{s:s, s:o}", "role", "assistant", "content",
-				  json_stringn(ch->last.text,
-					       ch->last.n_text)));
+		json_array_append_new(ch->messages,
+				      json_pack("{s:s, s:o}", "role",
+						"assistant", "content",
+						json_stringn(ch->last.text,
+							     ch->last.n_text)));
 		putchar('\n');
 		fflush(stdout);
 		if (!strcmp(ch->last.finish, "interrupted"))
@@ -113,8 +113,8 @@ static int32_t answer(struct chat *ch)
 
 static void set_system(struct chat *ch, const char *text)
 {
-	const char *role = json_string_value(json_object_get(
-		json_array_get(ch->messages, 0), "role"));
+	const char *role = json_string_value(
+		json_object_get(json_array_get(ch->messages, 0), "role"));
 
 	if (role && !strcmp(role, "system"))
 		json_array_remove(ch->messages, 0);
@@ -165,9 +165,8 @@ static void load(struct chat *ch, const char *path)
 	json_t *j = json_load_file(path, 0, &je), *m;
 	size_t i;
 
-	json_array_foreach(j, i, m)
-		if (!json_is_string(json_object_get(m, "role")))
-			break;
+	json_array_foreach(
+		j, i, m) if (!json_is_string(json_object_get(m, "role"))) break;
 	if (!json_is_array(j) || i < json_array_size(j)) {
 		fprintf(stderr, "genai: error: %s: %s\n", path,
 			j ? "not an array of messages" : je.text);
@@ -235,7 +234,8 @@ static char *read_line(struct chat *ch)
 
 	if (ch->tty)
 		return readline("> ");
-	if (cli_line(stdin, &line, &cap, &n))
+	ch->rc = cli_line(ch->c, &line, &cap, &n);
+	if (ch->rc > 0)
 		return line;
 	free(line);
 	return NULL;
@@ -260,10 +260,10 @@ static int converse(struct chat *ch)
 		if (ch->tty && !blank)
 			add_history(line);
 		if (!blank && !command(ch, line, &done)) {
-			json_array_append_new(
-				ch->messages,
-				json_pack("{s:s, s:s}", "role", "user",
-					  "content", line));
+			json_array_append_new(ch->messages,
+					      json_pack("{s:s, s:s}", "role",
+							"user", "content",
+							line));
 			if (answer(ch)) {
 				// the turn did not happen
 				undo(ch);
@@ -274,6 +274,8 @@ static int converse(struct chat *ch)
 		}
 		free(line);
 	}
+	if (ch->rc < 0 && !status)
+		status = cli_fail(ch->c);
 	if (cli_interrupted && !ch->tty && !status)
 		status = EXIT_INTERRUPT;
 	return ch->tty ? 0 : status;
@@ -299,8 +301,9 @@ int cmd_chat(struct cli *c, int argc, char **argv)
 				     INT32_MAX, &ch.max_new))
 				return EXIT_USAGE;
 		} else if (opt == '?') {
-			return cli_usage(c, "unknown option or missing value: "
-					    "%s",
+			return cli_usage(c,
+					 "unknown option or missing value: "
+					 "%s",
 					 argv[optind - 1]);
 		} else if (!cli_sampling_option(c, &ch.sampling, opt, optarg)) {
 			return EXIT_USAGE;

@@ -72,10 +72,13 @@ bool cli_num(struct cli *c, const char *option, const char *text, double lo,
 /* "1,2,3", or "@FILE" with ids between blanks or commas, or a JSON array.
  * malloc'ed. */
 bool cli_ids(struct cli *c, const char *text, int64_t **out, size_t *out_n);
+/* Bytes of a text; more is an error, so that no file is endless. */
+#define CLI_MAX_TEXT (256u << 20)
 /* All of a file ("-": stdin), malloc'ed and terminated. */
 bool cli_slurp(struct cli *c, const char *path, char **out, size_t *out_n);
-/* One line without its end; false at the end of the input. */
-bool cli_line(FILE *f, char **line, size_t *cap, size_t *out_n);
+/* One line of stdin without its end: 1, 0 at the end, or an error.  *line is
+ * grown with realloc. */
+int32_t cli_line(struct cli *c, char **line, size_t *cap, size_t *out_n);
 
 /* Sampling flags, the same for generate and chat. */
 struct cli_sampling {

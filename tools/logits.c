@@ -7,6 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int32_t nan_at(struct cli *c, uint64_t position)
+{
+	return genai_fail(&c->err, GENAI_E_DEVICE,
+			  "the model produced NaN at position %" PRIu64,
+			  position);
+}
+
 // ---- logits ----
 
 struct logits {
@@ -33,14 +40,21 @@ static bool npy_header(FILE *f, uint64_t rows, uint64_t cols)
 	       fwrite(&len, 2, 1, f) == 1 && fwrite(head, 1, len, f) == len;
 }
 
-static void print_top(const float *row, uint32_t vocab, int64_t k)
+static int32_t print_top(struct cli *c, const float *row, uint32_t vocab,
+			 int64_t k, uint64_t position)
 {
 	int64_t *best = malloc((size_t)k * sizeof(*best));
 	int64_t n = 0;
 
-	for (int64_t i = 0; best && i < vocab; i++) {
+	if (!best)
+		return genai_fail(&c->err, GENAI_E_NOMEM, "no memory");
+	for (int64_t i = 0; i < vocab; i++) {
 		int64_t at = n < k ? n++ : k;
 
+		if (isnan(row[i])) {
+			free(best);
+			return nan_at(c, position);
+		}
 		if (at == k && !(row[i] > row[best[k - 1]]))
 			continue;
 		if (at == k)
@@ -51,15 +65,18 @@ static void print_top(const float *row, uint32_t vocab, int64_t k)
 		}
 		best[at] = i;
 	}
-	for (int64_t i = 0; best && i < n; i++)
+	for (int64_t i = 0; i < n; i++)
 		printf("%s%" PRId64 ":%.6g", i ? " " : "", best[i],
 		       (double)row[best[i]]);
 	putchar('\n');
 	free(best);
+	return 0;
 }
 
+// The rows of n positions, of which the last is at end - 1.
 static int32_t emit_rows(struct cli *c, struct cli_model *m,
-			 const struct logits *o, FILE *f, uint64_t n)
+			 const struct logits *o, FILE *f, uint64_t n,
+			 uint64_t end)
 {
 	size_t rows, cap = m->info.all_logits ? n : 1;
 	float *buf = malloc(cap * m->info.vocab_size * sizeof(*buf));
@@ -69,8 +86,8 @@ static int32_t emit_rows(struct cli *c, struct cli_model *m,
 		return genai_fail(&c->err, GENAI_E_NOMEM, "no memory");
 	rc = genai_session_logits(m->session, buf, cap, &rows, &c->err);
 	for (size_t i = 0; !rc && o->top && i < rows; i++)
-		print_top(buf + i * m->info.vocab_size, m->info.vocab_size,
-			  o->top);
+		rc = print_top(c, buf + i * m->info.vocab_size,
+			       m->info.vocab_size, o->top, end - rows + i);
 	if (!rc && f &&
 	    fwrite(buf, sizeof(float) * m->info.vocab_size, rows, f) != rows)
 		rc = genai_fail(&c->err, GENAI_E_IO, "%s: cannot write: %s",
@@ -122,7 +139,7 @@ static int32_t run_logits(struct cli *c, struct cli_model *m,
 
 		rc = genai_session_append(m->session, ids + done, k, &c->err);
 		if (!rc)
-			rc = emit_rows(c, m, o, f, k);
+			rc = emit_rows(c, m, o, f, k, done + k);
 		done += k;
 		if (!rc && cli_interrupted)
 			rc = genai_fail(&c->err, GENAI_E_INTERRUPTED,
@@ -259,10 +276,7 @@ static int32_t score_window(struct cli *c, struct cli_model *m,
 				continue;
 			p = log_prob(buf + i * vocab, vocab, ids[next]);
 			if (isnan(p))
-				rc = genai_fail(&c->err, GENAI_E_DEVICE,
-						"the model produced NaN at "
-						"position %" PRIu64,
-						done + i);
+				rc = nan_at(c, done + i);
 			s->sum -= p;
 			s->count++;
 		}

@@ -20,7 +20,8 @@ bool cli_int(struct cli *c, const char *option, const char *text, int64_t lo,
 	errno = 0;
 	v = strtoll(text, &end, 10);
 	if (errno || end == text || *end || v < lo || v > hi) {
-		cli_usage(c, "%s %s: a whole number from %" PRId64 " to %" PRId64,
+		cli_usage(c,
+			  "%s %s: a whole number from %" PRId64 " to %" PRId64,
 			  option, text, lo, hi);
 		return false;
 	}
@@ -43,76 +44,101 @@ bool cli_num(struct cli *c, const char *option, const char *text, double lo,
 	return true;
 }
 
+static int32_t too_large(struct cli *c, const char *what)
+{
+	return genai_fail(&c->err, GENAI_E_LIMIT, "%s: more than %u bytes",
+			  what, CLI_MAX_TEXT);
+}
+
+// Room for n bytes and what ends them.
+static bool grow(char **text, size_t *cap, size_t n)
+{
+	char *more;
+
+	if (n < *cap)
+		return true;
+	more = realloc(*text, *cap ? 2 * *cap : 1 << 17);
+	if (!more)
+		return false;
+	*text = more;
+	*cap = *cap ? 2 * *cap : 1 << 17;
+	return true;
+}
+
+static int32_t read_all(struct cli *c, FILE *f, const char *name, char **text,
+			size_t *out_n)
+{
+	size_t cap = 0, n = 0, got = 1;
+
+	while (got) {
+		if (!grow(text, &cap, n + 65536))
+			return genai_fail(&c->err, GENAI_E_NOMEM,
+					  "%s: no memory", name);
+		got = fread(*text + n, 1, 65536, f);
+		n += got;
+		if (n > CLI_MAX_TEXT)
+			return too_large(c, name);
+	}
+	if (ferror(f))
+		return cli_interrupted
+			       ? genai_fail(&c->err, GENAI_E_INTERRUPTED,
+					    "interrupted")
+			       : genai_fail(&c->err, GENAI_E_IO,
+					    "%s: cannot read: %s", name,
+					    strerror(errno));
+	(*text)[n] = 0;
+	*out_n = n;
+	return 0;
+}
+
 bool cli_slurp(struct cli *c, const char *path, char **out, size_t *out_n)
 {
 	bool std = !strcmp(path, "-");
 	FILE *f = std ? stdin : fopen(path, "re");
-	size_t cap = 0, n = 0;
 	char *text = NULL;
+	int32_t rc;
 
 	if (!f) {
 		genai_fail(&c->err, GENAI_E_IO, "%s: cannot open: %s", path,
 			   strerror(errno));
 		return false;
 	}
-	for (;;) {
-		char *more;
-		size_t got;
-
-		if (n + 65536 > cap) {
-			cap = cap ? 2 * cap : 1 << 17;
-			more = realloc(text, cap);
-			if (!more || cap > (size_t)1 << 31) {
-				genai_fail(&c->err, GENAI_E_NOMEM,
-					   "%s: too large", path);
-				free(more ? more : text);
-				if (!std)
-					fclose(f);
-				return false;
-			}
-			text = more;
-		}
-		got = fread(text + n, 1, 65535, f);
-		n += got;
-		if (!got)
-			break;
-	}
-	text[n] = 0;
-	if (ferror(f)) {
-		if (cli_interrupted)
-			genai_fail(&c->err, GENAI_E_INTERRUPTED, "interrupted");
-		else
-			genai_fail(&c->err, GENAI_E_IO, "%s: cannot read: %s",
-				   std ? "stdin" : path, strerror(errno));
-		free(text);
-		text = NULL;
-	}
+	rc = read_all(c, f, std ? "stdin" : path, &text, out_n);
 	if (!std)
 		fclose(f);
-	if (!text)
-		return false;
-	*out = text;
-	*out_n = n;
-	return true;
+	if (rc)
+		free(text);
+	else
+		*out = text;
+	return !rc;
 }
 
-bool cli_line(FILE *f, char **line, size_t *cap, size_t *out_n)
+int32_t cli_line(struct cli *c, char **line, size_t *cap, size_t *out_n)
 {
-	ssize_t n = getline(line, cap, f);
+	size_t n = 0;
+	int ch;
 
-	if (n < 0)
-		return false;
-	if (n && (*line)[n - 1] == '\n')
-		n--;
+	while ((ch = getc_unlocked(stdin)) != EOF && ch != '\n') {
+		if (n == CLI_MAX_TEXT)
+			return too_large(c, "stdin: a line");
+		if (!grow(line, cap, n + 1))
+			return genai_fail(&c->err, GENAI_E_NOMEM, "no memory");
+		(*line)[n++] = (char)ch;
+	}
+	if (ch == EOF && !n)
+		return 0;
+	if (!grow(line, cap, n + 1))
+		return genai_fail(&c->err, GENAI_E_NOMEM, "no memory");
 	if (n && (*line)[n - 1] == '\r')
 		n--;
 	(*line)[n] = 0;
-	*out_n = (size_t)n;
-	return true;
+	*out_n = n;
+	return 1;
 }
 
 // Ids between blanks, commas and brackets.
-static bool parse_ids(struct cli *c, const char *s, int64_t **out, size_t *out_n)
+static bool parse_ids(struct cli *c, const char *s, int64_t **out,
+		      size_t *out_n)
 {
 	size_t cap = 64, n = 0;
 	int64_t *ids = malloc(cap * sizeof(*ids));
@@ -126,8 +152,7 @@ static bool parse_ids(struct cli *c, const char *s, int64_t **out, size_t *out_n
 			break;
 		errno = 0;
 		v = strtoll(s, &end, 10);
-		if (end == s || errno ||
-		    (*end && !strchr(" \t\r\n,]", *end))) {
+		if (end == s || errno || (*end && !strchr(" \t\r\n,]", *end))) {
 			genai_fail(&c->err, GENAI_E_INVAL,
 				   "ids: '%.16s' is not a token id", s);
 			free(ids);
@@ -226,16 +251,16 @@ int32_t cli_sampler(const struct cli_sampling *s,
 		    s->has_min_p || s->has_seed;
 
 	p.do_sample = (info->do_sample || wish) && !s->greedy;
-	p.temperature = s->has_temperature ? (float)s->temperature
-					   : info->temperature;
+	p.temperature =
+		s->has_temperature ? (float)s->temperature : info->temperature;
 	p.top_k = s->has_top_k ? s->top_k : info->top_k;
 	// a default above the vocabulary only says "no limit"
 	if (!s->has_top_k && p.top_k > info->vocab_size)
 		p.top_k = 0;
 	p.top_p = s->has_top_p ? (float)s->top_p : info->top_p;
 	p.min_p = s->has_min_p ? (float)s->min_p : 0;
-	p.repetition_penalty = s->has_rep ? (float)s->rep
-					  : info->repetition_penalty;
+	p.repetition_penalty =
+		s->has_rep ? (float)s->rep : info->repetition_penalty;
 	p.presence_penalty = s->has_pres ? (float)s->pres : 0;
 	p.frequency_penalty = s->has_freq ? (float)s->freq : 0;
 	p.no_repeat_ngram = info->no_repeat_ngram;

@@ -50,7 +50,7 @@ json_t *cli_stats_json(const struct cli_model *m, const struct cli_result *r,
 			json_integer((json_int_t)st.fallbacks[i].count));
 	j = json_pack(
 		"{s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I,"
-		" s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:o}",
+		" s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:o}",
 		"load_s", st.load_s, "ttft_s", r->first_s, "prefill_tok_s",
 		rate((double)n_prompt, r->prefill_s), "decode_tok_s",
 		decode_rate(r), "prompt_tokens", (json_int_t)n_prompt,
@@ -59,7 +59,8 @@ json_t *cli_stats_json(const struct cli_model *m, const struct cli_result *r,
 		(json_int_t)st.host_pinned_bytes, "device_limit_bytes",
 		(json_int_t)st.device_limit_bytes, "weight_budget_bytes",
 		(json_int_t)st.weight_budget_bytes, "device_peak_bytes",
-		(json_int_t)st.device_peak_bytes, "weights_bytes",
+		(json_int_t)st.device_peak_bytes, "device_used_bytes",
+		(json_int_t)st.device_used_bytes, "weights_bytes",
 		(json_int_t)st.weights_bytes, "pinned_bytes",
 		(json_int_t)st.pinned_bytes, "ring_bytes",
 		(json_int_t)st.ring_bytes, "in_place_bytes",

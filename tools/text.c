@@ -37,10 +37,9 @@ static json_t *parse_line(struct cli *c, const char *line, size_t n,
 			  uint64_t number)
 {
 	json_error_t je;
-	json_t *j = json_loadb(line, n,
-			       JSON_DECODE_ANY | JSON_ALLOW_NUL |
-				       JSON_REJECT_DUPLICATES,
-			       &je);
+	json_t *j = json_loadb(
+		line, n,
+		JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &je);
 
 	if (!j)
 		genai_fail(&c->err, GENAI_E_FORMAT,
@@ -54,9 +53,10 @@ static int32_t tokenize_lines(struct cli *c, const struct genai_tokenizer *tok,
 {
 	char *line = NULL;
 	size_t cap = 0, n;
-	int32_t rc = 0;
+	int32_t rc = 0, more = 0;
 
-	for (uint64_t i = 1; !rc && cli_line(stdin, &line, &cap, &n); i++) {
+	for (uint64_t i = 1; !rc && (more = cli_line(c, &line, &cap, &n)) > 0;
+	     i++) {
 		json_t *j = parse_line(c, line, n, i);
 
 		if (!j)
@@ -72,7 +72,7 @@ static int32_t tokenize_lines(struct cli *c, const struct genai_tokenizer *tok,
 		json_decref(j);
 	}
 	free(line);
-	return rc;
+	return rc ? rc : more;
 }
 
 int cmd_tokenize(struct cli *c, int argc, char **argv)
@@ -222,9 +222,10 @@ static int32_t detokenize_lines(struct cli *c,
 {
 	char *line = NULL;
 	size_t cap = 0, n;
-	int32_t rc = 0;
+	int32_t rc = 0, more = 0;
 
-	for (uint64_t i = 1; !rc && cli_line(stdin, &line, &cap, &n); i++) {
+	for (uint64_t i = 1; !rc && (more = cli_line(c, &line, &cap, &n)) > 0;
+	     i++) {
 		json_t *j = parse_line(c, line, n, i);
 		int64_t *ids = NULL;
 		size_t count = 0;
@@ -238,7 +239,7 @@ static int32_t detokenize_lines(struct cli *c,
 		json_decref(j);
 	}
 	free(line);
-	return rc;
+	return rc ? rc : more;
 }
 
 int cmd_detokenize(struct cli *c, int argc, char **argv)
@@ -366,10 +367,10 @@ static int32_t line_vars(struct cli *c, const json_t *j, uint64_t line,
 				  ": not an object with messages",
 				  line);
 	o->cont = json_is_true(json_object_get(j, "continue_final_message"));
-	json_object_foreach((json_t *)(uintptr_t)j, key, v)
-		if (strcmp(key, "kwargs") &&
-		    strcmp(key, "continue_final_message"))
-			json_object_set(o->vars, key, v);
+	json_object_foreach((json_t *)(uintptr_t)j, key,
+			    v) if (strcmp(key, "kwargs") &&
+				   strcmp(key, "continue_final_message"))
+		json_object_set(o->vars, key, v);
 	if (json_is_object(kw))
 		json_object_foreach((json_t *)(uintptr_t)kw, key, v)
 			json_object_set(o->vars, key, v);
@@ -381,9 +382,10 @@ static int32_t template_lines(struct cli *c, const struct genai_template *t,
 {
 	char *line = NULL;
 	size_t cap = 0, n;
-	int32_t rc = 0;
+	int32_t rc = 0, more = 0;
 
-	for (uint64_t i = 1; !rc && cli_line(stdin, &line, &cap, &n); i++) {
+	for (uint64_t i = 1; !rc && (more = cli_line(c, &line, &cap, &n)) > 0;
+	     i++) {
 		struct template_options o = *base;
 		json_t *j = parse_line(c, line, n, i);
 		struct genai_error err = GENAI_ERROR_INIT;
@@ -408,7 +410,7 @@ static int32_t template_lines(struct cli *c, const struct genai_template *t,
 		json_decref(j);
 	}
 	free(line);
-	return rc;
+	return rc ? rc : more;
 }
 
 static int32_t open_template(struct cli *c, const char *path, json_t *vars,
@@ -443,8 +445,8 @@ static int32_t render(struct cli *c, const char *path, bool lines,
 	if (!rc && lines) {
 		rc = template_lines(c, t, o);
 	} else if (!rc) {
-		rc = genai_template_chat(t, o->vars, o->cont, o->now,
-					 o->offset, &text, &n, &c->err);
+		rc = genai_template_chat(t, o->vars, o->cont, o->now, o->offset,
+					 &text, &n, &c->err);
 		if (!rc) {
 			fwrite(text, 1, n, stdout);
 			free(text);
@@ -481,10 +483,9 @@ int cmd_template(struct cli *c, int argc, char **argv)
 			j = load_json(c, optarg);
 			ok = j != NULL;
 			if (ok)
-				json_object_set_new(o.vars,
-						    opt == 'm' ? "messages"
-							       : "tools",
-						    j);
+				json_object_set_new(
+					o.vars,
+					opt == 'm' ? "messages" : "tools", j);
 			else
 				status = cli_fail(c);
 		} else if (opt == 'g') {

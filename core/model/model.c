@@ -351,6 +351,19 @@ static int32_t of_model(const struct genai_model *m, int32_t rc,
 	return rc;
 }
 
+static int32_t first_plan(struct genai_model *m, struct genai_error *err)
+{
+	struct genai_error own = GENAI_ERROR_INIT;
+	int32_t rc;
+
+	if (!err)
+		err = &own;
+	rc = genai_model_plan(m, &m->plan, err);
+	if (rc == GENAI_E_LIMIT)
+		genai_model_advise(m, err);
+	return of_model(m, rc, err);
+}
+
 static int32_t open_model(struct genai_model *m, const char *path,
 			  const struct genai_model_options *o,
 			  struct genai_error *err)
@@ -376,7 +389,7 @@ static int32_t open_model(struct genai_model *m, const char *path,
 	if (!rc)
 		rc = genai_paging_open(m->rt, &m->paging, err);
 	if (!rc)
-		rc = of_model(m, genai_model_plan(m, &m->plan, err), err);
+		rc = first_plan(m, err);
 	if (!rc)
 		rc = progress(o, "placing weights", 2, 4, err);
 	if (!rc)
@@ -405,7 +418,9 @@ int32_t genai_model_open(struct genai_runtime *rt, const char *path,
 
 	if (!rt)
 		return genai_fail(err, GENAI_E_INVAL, "there is no runtime");
-	if (o && (o->size < sizeof(*o) || o->flags & ~GENAI_MODEL_ALL_LOGITS))
+	if (o && (!GENAI_HAS(o, progress_ctx) ||
+		  !genai_options_known(o, sizeof(*o)) ||
+		  o->flags & ~GENAI_MODEL_ALL_LOGITS))
 		return genai_fail(err, GENAI_E_INVAL,
 				  "model options: size %u, flags %#x", o->size,
 				  o->flags);
@@ -417,6 +432,8 @@ int32_t genai_model_open(struct genai_runtime *rt, const char *path,
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	m->rt = rt;
 	m->all_logits = o && o->flags & GENAI_MODEL_ALL_LOGITS;
+	m->next = rt->models;
+	rt->models = m;
 	rt->n_models++;
 	rc = open_model(m, path, o, err);
 	m->load_s = now_s() - start;
@@ -431,6 +448,7 @@ void genai_model_close(struct genai_model *m)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct genai_ticket ticket = {.size = sizeof(ticket)};
+	struct genai_model **at;
 	struct genai_device *d;
 	int32_t rc = 0;
 
@@ -455,6 +473,9 @@ void genai_model_close(struct genai_model *m)
 	if (rc)
 		genai_log_line(&m->rt->log, GENAI_LOG_ERROR,
 			       "closing a model: %s", err.text);
+	for (at = &m->rt->models; *at != m; at = &(*at)->next)
+		;
+	*at = m->next;
 	m->rt->n_models--;
 	genai_step_free(&m->step);
 	genai_onnx_close(m->onnx);
@@ -488,8 +509,8 @@ int32_t genai_model_get_info(const struct genai_model *m,
 		.no_repeat_ngram = c->no_repeat_ngram,
 	};
 
-	if (out->size < sizeof(i))
+	if (!GENAI_HAS(out, vocab_size))
 		return GENAI_E_INVAL;
-	*out = i;
+	genai_struct_give(out, &i);
 	return 0;
 }

@@ -11,6 +11,7 @@
 
 struct genai_model {
 	struct genai_runtime *rt;
+	struct genai_model *next; /* of the runtime */
 	char folder[4096];
 	struct genai_model_config config;
 	struct genai_onnx *onnx;
@@ -32,6 +33,10 @@ struct genai_model {
 /* A plan of the step graph; opts' largest inputs are the context and chunk. */
 int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 			 struct genai_error *err);
+/* Bytes on the device that a session takes beside its plan. */
+uint64_t genai_model_session_bytes(const struct genai_model *m);
+/* Memory did not suffice: add to err which context would fit. */
+void genai_model_advise(struct genai_model *m, struct genai_error *err);
 /* View of a cache tensor of rows positions at addr: [1, heads, rows, size],
  * position-major. */
 void genai_model_kv_view(const struct genai_step_layer *l, genai_addr addr,

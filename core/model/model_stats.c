@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/error.h"
+
 void genai_model_add_stats(struct genai_exec_stats *sum,
 			   const struct genai_exec_stats *x)
 {
@@ -12,15 +14,18 @@ void genai_model_add_stats(struct genai_exec_stats *sum,
 	sum->replays += x->replays;
 	sum->steps += x->steps;
 	for (uint32_t i = 0; i < x->n_fallbacks && i < 8; i++) {
+		const size_t room = sizeof(sum->fallbacks[0].reason);
 		uint32_t k = 0;
 
 		while (k < sum->n_fallbacks &&
-		       strcmp(sum->fallbacks[k].reason, x->fallbacks[i].reason))
+		       strncmp(sum->fallbacks[k].reason, x->fallbacks[i].reason,
+			       room - 1))
 			k++;
 		if (k == 8)
 			continue;
 		if (k == sum->n_fallbacks) {
 			sum->fallbacks[k] = x->fallbacks[i];
+			sum->fallbacks[k].reason[room - 1] = 0;
 			sum->n_fallbacks++;
 		} else {
 			sum->fallbacks[k].count += x->fallbacks[i].count;
@@ -50,8 +55,15 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 	struct genai_stream_stats ss = {.size = sizeof(ss)};
 	struct genai_exec_stats sum = m->closed;
 	struct genai_stats st = {.size = sizeof(st)};
-	int32_t rc = d->stream.ops->stats(d->stream.self, &ss, err);
+	int32_t rc;
 
+	if (!GENAI_HAS(out, n_fallbacks))
+		return genai_fail(err, GENAI_E_INVAL,
+				  "stats of %u bytes: set the size first",
+				  out->size);
+	rc = genai_device_forked(d, err);
+	if (!rc)
+		rc = d->stream.ops->stats(d->stream.self, &ss, err);
 	if (rc)
 		return rc;
 	for (struct genai_session *s = m->sessions; s; s = s->next) {
@@ -73,6 +85,7 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 					 ? r->total_bytes
 					 : m->paging.budget;
 	st.device_peak_bytes = d->peak;
+	st.device_used_bytes = ss.device_used_bytes;
 	st.weights_bytes = m->paging.weights_bytes;
 	st.pinned_bytes = r->pinned_bytes;
 	st.ring_bytes = r->ring_bytes;
@@ -89,6 +102,6 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 		st.fallbacks[i].count = sum.fallbacks[i].count;
 	}
 	st.load_s = m->load_s;
-	*out = st;
+	genai_struct_give(out, &st);
 	return 0;
 }

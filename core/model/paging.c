@@ -222,6 +222,7 @@ int32_t genai_paging_seal(struct genai_paging *p, struct genai_plan *plan,
 		rc = genai_pages_build(&b, &how, err);
 	p->n_pages = b.n_sweep;
 	p->page_bytes = how.bytes;
+	p->report.size = sizeof(p->report);
 	if (!rc)
 		rc = p->api.ops->seal(p->api.pager, b.sweep, b.n_sweep,
 				      p->budget, &p->report, err);

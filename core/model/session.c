@@ -14,7 +14,7 @@ static int32_t check_ids(struct genai_session *s, const int64_t *ids,
 {
 	struct genai_model *m = s->m;
 
-	int32_t rc = genai_device_forked(&m->rt->device, err);
+	int32_t rc = session_mend(s, err);
 
 	if (rc)
 		return rc;
@@ -100,9 +100,11 @@ uint64_t genai_session_length(const struct genai_session *s)
 int32_t genai_session_rewind(struct genai_session *s, uint64_t length,
 			     struct genai_error *err)
 {
+	int32_t rc = session_mend(s, err);
 	uint64_t sure;
-	int32_t rc;
 
+	if (rc)
+		return rc;
 	if (length > s->length)
 		return genai_fail(err, GENAI_E_INVAL,
 				  "cannot rewind to %" PRIu64
@@ -120,7 +122,7 @@ int32_t genai_session_next(struct genai_session *s, int32_t ahead,
 			   int64_t *out_id, struct genai_error *err)
 {
 	struct genai_model *m = s->m;
-	int32_t rc = genai_device_forked(&m->rt->device, err);
+	int32_t rc = session_mend(s, err);
 
 	if (rc)
 		return rc;
@@ -162,14 +164,6 @@ static int32_t alloc(struct genai_session *s, uint32_t kind, uint64_t bytes,
 				     err);
 }
 
-// Positions that would fit now.
-static uint64_t fitting(const struct genai_model *m)
-{
-	const struct genai_device *d = &m->rt->device;
-
-	return d->limit > d->used ? (d->limit - d->used) / m->kv_row_bytes : 0;
-}
-
 static int32_t kv_alloc(struct genai_session *s, struct genai_error *err)
 {
 	struct genai_model *m = s->m;
@@ -181,14 +175,11 @@ static int32_t kv_alloc(struct genai_session *s, struct genai_error *err)
 		return 0;
 	rc = alloc(s, GENAI_MEM_DEVICE, bytes, GENAI_TAG_KV, &s->kv, &why);
 	if (rc == GENAI_E_LIMIT)
-		return genai_fail(
-			err, rc,
-			"the key/value cache for %" PRIu64
-			" positions needs %" PRIu64 " bytes (%" PRIu64
-			" each): %s; set [runtime] context to %" PRIu64
-			" or less, or device_limit higher",
-			m->context, bytes, m->kv_row_bytes, why.text,
-			fitting(m));
+		return genai_fail(err, rc,
+				  "the key/value cache for %" PRIu64
+				  " positions needs %" PRIu64 " bytes (%" PRIu64
+				  " each): %s",
+				  m->context, bytes, m->kv_row_bytes, why.text);
 	if (rc && err)
 		*err = why;
 	return rc;
@@ -205,11 +196,11 @@ static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 		rc = alloc(s, GENAI_MEM_DEVICE, m->chunk * sizeof(int64_t),
 			   GENAI_TAG_ACTIVATIONS, &s->ids, err);
 	if (!rc)
-		rc = alloc(s, GENAI_MEM_DEVICE, 256, GENAI_TAG_ACTIVATIONS,
-			   &s->past, err);
+		rc = alloc(s, GENAI_MEM_DEVICE, SESSION_WORD_BYTES,
+			   GENAI_TAG_ACTIVATIONS, &s->past, err);
 	if (!rc)
-		rc = alloc(s, GENAI_MEM_DEVICE, 256, GENAI_TAG_ACTIVATIONS,
-			   &s->token, err);
+		rc = alloc(s, GENAI_MEM_DEVICE, SESSION_WORD_BYTES,
+			   GENAI_TAG_ACTIVATIONS, &s->token, err);
 	if (!rc)
 		rc = alloc(s, GENAI_MEM_DEVICE, logits, GENAI_TAG_ACTIVATIONS,
 			   &s->logits, err);
@@ -227,14 +218,31 @@ static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 	return rc;
 }
 
+// The first length; what is in the way may be another session's failure.
+static int32_t begin(struct genai_session *s, struct genai_error *err)
+{
+	int32_t rc = session_set_past(s, 0, err);
+
+	if (rc)
+		session_recover(s, 0);
+	if (!rc || s->broken)
+		return rc;
+	err->code = 0;
+	err->text[0] = 0;
+	return 0;
+}
+
 int32_t genai_session_open(struct genai_model *m, struct genai_session **out_s,
 			   struct genai_error *err)
 {
 	int32_t rc = genai_device_forked(&m->rt->device, err);
+	struct genai_error own = GENAI_ERROR_INIT;
 	struct genai_session *s;
 
 	if (rc)
 		return rc;
+	if (!err)
+		err = &own;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
@@ -255,11 +263,14 @@ int32_t genai_session_open(struct genai_model *m, struct genai_session **out_s,
 	if (!rc)
 		rc = session_bind(s, err);
 	if (!rc)
-		rc = session_set_past(s, 0, err);
-	if (rc)
-		genai_session_close(s);
-	else
+		rc = begin(s, err);
+	if (!rc) {
 		*out_s = s;
+		return 0;
+	}
+	genai_session_close(s);
+	if (rc == GENAI_E_LIMIT)
+		genai_model_advise(m, err);
 	return rc;
 }
 
@@ -288,6 +299,7 @@ void genai_session_close(struct genai_session *s)
 	if (!s)
 		return;
 	m = s->m;
+	session_leave(s);
 	rc = genai_device_drain(&m->rt->device, &ticket, &err);
 	if (!rc && s->plan) {
 		if (!m->rt->exec.stats(s->plan, &st, NULL))

@@ -9,6 +9,8 @@
 #define SLOTS 4
 #endif
 
+#define SESSION_WORD_BYTES 256 /* device memory of the past, of the token */
+
 struct door { /* pinned host memory of one step */
 	int64_t id;
 	uint32_t best;	/* the logit's bits, in its own type */
@@ -29,6 +31,7 @@ struct genai_session {
 	uint64_t handed;   /* steps whose token was given out, or is void */
 	uint64_t rows;	   /* rows of logits of the last step; 0: void */
 	bool lost;	   /* its last step was skipped: another failed */
+	bool broken;	   /* its recovery failed: void until one does not */
 };
 
 static inline const struct genai_stream_ops *
@@ -78,8 +81,14 @@ int32_t session_submit(struct genai_session *s, uint64_t n,
 /* Positions that are certain: those whose token was read. */
 uint64_t session_certain(const struct genai_session *s);
 struct genai_point *session_last_door(struct genai_session *s);
-/* After a failure: the device quiet and clear, the sequence back at length. */
+/* After a failure: the device quiet and clear, the sequence back at length; or
+ * broken, and of length 0. */
 void session_recover(struct genai_session *s, uint64_t length);
+/* Before it closes: no failure that nobody saw may stay for the next one. */
+void session_leave(struct genai_session *s);
+/* Before anything is enqueued: try again what could not be recovered from, by
+ * whichever session. */
+int32_t session_mend(struct genai_session *s, struct genai_error *err);
 /* Wait for the oldest token not handed out.  GENAI_E_DEVICE if it is NaN. */
 int32_t session_read_token(struct genai_session *s, int64_t *out_id,
 			   struct genai_error *err);

@@ -95,12 +95,9 @@ int32_t session_set_past(struct genai_session *s, uint64_t length,
 {
 	struct door *d = session_door(s, s->computed);
 	struct genai_point *at = &s->door_at[s->computed % SLOTS];
-	int32_t rc = 0;
+	int32_t rc;
 
-	// the slot's staging word must not be in use by an earlier copy
-	rc = session_host_read(s, at, err);
-	if (rc)
-		return rc;
+	// nobody else writes it, and this waits below
 	d->length = (int32_t)length;
 	rc = session_ops(s)->copy(session_self(s), s->m->stream,
 				  s->past.range.addr, (uintptr_t)&d->length,
@@ -117,7 +114,8 @@ int32_t session_set_past(struct genai_session *s, uint64_t length,
 	return 0;
 }
 
-// Enqueue the step for the n ids in the device buffer.
+// Enqueue the step for the n ids in the device buffer.  Its slot is free: a
+// token is read at most two steps later, or never.
 int32_t session_submit(struct genai_session *s, uint64_t n,
 		       struct genai_error *err)
 {
@@ -127,9 +125,7 @@ int32_t session_submit(struct genai_session *s, uint64_t n,
 	int32_t rc = bind_step(s, n, err);
 
 	if (!rc)
-		rc = session_host_read(s, &s->door_at[slot], err);
-	if (!rc)
-		rc = m->rt->exec.submit(s->plan, m->stream, NULL, 0, NULL, err);
+		rc = genai_runtime_submit(m->rt, s->plan, m->stream, err);
 	if (!rc && m->step.next != GENAI_NONE) {
 		rc = session_ops(s)->copy(session_self(s), m->stream,
 					  (uintptr_t)&d->id, s->ids.range.addr,
@@ -164,43 +160,111 @@ struct genai_point *session_last_door(struct genai_session *s)
 static int32_t restart(struct genai_session *s, uint64_t length,
 		       struct genai_error *err)
 {
+	int32_t rc;
+
 	memset(s->door_at, 0, sizeof(s->door_at));
 	memset(s->stage_at, 0, sizeof(s->stage_at));
 	s->handed = s->computed;
-	s->lost = false;
-	return session_set_past(s, length, err);
+	s->length = length;
+	rc = session_set_past(s, length, err);
+	s->broken = s->broken && rc;
+	s->lost = s->lost && rc;
+	return rc;
 }
 
-// After a failure: everything quiet, poison cleared, the ring forgotten, the
-// sequence back at length.  Steps that other sessions had enqueued behind the
-// failed one were skipped: those sessions lose them too.
+// Did its last step fail, or was it skipped?  The error goes with the device's
+// poison.
+static bool is_lost(struct genai_session *o)
+{
+	return o->handed != o->computed &&
+	       session_ops(o)->poll(session_self(o), *session_last_door(o),
+				    NULL);
+}
+
+// A pager's reset loads again, which makes tickets stale.
+static int32_t reset_pagers(struct genai_runtime *rt, struct genai_error *err)
+{
+	struct genai_ticket ticket = {.size = sizeof(ticket)};
+	int32_t rc = 0;
+
+	for (struct genai_model *m = rt->models; !rc && m; m = m->next) {
+		struct genai_pager_api *p = &m->paging.api;
+
+		if (!p->pager || !m->sessions)
+			continue;
+		rc = genai_device_drain(&rt->device, &ticket, err);
+		if (!rc)
+			rc = p->ops->reset(p->pager, &ticket, err);
+	}
+	return rc;
+}
+
+// Everything quiet, poison cleared, the rings forgotten.  The poison is the
+// device's: sessions of any model, but for s, whose steps failed too, or were
+// skipped, lose them.
+static int32_t recover_device(struct genai_runtime *rt,
+			      const struct genai_session *s,
+			      struct genai_error *err)
+{
+	struct genai_stream_api *a = &rt->device.stream;
+	struct genai_ticket ticket = {.size = sizeof(ticket)};
+	int32_t rc = genai_device_drain(&rt->device, &ticket, err);
+	struct genai_session *o;
+
+	for (struct genai_model *m = rt->models; !rc && m; m = m->next)
+		for (o = m->sessions; o; o = o->next)
+			o->lost = o != s && (o->lost || is_lost(o));
+	if (!rc)
+		rc = a->ops->reset(a->self, &ticket, err);
+	if (!rc)
+		rc = reset_pagers(rt, err);
+	for (struct genai_model *m = rt->models; m; m = m->next)
+		for (o = m->sessions; !rc && o; o = o->next)
+			if (o->lost)
+				rc = restart(o, session_certain(o), err);
+	rt->unclear = rc != 0;
+	return rc;
+}
+
 void session_recover(struct genai_session *s, uint64_t length)
 {
-	struct genai_model *m = s->m;
-	struct genai_ticket ticket = {.size = sizeof(ticket)};
 	struct genai_error err = GENAI_ERROR_INIT;
-	int32_t rc = genai_device_drain(&m->rt->device, &ticket, &err);
+	int32_t rc = recover_device(s->m->rt, s, &err);
 
-	for (struct genai_session *o = m->sessions; !rc && o; o = o->next)
-		o->lost = o != s && o->handed != o->computed &&
-			  session_ops(s)->poll(session_self(s),
-					       *session_last_door(o), NULL);
-	if (!rc)
-		rc = session_ops(s)->reset(session_self(s), &ticket, &err);
-	if (!rc)
-		rc = m->paging.api.ops->reset(m->paging.api.pager, &ticket,
-					      &err);
-	for (struct genai_session *o = m->sessions; !rc && o; o = o->next)
-		if (o->lost)
-			rc = restart(o, session_certain(o), &err);
 	if (!rc)
 		rc = restart(s, length, &err);
-	if (rc) {
-		s->length = s->rows = 0;
-		// the error is what led here; the caller reports that
-		genai_log_line(&m->rt->log, GENAI_LOG_WARN,
-			       "the device could not be reset: %s", err.text);
-	}
+	if (!rc)
+		return;
+	s->broken = true;
+	s->length = s->rows = 0;
+	// the error is what led here; the caller reports that
+	genai_log_line(&s->m->rt->log, GENAI_LOG_INFO,
+		       "the device could not be reset: %s", err.text);
+}
+
+void session_leave(struct genai_session *s)
+{
+	if (!genai_device_forked(&s->m->rt->device, NULL) &&
+	    (s->broken || is_lost(s)))
+		session_recover(s, 0);
+}
+
+int32_t session_mend(struct genai_session *s, struct genai_error *err)
+{
+	struct genai_runtime *rt = s->m->rt;
+	int32_t rc = genai_device_forked(&rt->device, err);
+
+	if (rc || (!s->broken && !rt->unclear))
+		return rc;
+	if (s->broken)
+		session_recover(s, 0);
+	else
+		recover_device(rt, NULL, NULL);
+	return s->broken || rt->unclear
+		       ? genai_fail(err, GENAI_E_DEVICE,
+				    "the device could not be reset after an "
+				    "error")
+		       : 0;
 }
 
 // ---- results ----
@@ -246,8 +310,10 @@ int32_t genai_session_logits(struct genai_session *s, float *out,
 	uint64_t row = (uint64_t)m->vocab * session_logit_bytes(m);
 	uint64_t rows = s->rows < cap_rows ? s->rows : cap_rows;
 	struct genai_point p;
-	int32_t rc;
+	int32_t rc = session_mend(s, err);
 
+	if (rc)
+		return rc;
 	if (!s->rows)
 		return genai_fail(err, GENAI_E_STATE,
 				  "there are no logits: nothing was appended "

@@ -252,7 +252,7 @@ static int32_t run(struct single *s, struct genai_host_tensor *outputs,
 	for (uint32_t i = 0; !rc && i < g->n_outputs; i++)
 		rc = bind_out(s, i, &outputs[i], err);
 	if (!rc)
-		rc = s->rt->exec.submit(s->plan, s->stream, NULL, 0, NULL, err);
+		rc = genai_runtime_submit(s->rt, s->plan, s->stream, err);
 	for (uint32_t i = 0; !rc && i < g->n_outputs; i++)
 		if (!stored_output(s, i))
 			rc = a->ops->copy(
@@ -298,15 +298,16 @@ static void tear_down(struct single *s, bool failed)
 	uint32_t n_in = s->graph ? s->graph->n_inputs : 0;
 	uint32_t n_out = s->graph ? s->graph->n_outputs : 0;
 
-	if (genai_device_drain(d, &t, NULL))
-		return;
-	if (failed)
-		d->stream.ops->reset(d->stream.self, &t, NULL);
-	if (s->plan)
-		s->rt->exec.plan_destroy(s->plan, &t, NULL);
-	give(s, s->in, n_in, &t);
-	give(s, s->out, n_out, &t);
-	give(s, s->stage, n_in + n_out, &t);
+	// without a drain the device keeps what it has; the runtime says so
+	if (!genai_device_drain(d, &t, NULL)) {
+		if (failed)
+			d->stream.ops->reset(d->stream.self, &t, NULL);
+		if (s->plan)
+			s->rt->exec.plan_destroy(s->plan, &t, NULL);
+		give(s, s->in, n_in, &t);
+		give(s, s->out, n_out, &t);
+		give(s, s->stage, n_in + n_out, &t);
+	}
 	if (s->paging_open)
 		genai_paging_close(&s->paging, NULL);
 	if (s->stream)

@@ -73,8 +73,7 @@ static const char **name_slot(const char **names, uint32_t cap, const char *s)
 	return &names[i & (cap - 1)];
 }
 
-// A name outlives the unit that bears it; "?" when there is no memory.
-static const char *intern(struct genai_order *o, const char *s)
+const char *order_intern(struct genai_order *o, const char *s)
 {
 	const char **slot, **more;
 	uint32_t cap = o->cap_names ? 2 * o->cap_names : 256;
@@ -101,33 +100,42 @@ static const char *intern(struct genai_order *o, const char *s)
 
 // ---- the check ----
 
-void order_node_text(char *buf, size_t cap, uint32_t node)
+// Long names are cut: what follows them in a message is what matters.
+struct order_text order_unit_text(const char *what, uint32_t node)
 {
+	struct order_text t;
+	size_t n = strlen(what);
+	const char *cut = n > 72 ? "..." : "";
+
+	for (n = n > 72 ? 72 : n; n && (what[n] & 0xc0) == 0x80;)
+		n--; // not inside a character
 	if (node == GENAI_NONE)
-		snprintf(buf, cap, "no node");
+		snprintf(t.v, sizeof(t.v), "%.*s%s (no node)", (int)n, what,
+			 cut);
 	else
-		snprintf(buf, cap, "node %u", node);
+		snprintf(t.v, sizeof(t.v), "%.*s%s (node %u)", (int)n, what,
+			 cut, node);
+	return t;
 }
 
-static int32_t report(const struct genai_touch *now,
+static int32_t report(const struct genai_order *o,
+		      const struct genai_touch *now,
 		      const struct genai_touch *before,
 		      const struct genai_access *a, struct genai_error *err)
 {
-	char n1[24], n2[24];
-	int32_t rc;
-
-	order_node_text(n1, sizeof(n1), now->node);
-	order_node_text(n2, sizeof(n2), before->node);
-	rc = genai_fail(
+	int32_t rc = genai_fail(
 		err, GENAI_E_ORDER,
-		"race: %s (%s) on stream '%s' %s %" PRIu64 " bytes at %#" PRIx64
-		", and %s (%s) on stream '%s' %s some of them; missing edge: "
-		"unit %" PRIu64 " of '%s' does not wait for a point of '%s' "
-		"after its unit %" PRIu64,
-		now->what, n1, now->stream, now->write ? "writes" : "reads",
-		a->bytes, a->addr, before->what, n2, before->stream,
+		"race: %s on stream '%.20s' %s %" PRIu64
+		" bytes from %s, and %s on stream '%.20s' %s some of them; "
+		"missing edge: unit %" PRIu64 " of '%.20s' does not wait for a "
+		"point of '%.20s' after its unit %" PRIu64,
+		order_unit_text(now->what, now->node).v, now->stream,
+		now->write ? "writes" : "reads", a->bytes,
+		order_place_text(o, a->addr).v,
+		order_unit_text(before->what, before->node).v, before->stream,
 		before->write ? "writes" : "reads", now->epoch, now->stream,
 		before->stream, before->epoch);
+
 	if (err)
 		err->node = now->node;
 	return rc;
@@ -151,7 +159,7 @@ int32_t order_unit(struct genai_order *o, uint32_t line, const char *stream,
 		rc = genai_order_touch(&o->map, acc[i].addr, acc[i].bytes, &t,
 				       clock, &before);
 		if (rc == GENAI_E_ORDER)
-			return report(&t, &before, &acc[i], err);
+			return report(o, &t, &before, &acc[i], err);
 	}
 	return rc ? genai_fail(err, rc, "no memory for the order check") : 0;
 }
@@ -166,7 +174,7 @@ static int32_t enqueue(struct genai_order *o, struct genai_stream *raw,
 
 	pthread_mutex_lock(&o->lock);
 	s = order_stream_of(o, raw);
-	what = intern(o, what);
+	what = order_intern(o, what);
 	if (s && s->rec) {
 		rc = order_record_unit(o, s, what, node, acc, n, err);
 	} else if (s) {
@@ -198,7 +206,7 @@ static int32_t o_create(void *self, const char *name, struct genai_stream **out,
 	pthread_mutex_lock(&o->lock);
 	rc = order_line(o, &s->line, err);
 	if (!rc) {
-		s->name = intern(o, name ? name : "");
+		s->name = order_intern(o, name ? name : "");
 		s->next = o->streams;
 		o->streams = s;
 	}
@@ -262,8 +270,7 @@ static void prune(struct genai_order *o, struct order_stream *s)
 		return;
 	s->n_marks -= k;
 	if (s->n_marks)
-		memmove(s->marks, s->marks + k,
-			s->n_marks * sizeof(*s->marks));
+		memmove(s->marks, s->marks + k, s->n_marks * sizeof(*s->marks));
 }
 
 static int32_t add_mark(struct genai_order *o, struct order_stream *s,

@@ -28,9 +28,12 @@ struct order_stream {
 	uint32_t branch;
 };
 
-/* A pinned or registered block: copies name it by its host address. */
+/* Memory of the device: copies name a pinned or registered block by its host
+ * address, messages by tag and number, which are the same in every run. */
 struct order_block {
 	uint64_t host, bytes, addr;
+	const char *tag;
+	uint32_t number;
 };
 
 enum order_kind { ORDER_UNIT, ORDER_MARK, ORDER_WAIT };
@@ -79,7 +82,7 @@ struct genai_order {
 	bool line_used[GENAI_ORDER_LINES];
 	struct genai_order_map map;
 	struct order_block *blocks;
-	uint32_t n_blocks, cap_blocks;
+	uint32_t n_blocks, cap_blocks, made_blocks;
 	const char **names; /* interned; hash table */
 	uint32_t n_names, cap_names;
 };
@@ -97,10 +100,19 @@ int32_t order_unit(struct genai_order *o, uint32_t line, const char *stream,
 		   const struct genai_access *acc, uint32_t n,
 		   struct genai_error *err);
 
-void order_node_text(char *buf, size_t cap, uint32_t node);
+/* A name outlives the unit that bears it; "?" when there is no memory. */
+const char *order_intern(struct genai_order *o, const char *s);
+
+/* What messages say of a unit: its name, cut if long, and its node. */
+struct order_text {
+	char v[120];
+};
+struct order_text order_unit_text(const char *what, uint32_t node);
 
 /* order_memory.c */
 void order_put_memory(struct genai_stream_ops *ops);
+/* Which memory an address is in; the lock is held. */
+struct order_text order_place_text(const struct genai_order *o, uint64_t addr);
 /* How units would name a host address.  Takes the lock. */
 uint64_t order_device_addr(struct genai_order *o, uint64_t host);
 

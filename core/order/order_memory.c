@@ -2,19 +2,42 @@
 #include "core/order/order_impl.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "core/error.h"
 
-static int32_t add_block(struct genai_order *o, const struct genai_mem *m,
+static int32_t add_block(struct genai_order *o, const void *host,
+			 struct genai_range r, const char *tag,
 			 struct genai_error *err)
 {
-	int32_t rc = order_grow((void **)&o->blocks, &o->cap_blocks,
-				o->n_blocks + 1, sizeof(*o->blocks), err);
+	int32_t rc;
 
+	pthread_mutex_lock(&o->lock);
+	rc = order_grow((void **)&o->blocks, &o->cap_blocks, o->n_blocks + 1,
+			sizeof(*o->blocks), err);
 	if (!rc)
 		o->blocks[o->n_blocks++] = (struct order_block){
-			(uintptr_t)m->host, m->range.bytes, m->range.addr};
+			(uintptr_t)host, r.bytes, r.addr,
+			order_intern(o, tag ? tag : "?"), ++o->made_blocks};
+	pthread_mutex_unlock(&o->lock);
 	return rc;
+}
+
+struct order_text order_place_text(const struct genai_order *o, uint64_t addr)
+{
+	struct order_text t;
+
+	for (uint32_t i = 0; i < o->n_blocks; i++) {
+		const struct order_block *b = &o->blocks[i];
+
+		if (addr - b->addr >= b->bytes)
+			continue;
+		snprintf(t.v, sizeof(t.v), "byte %" PRIu64 " of %.20s #%u",
+			 addr - b->addr, b->tag, b->number);
+		return t;
+	}
+	snprintf(t.v, sizeof(t.v), "%#" PRIx64, addr);
+	return t;
 }
 
 // How units would name a host address.
@@ -40,9 +63,7 @@ static int32_t o_alloc(void *self, uint32_t kind, uint64_t bytes,
 
 	if (rc)
 		return rc;
-	pthread_mutex_lock(&o->lock);
-	rc = add_block(o, out, err);
-	pthread_mutex_unlock(&o->lock);
+	rc = add_block(o, out->host, out->range, tag, err);
 	if (rc)
 		o->raw.free(o->raw_self, out->range.addr, NULL, NULL);
 	return rc;
@@ -56,9 +77,7 @@ static int32_t o_register(void *self, const void *ptr, uint64_t bytes,
 
 	if (rc)
 		return rc;
-	pthread_mutex_lock(&o->lock);
-	rc = add_block(o, out, err);
-	pthread_mutex_unlock(&o->lock);
+	rc = add_block(o, ptr, out->range, "registered", err);
 	if (rc)
 		o->raw.host_unregister(o->raw_self, out->range.addr, NULL,
 				       NULL);
@@ -69,22 +88,22 @@ static int32_t o_register(void *self, const void *ptr, uint64_t bytes,
 static int32_t may_go(struct genai_order *o, uint64_t addr, uint64_t bytes,
 		      struct genai_error *err)
 {
-	char node[24];
+	struct order_text place;
 	struct genai_touch t;
 	int32_t rc;
 
 	pthread_mutex_lock(&o->lock);
 	rc = genai_order_forget(&o->map, addr, bytes, &o->host, &t);
+	place = order_place_text(o, addr);
 	pthread_mutex_unlock(&o->lock);
 	if (rc != GENAI_E_ORDER)
 		return rc;
-	order_node_text(node, sizeof(node), t.node);
 	return genai_fail(err, rc,
-			  "race: memory at %#" PRIx64
-			  " is given back, and %s (%s) on stream '%s' %s it; "
-			  "missing edge: the host did not wait for a point of "
-			  "'%s' after its unit %" PRIu64,
-			  addr, t.what, node, t.stream,
+			  "race: memory from %s is given back, and %s on "
+			  "stream '%.20s' %s it; missing edge: the host did "
+			  "not wait for a point of '%.20s' after its unit "
+			  "%" PRIu64,
+			  place.v, order_unit_text(t.what, t.node).v, t.stream,
 			  t.write ? "writes" : "reads", t.stream, t.epoch);
 }
 
@@ -138,15 +157,23 @@ static int32_t o_unmap(void *self, struct genai_range r,
 	struct genai_order *o = self;
 	int32_t rc = may_go(o, r.addr, r.bytes, err);
 
-	return rc ? rc : o->raw.unmap(o->raw_self, r, t, err);
+	if (!rc)
+		rc = o->raw.unmap(o->raw_self, r, t, err);
+	if (!rc)
+		take_block(o, r.addr, true);
+	return rc;
 }
 
 static int32_t o_map(void *self, struct genai_range r, const char *tag,
 		     struct genai_error *err)
 {
 	struct genai_order *o = self;
+	int32_t rc = o->raw.map(o->raw_self, r, tag, err);
 
-	return o->raw.map(o->raw_self, r, tag, err);
+	// without memory for the name the address is named
+	if (!rc)
+		add_block(o, NULL, r, tag, NULL);
+	return rc;
 }
 
 static int32_t o_reserve(void *self, uint64_t bytes, struct genai_range *out,

@@ -10,20 +10,24 @@
 #include "core/text/tokenizer.h"
 
 // Limits on what a file may hold.
-#define TOK_MAX_FILE (256u << 20) // tokenizer.json, after decompression
-#define TOK_MAX_DEPTH 64	  // nesting of the JSON
-#define TOK_MAX_ID (1u << 22)	  // ids are below this
-#define TOK_MAX_TOKEN 4096u	  // bytes of one token
-#define TOK_MAX_TEXT (1u << 30)	  // bytes of one text to encode
+#define TOK_MAX_FILE (256u << 20)  // tokenizer.json, after decompression
+#define TOK_MAX_DEPTH 64	   // nesting of the JSON
+#define TOK_MAX_ID (1u << 22)	   // ids are below this
+#define TOK_MAX_TOKEN 4096u	   // bytes of one token
+#define TOK_MAX_TEXT (1u << 30)	   // bytes of one text to encode
+#define TOK_MAX_DECODED (1u << 28) // bytes of one text that was decoded
+#define TOK_MAX_STEPS 128u	   // of a normalizer, a decoder ...
 
 // ---- buffers (tok_char.c) ----
 
 // Bytes, or an array of structs, that grows.  A failed growth sets `failed`
-// and drops the data; whoever finishes with the buffer checks it once.
+// and drops the data, and `full` if it was beyond `max`; whoever finishes with
+// the buffer checks it once.
 struct tok_buf {
 	char *p;
 	size_t n, cap; // bytes
-	bool failed;
+	size_t max;    // 0: none
+	bool failed, full;
 };
 
 void tok_buf_add(struct tok_buf *b, const void *data, size_t bytes);

@@ -13,6 +13,9 @@ char *tok_buf_room(struct tok_buf *b, size_t bytes)
 
 	if (b->failed || __builtin_add_overflow(b->n, bytes, &need))
 		goto fail;
+	b->full = b->max && need > b->max;
+	if (b->full)
+		goto fail;
 	if (need <= b->cap && b->p)
 		return b->p + b->n;
 	while (cap < need)

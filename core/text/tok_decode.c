@@ -28,6 +28,15 @@ struct genai_detok {
 
 static int32_t feed(struct genai_detok *d, size_t i, const char *p, size_t n);
 
+// Why a buffer failed.
+static int32_t failed(const struct genai_detok *d, const struct tok_buf *b)
+{
+	return b->full ? genai_fail(d->err, GENAI_E_LIMIT,
+				    "the decoded text is longer than %zu bytes",
+				    b->max)
+		       : tok_nomem(d->err);
+}
+
 // Token text with every from replaced by to.
 static void replace_all(struct tok_buf *b, const char *from, const char *to,
 			struct tok_buf *tmp)
@@ -104,7 +113,7 @@ static int32_t pass_bytes(struct genai_detok *d, size_t i, bool at_end)
 		at += k ? (size_t)abs(k) : s->pend.n - at;
 	}
 	if (s->out.failed || s->pend.failed)
-		return tok_nomem(d->err);
+		return failed(d, s->out.failed ? &s->out : &s->pend);
 	if (at) {
 		memmove(s->pend.p, s->pend.p + at, s->pend.n - at);
 		s->pend.n -= at;
@@ -149,7 +158,7 @@ static int32_t fallback(struct genai_detok *d, size_t i, const char *p,
 		return rc ? rc : feed(d, i + 1, p, n);
 	}
 	tok_buf_add(&d->st[i].pend, &byte, 1);
-	return d->st[i].pend.failed ? tok_nomem(d->err) : 0;
+	return d->st[i].pend.failed ? failed(d, &d->st[i].pend) : 0;
 }
 
 static int32_t metaspace(struct genai_detok *d, size_t i, const char *p,
@@ -169,7 +178,7 @@ static int32_t metaspace(struct genai_detok *d, size_t i, const char *p,
 	}
 	st->count++;
 	if (st->out.failed)
-		return tok_nomem(d->err);
+		return failed(d, &st->out);
 	return feed(d, i + 1, st->out.p, st->out.n);
 }
 
@@ -192,7 +201,7 @@ static int32_t word_piece(struct genai_detok *d, size_t i, const char *p,
 	if (s->flag)
 		clean_up(&st->out, &st->pend);
 	if (st->out.failed || st->pend.failed)
-		return tok_nomem(d->err);
+		return failed(d, st->out.failed ? &st->out : &st->pend);
 	return feed(d, i + 1, st->out.p, st->out.n);
 }
 
@@ -207,7 +216,7 @@ static int32_t pass_suffix(struct genai_detok *d, size_t i, const char *blank)
 
 	tok_buf_add(&st->pend, "", 0);
 	replace_all(&st->pend, s->str, blank, &tmp);
-	rc = st->pend.failed ? tok_nomem(d->err)
+	rc = st->pend.failed ? failed(d, &st->pend)
 			     : feed(d, i + 1, st->pend.p, st->pend.n);
 	tok_buf_free(&tmp);
 	st->pend.n = 0;
@@ -289,7 +298,7 @@ static int32_t replace(struct genai_detok *d, size_t i, const char *p, size_t n)
 	}
 	tok_buf_add(out, p + done, n - done);
 	if (!rc && out->failed)
-		rc = tok_nomem(d->err);
+		rc = failed(d, out);
 	return rc ? rc : feed(d, i + 1, out->p, out->n);
 }
 
@@ -301,7 +310,7 @@ static int32_t feed(struct genai_detok *d, size_t i, const char *p, size_t n)
 
 	if (i == d->tok->decs.n) {
 		tok_buf_add(&d->text, p, n);
-		return d->text.failed ? tok_nomem(d->err) : 0;
+		return d->text.failed ? failed(d, &d->text) : 0;
 	}
 	switch (d->tok->decs.v[i].kind) {
 	case DEC_JOIN:
@@ -322,7 +331,7 @@ static int32_t feed(struct genai_detok *d, size_t i, const char *p, size_t n)
 		if (d->tok->decs.v[i].in_parts)
 			return feed(d, i + 1, p, n);
 		tok_buf_add(&st->pend, p, n);
-		return st->pend.failed ? tok_nomem(d->err) : 0;
+		return st->pend.failed ? failed(d, &st->pend) : 0;
 	case DEC_STRIP:
 		return strip(d, i, p, n);
 	case DEC_REPLACE:
@@ -387,6 +396,9 @@ int32_t genai_detok_open(const struct genai_tokenizer *tok, uint32_t flags,
 		genai_detok_close(d);
 		return tok_nomem(err);
 	}
+	d->text.max = TOK_MAX_DECODED;
+	for (size_t i = 0; i < tok->decs.n; i++)
+		d->st[i].pend.max = d->st[i].out.max = TOK_MAX_DECODED;
 	*out_d = d;
 	return 0;
 }
@@ -457,7 +469,7 @@ int32_t genai_tokenizer_decode(const struct genai_tokenizer *tok,
 	if (!rc)
 		tok_buf_add(&d->text, "", 1);
 	if (!rc && d->text.failed)
-		rc = tok_nomem(err);
+		rc = failed(d, &d->text);
 	if (!rc) {
 		*out_text = d->text.p;
 		*out_bytes = d->text.n - 1;

@@ -349,6 +349,17 @@ static int32_t load_added(struct genai_tokenizer *t, const struct tok_load *l,
 	return rc;
 }
 
+// Every step costs a pass over each text, and the decoder's a frame of the
+// stack.
+static int32_t few(const struct tok_load *l, const char *stage, size_t n)
+{
+	return n <= TOK_MAX_STEPS
+		       ? 0
+		       : genai_fail(l->err, GENAI_E_LIMIT,
+				    "%s: %s: %zu steps, at most %u", l->name,
+				    stage, n, TOK_MAX_STEPS);
+}
+
 static int32_t build(struct genai_tokenizer *t, const struct tok_load *l,
 		     struct tok_spans *s, json_t *top)
 {
@@ -361,14 +372,20 @@ static int32_t build(struct genai_tokenizer *t, const struct tok_load *l,
 		rc = tok_norms_parse(l, json_object_get(top, "normalizer"),
 				     &t->norms);
 	if (!rc)
+		rc = few(l, "normalizer", t->norms.n);
+	if (!rc)
 		rc = tok_pres_parse(l, json_object_get(top, "pre_tokenizer"),
 				    &t->pres);
+	if (!rc)
+		rc = few(l, "pre_tokenizer", t->pres.n);
 	if (!rc)
 		rc = tok_post_parse(l, json_object_get(top, "post_processor"),
 				    &t->post);
 	if (!rc)
 		rc = tok_decs_parse(l, json_object_get(top, "decoder"),
 				    &t->decs);
+	if (!rc)
+		rc = few(l, "decoder", t->decs.n);
 	if (!rc)
 		rc = load_added(t, l, json_object_get(top, "added_tokens"));
 	return rc;

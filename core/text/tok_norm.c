@@ -316,6 +316,13 @@ static int32_t apply(const struct tok_norm *s, struct tok_work *w,
 	return 0;
 }
 
+// What a text may grow to: no character, and no tokenizer that makes sense,
+// needs more; a file could ask for any multiple.
+static size_t most(size_t n)
+{
+	return ((size_t)64 << 20) + 16 * n;
+}
+
 int32_t tok_normalize(const struct tok_norms *norms, struct tok_work *w,
 		      const char *p, size_t n, bool *at_start)
 {
@@ -323,18 +330,18 @@ int32_t tok_normalize(const struct tok_norms *norms, struct tok_work *w,
 	int32_t rc;
 	size_t i;
 
+	in->max = out->max = most(n);
 	in->n = 0;
 	tok_buf_add(in, p, n);
-	for (i = 0; i < norms->n; i++) {
-		if (in->failed)
-			return tok_nomem(w->err);
-		if (in->n > 4ul * TOK_MAX_TEXT)
-			return genai_fail(
-				w->err, GENAI_E_LIMIT,
-				"normalized text is longer than 4 GiB");
+	for (i = 0; i < norms->n && !in->failed; i++) {
 		out->n = 0;
 		tok_buf_room(out, in->n);
 		rc = apply(norms->v + i, w, in, out, at_start);
+		if (out->full)
+			return genai_fail(w->err, GENAI_E_LIMIT,
+					  "the normalized text is longer than "
+					  "%zu bytes, of %zu given",
+					  out->max, n);
 		if (rc)
 			return rc;
 		swap = *in;

@@ -271,20 +271,23 @@ static int32_t caps(void *self, struct genai_stream_caps *out,
 		    struct genai_error *err)
 {
 	struct device *d = self;
+	struct genai_stream_caps c = {
+		.size = sizeof(c),
+		.flags = GENAI_STREAM_CAP_IN_PLACE,
+		.device_kind = "small",
+		.device_name = "small device",
+		.total_bytes = UINT64_MAX,
+		.free_bytes = UINT64_MAX,
+		.alignment = 64,
+		.granule = 4096,
+	};
 
 	(void)err;
-	memset(out, 0, sizeof(*out));
-	out->size = sizeof(*out);
-	out->flags = GENAI_STREAM_CAP_IN_PLACE;
-	snprintf(out->device_kind, sizeof(out->device_kind), "small");
-	snprintf(out->device_name, sizeof(out->device_name), "small device");
-	out->total_bytes = out->free_bytes = UINT64_MAX;
 	if (d->limit != UINT64_MAX) {
-		out->total_bytes = d->limit;
-		out->free_bytes = d->limit - d->used;
+		c.total_bytes = d->limit;
+		c.free_bytes = d->limit - d->used;
 	}
-	out->alignment = 64;
-	out->granule = 4096;
+	genai_struct_give(out, &c);
 	return 0;
 }
 
@@ -480,9 +483,8 @@ static int32_t stats(void *self, struct genai_stream_stats *out,
 
 	(void)err;
 	pthread_mutex_lock(&d->lock);
-	*out = d->stats;
-	out->size = sizeof(*out);
-	out->device_used_bytes = d->used;
+	d->stats.device_used_bytes = d->used;
+	genai_struct_give(out, &d->stats);
 	pthread_mutex_unlock(&d->lock);
 	return 0;
 }

@@ -259,14 +259,18 @@ static int32_t caps(void *self, struct genai_exec_caps *out,
 		{"com.microsoft", "MatMulNBits", 1},
 	};
 
+	static const struct genai_exec_caps c = {
+		.size = sizeof(c),
+		.flags = GENAI_EXEC_CAP_ROWS_EXACT,
+		.device_kind = "small",
+		.n_ops = sizeof(ops) / sizeof(ops[0]),
+		.op_stride = sizeof(ops[0]),
+		.ops = ops,
+	};
+
 	(void)self;
 	(void)err;
-	memset(out, 0, sizeof(*out));
-	out->size = sizeof(*out);
-	snprintf(out->device_kind, sizeof(out->device_kind), "small");
-	out->n_ops = sizeof(ops) / sizeof(ops[0]);
-	out->op_stride = sizeof(ops[0]);
-	out->ops = ops;
+	genai_struct_give(out, &c);
 	return 0;
 }
 
@@ -381,7 +385,7 @@ static int32_t stats(struct genai_plan *p, struct genai_exec_stats *out,
 		     struct genai_error *err)
 {
 	(void)err;
-	*out = p->stats;
+	genai_struct_give(out, &p->stats);
 	return 0;
 }
 

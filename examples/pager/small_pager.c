@@ -72,10 +72,12 @@ static void give(struct genai_pager *p, void *m)
 static int32_t caps(void *self, struct genai_pager_caps *out,
 		    struct genai_error *err)
 {
+	static const struct genai_pager_caps c = {
+		sizeof(c), GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE};
+
 	(void)self;
 	(void)err;
-	out->size = sizeof(*out);
-	out->flags = GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE;
+	genai_struct_give(out, &c);
 	return 0;
 }
 
@@ -374,7 +376,7 @@ static int32_t seal(struct genai_pager *p,
 	for (uint32_t i = 0; i < SLOTS; i++)
 		p->slot_page[i] = GENAI_NONE;
 	p->is_sealed = 1;
-	*out = p->report;
+	genai_struct_give(out, &p->report);
 	return 0;
 }
 
@@ -495,7 +497,7 @@ static int32_t stats(struct genai_pager *p, struct genai_pager_stats *out,
 		     struct genai_error *err)
 {
 	(void)err;
-	*out = p->stats;
+	genai_struct_give(out, &p->stats);
 	return 0;
 }
 

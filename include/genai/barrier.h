@@ -31,7 +31,8 @@ struct genai_barrier_ops {
 	 * the device can touch the range ({0, GENAI_RANGE_ALL_BYTES}: any
 	 * address).  Succeeds on poisoned streams too (skipped work touches
 	 * nothing).  The module leaves out_ticket alone; the core mints it, and
-	 * any later enqueue on the device makes it stale.
+	 * any enqueue on the device that is open meanwhile, or begins later,
+	 * makes it stale.  A submit is such an enqueue, from call to return.
 	 * Threads: any.  Blocks: bounded by deadline_ns. */
 	int32_t (*drain)(void *self, struct genai_range range,
 			 uint64_t deadline_ns, struct genai_ticket *out_ticket,

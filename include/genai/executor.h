@@ -7,10 +7,10 @@
  * and output, then bind (only what changed) and submit per step, plan_destroy.
  * Threads: owner, one at a time per plan; caps: any.
  *
- * The order in which a kernel sums depends on the operator, the dtypes and the
- * reduced length, never on the number of rows of this step, a tile, a
- * placement, a budget or a stream: "same tokens" is then true by
- * construction. */
+ * The order in which a kernel sums depends on the operator, the dtypes, the
+ * reduced length and, unless ROWS_EXACT is claimed, the number of rows of this
+ * step; never on a tile, a placement, a budget or a stream: "same tokens" is
+ * then true by construction. */
 #ifndef GENAI_EXECUTOR_H
 #define GENAI_EXECUTOR_H
 
@@ -23,8 +23,10 @@ extern "C" {
 
 struct genai_plan;
 
-#define GENAI_EXEC_CAP_RECORDS 1u /* records steps (needs a stream runtime with
-				     RECORD and a pager with STABLE) */
+/* Records steps; needs a stream runtime with RECORD and a pager with STABLE. */
+#define GENAI_EXEC_CAP_RECORDS 1u
+/* A row gives the same bits whether it comes alone or among others. */
+#define GENAI_EXEC_CAP_ROWS_EXACT 2u
 
 /* An operator that an executor knows. */
 struct genai_exec_op {

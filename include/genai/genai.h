@@ -5,8 +5,9 @@
  * Objects form a tree: runtime > model > session; close children first (a close
  * with children open logs and leaks rather than crash).  A runtime and all
  * below it belong to one thread at a time; different runtimes are independent.
- * After fork a child gets GENAI_E_FORKED from everything but close.
- * A failed call leaves its object usable, unless said. */
+ * After fork a child gets GENAI_E_FORKED from everything but close and what
+ * only reads (get_info, length). A failed call leaves its object usable, unless
+ * said. */
 #ifndef GENAI_GENAI_H
 #define GENAI_GENAI_H
 
@@ -31,9 +32,9 @@ struct genai_detok;
 
 struct genai_runtime_options {
 	uint32_t size;
-	uint32_t flags;		  /* 0 */
-	const char *config_path;  /* NULL: the search of docs/CONFIGURATION */
-	const char *const *sets;  /* "section.key=value", win over the file */
+	uint32_t flags;		 /* 0 */
+	const char *config_path; /* NULL: the search of docs/CONFIGURATION */
+	const char *const *sets; /* "section.key=value", win over the file */
 	uint32_t n_sets;
 	uint32_t reserved;
 	/* Warnings and information, one line each; NULL: warnings and errors
@@ -64,17 +65,17 @@ struct genai_model_options {
 
 struct genai_model_info {
 	uint32_t size;
-	uint32_t vocab_size;	 /* width of the logits */
-	uint64_t model_context;	 /* what the model allows */
-	uint64_t context;	 /* positions that memory is set aside for */
+	uint32_t vocab_size;	/* width of the logits */
+	uint64_t model_context; /* what the model allows */
+	uint64_t context;	/* positions that memory is set aside for */
 	uint64_t weights_bytes;
 	uint64_t kv_bytes_per_position;
 	uint32_t n_eos;
-	uint32_t all_logits;	 /* rows of logits per chunk: 1 or as given */
-	const int64_t *eos;	 /* owned by the model */
-	int64_t bos;		 /* -1: none */
-	int64_t pad;		 /* -1: none */
-	const char *type;	 /* genai_config.json's model.type */
+	uint32_t all_logits; /* rows of logits per chunk: 1 or as given */
+	const int64_t *eos;  /* owned by the model */
+	int64_t bos;	     /* -1: none */
+	int64_t pad;	     /* -1: none */
+	const char *type;    /* genai_config.json's model.type */
 	/* Defaults of genai_config.json's search. */
 	int32_t do_sample;
 	float temperature, top_p, repetition_penalty;
@@ -131,8 +132,8 @@ struct genai_stats {
 	uint32_t size;
 	uint32_t n_fallbacks;
 	char executor[64], stream[64], barrier[64], pager[64];
-	uint64_t host_peak_bytes;   /* resident set, from the system */
-	uint64_t host_pinned_bytes; /* registered and pinned */
+	uint64_t host_peak_bytes;    /* resident set, from the system */
+	uint64_t host_pinned_bytes;  /* registered and pinned */
 	uint64_t device_limit_bytes; /* 0: none */
 	uint64_t weight_budget_bytes;
 	uint64_t device_peak_bytes; /* by the ledger */
@@ -146,6 +147,9 @@ struct genai_stats {
 		uint64_t count;
 	} fallbacks[8];
 	double load_s;
+	uint64_t device_used_bytes; /* now, by the driver's own account: how
+				       much less is free than before this
+				       process; 0: not known */
 };
 int32_t genai_model_get_stats(struct genai_model *model,
 			      struct genai_stats *out_stats,

@@ -51,13 +51,14 @@ extern "C" {
 struct genai_ticket {
 	uint32_t size;
 	uint32_t device;     /* runtime-wide number of the stream runtime */
-	uint64_t generation; /* enqueue count of the device when minted */
+	uint64_t generation; /* enqueues of the device that had ended */
 	uint64_t seal;	     /* keyed check word */
 	struct genai_range range;
 };
 
 /* The services of the core.  Every function takes ctx first.  The table is
- * valid from init until fini returns. */
+ * valid from init until fini returns.  Ask GENAI_HAS(host, slot) for a slot
+ * that came with a later minor than the one needed (min_core_minor). */
 struct genai_host {
 	uint32_t size;
 	uint32_t core_abi; /* major << 16 | minor of the running core */
@@ -99,9 +100,6 @@ struct genai_host {
 				struct genai_range range,
 				struct genai_error *err);
 };
-/* True if the running core's table has the slot. */
-#define GENAI_HOST_HAS(host, slot)                                             \
-	((host)->size >= offsetof(struct genai_host, slot) + sizeof((host)->slot))
 
 /* What init gets. */
 struct genai_init_params {
@@ -136,7 +134,7 @@ struct genai_iface {
 struct genai_config_key {
 	const char *name;
 	const char *default_value;
-	uint32_t kind;	 /* GENAI_KEY_* */
+	uint32_t kind; /* GENAI_KEY_* */
 	uint32_t reserved;
 	const char *choices; /* "a|b|c:*" ('*' = anything) or NULL */
 	const char *help;    /* one line */

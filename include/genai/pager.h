@@ -175,8 +175,10 @@ struct genai_pager_ops {
 			    struct genai_stream *stream,
 			    struct genai_point *out_tail,
 			    struct genai_error *err);
-	/* After an error: forget the sweep and what the ring holds; the next
-	 * step_begin loads again.  ticket: a drain of everything. */
+	/* After an error: forget the sweep and what the ring holds, and load
+	 * what a step finds there at its beginning: it is there when this
+	 * returns, because a recorded step, which does not call the pager, may
+	 * come next.  ticket: a drain of everything; stale afterwards. */
 	int32_t (*reset)(struct genai_pager *pager,
 			 const struct genai_ticket *ticket,
 			 struct genai_error *err);

@@ -90,24 +90,26 @@ struct genai_work {
 #define GENAI_COPY_D2H 2u /* dst is a host pointer, pinned or registered */
 #define GENAI_COPY_D2D 3u
 
-#define GENAI_STREAM_CAP_RECORD 1u   /* capture_* and launch_graph work */
-#define GENAI_STREAM_CAP_NATIVE 2u   /* native() works; see genai_work */
-#define GENAI_STREAM_CAP_IN_PLACE 4u /* registered host memory can be read by
-					units of work at its device address */
-#define GENAI_STREAM_CAP_RESERVE 8u  /* reserve/map/unmap work */
-#define GENAI_STREAM_CAP_SHARED 16u  /* host and device memory are the same:
-					in place costs nothing */
-#define GENAI_STREAM_CAP_RATES 32u   /* the rates of caps are known */
+#define GENAI_STREAM_CAP_RECORD 1u /* capture_* and launch_graph work */
+#define GENAI_STREAM_CAP_NATIVE 2u /* native() works; see genai_work */
+#define GENAI_STREAM_CAP_IN_PLACE                                              \
+	4u			    /* registered host memory can be read by   \
+				       units of work at its device address */
+#define GENAI_STREAM_CAP_RESERVE 8u /* reserve/map/unmap work */
+#define GENAI_STREAM_CAP_SHARED                                                \
+	16u /* host and device memory are the same:                            \
+	       in place costs nothing */
+#define GENAI_STREAM_CAP_RATES 32u /* the rates of caps are known */
 
 struct genai_stream_caps {
 	uint32_t size;
-	uint32_t flags; /* GENAI_STREAM_CAP_* */
+	uint32_t flags;	      /* GENAI_STREAM_CAP_* */
 	char device_kind[16]; /* "sim", "cuda", or a vendor's own */
 	char device_name[64];
 	uint64_t total_bytes; /* device memory; UINT64_MAX if not limited */
 	uint64_t free_bytes;
-	uint64_t alignment;   /* of every allocation; a power of two */
-	uint64_t granule;     /* of reserve/map; a power of two */
+	uint64_t alignment; /* of every allocation; a power of two */
+	uint64_t granule;   /* of reserve/map; a power of two */
 	/* RATES: what plans are made by.  A rate of 0 costs nothing. */
 	uint64_t link_bytes_per_s;   /* of copies from host memory */
 	uint64_t memory_bytes_per_s; /* of the device's own memory */
@@ -217,8 +219,10 @@ struct genai_stream_ops {
 	/* Record instead of run: everything enqueued on stream, and on streams
 	 * joined to it by points, by whichever module, until capture_end.
 	 * launch_graph then has the meaning of enqueuing it all again at the
-	 * same addresses.  Every joined stream must be joined back before
-	 * capture_end.  A failed or spoilt recording leaves the streams usable.
+	 * same addresses, on the stream that it names; another one than the
+	 * recording was begun on may be refused (GENAI_E_INVAL).  Every joined
+	 * stream must be joined back before capture_end.  A failed or spoilt
+	 * recording leaves the streams usable.
 	 * Optional as a group (RECORD).  Errors: GENAI_E_STATE (nested, not
 	 * joined back, a call that cannot be recorded). */
 	int32_t (*capture_begin)(void *self, struct genai_stream *stream,

@@ -669,7 +669,7 @@ static int32_t get_stats(struct genai_plan *p, struct genai_exec_stats *out,
 			 struct genai_error *err)
 {
 	(void)err;
-	*out = p->stats;
+	genai_struct_give(out, &p->stats);
 	return 0;
 }
 
@@ -677,6 +677,11 @@ static int32_t fill_caps(struct genai_exec_caps *out, uint32_t flags)
 {
 	static struct genai_exec_op ops[512];
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct genai_exec_caps c = {.size = sizeof(c),
+				    .flags = flags,
+				    .device_kind = "sim",
+				    .op_stride = sizeof(ops[0]),
+				    .ops = ops};
 	uint32_t n;
 	const struct cref_op *t = cref_op_table(&n);
 
@@ -687,13 +692,8 @@ static int32_t fill_caps(struct genai_exec_caps *out, uint32_t flags)
 		ops[i] = (struct genai_exec_op){t[i].domain, t[i].op,
 						t[i].since};
 	pthread_mutex_unlock(&lock);
-	memset(out, 0, sizeof(*out));
-	out->size = sizeof(*out);
-	out->flags = flags;
-	snprintf(out->device_kind, sizeof(out->device_kind), "sim");
-	out->n_ops = n;
-	out->op_stride = sizeof(ops[0]);
-	out->ops = ops;
+	c.n_ops = n;
+	genai_struct_give(out, &c);
 	return 0;
 }
 
@@ -702,7 +702,7 @@ static int32_t caps_eager(void *self, struct genai_exec_caps *out,
 {
 	(void)self;
 	(void)err;
-	return fill_caps(out, 0);
+	return fill_caps(out, GENAI_EXEC_CAP_ROWS_EXACT);
 }
 
 static int32_t caps_captured(void *self, struct genai_exec_caps *out,
@@ -710,7 +710,8 @@ static int32_t caps_captured(void *self, struct genai_exec_caps *out,
 {
 	(void)self;
 	(void)err;
-	return fill_caps(out, GENAI_EXEC_CAP_RECORDS);
+	return fill_caps(out,
+			 GENAI_EXEC_CAP_RECORDS | GENAI_EXEC_CAP_ROWS_EXACT);
 }
 
 static int32_t create_captured(void *self, const struct genai_graph *graph,

@@ -1,6 +1,7 @@
 // ops_util.c - checks that operators share, attributes, error text.
 #include "ops.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -146,6 +147,55 @@ static int32_t check_kind(const struct cref_node *n, const struct genai_attr *a,
 	return GENAI_OK;
 }
 
+// Switches, whatever the operator.
+static const char *const switches[] = {
+	"allowzero",
+	"causal",
+	"detect_negative",
+	"detect_positive",
+	"do_rotary",
+	"exclusive",
+	"fmod",
+	"interleaved",
+	"keepdims",
+	"largest",
+	"noop_with_empty_axes",
+	"reverse",
+	"rotary_interleaved",
+	"saturate",
+	"select_last_index",
+	"sliding_window_cache",
+	"sorted",
+	"transA",
+	"transB",
+	"unidirectional",
+	"upper",
+};
+
+// A value that no operator defines is not taken for another one.
+static int32_t check_value(const struct cref_node *n,
+			   const struct genai_attr *a, struct genai_error *err)
+{
+	int64_t least = 0;
+	bool is_switch = false;
+
+	if (a->kind == GENAI_ATTR_FLOAT && isnan(a->f))
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "attribute '%.60s' is NaN", a->name);
+	for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
+		is_switch |= !strcmp(switches[i], a->name);
+	if (!strcmp(a->name, "smooth_softmax")) { // -1: not set
+		is_switch = true;
+		least = -1;
+	}
+	if (a->kind != GENAI_ATTR_INT || !is_switch ||
+	    (a->i >= least && a->i <= 1))
+		return GENAI_OK;
+	return cref_node_fail(n, err, GENAI_E_INVAL,
+			      "attribute '%.60s' is %lld, must be %s0 or 1",
+			      a->name, (long long)a->i, least ? "-1, " : "");
+}
+
 int32_t cref_attr_check(const struct cref_node *n, const char *const *known,
 			struct genai_error *err)
 {
@@ -161,6 +211,8 @@ int32_t cref_attr_check(const struct cref_node *n, const char *const *known,
 					      "unknown attribute '%.60s'",
 					      a->name);
 		rc = check_kind(n, a, err);
+		if (!rc)
+			rc = check_value(n, a, err);
 		if (rc)
 			return rc;
 	}

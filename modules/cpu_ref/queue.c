@@ -15,8 +15,8 @@ static int32_t grow_stream(struct genai_stream *s, struct genai_error *err)
 {
 	struct cref_device *dev = s->dev;
 	uint64_t cap = s->cap ? 2 * s->cap : 64;
-	struct cref_queued *ops = dev->host->alloc(
-		dev->host->ctx, cap * sizeof(*ops), "queue");
+	struct cref_queued *ops =
+		dev->host->alloc(dev->host->ctx, cap * sizeof(*ops), "queue");
 
 	if (!ops)
 		return CREF_FAIL(dev, err, GENAI_E_NOMEM,
@@ -219,8 +219,8 @@ static int32_t mark(void *self, struct genai_stream *s,
 	(void)err;
 	pthread_mutex_lock(&dev->lock);
 	out_point->stream = s;
-	out_point->value = s->rec ? CREF_IN_RECORDING | s->rec->count[s->id]
-				  : s->tail;
+	out_point->value =
+		s->rec ? CREF_IN_RECORDING | s->rec->count[s->id] : s->tail;
 	pthread_mutex_unlock(&dev->lock);
 	return 0;
 }
@@ -313,8 +313,8 @@ static void free_stream(struct genai_stream *s)
 static struct genai_stream *new_stream(struct cref_device *dev,
 				       const char *name)
 {
-	struct genai_stream *s = dev->host->alloc(dev->host->ctx, sizeof(*s),
-						  "stream");
+	struct genai_stream *s =
+		dev->host->alloc(dev->host->ctx, sizeof(*s), "stream");
 
 	if (!s)
 		return NULL;
@@ -323,8 +323,8 @@ static struct genai_stream *new_stream(struct cref_device *dev,
 	snprintf(s->name, sizeof(s->name), "%s", name ? name : "");
 	if (!dev->clock.on)
 		return s;
-	s->ends = dev->host->alloc(dev->host->ctx,
-				   CREF_ENDS * sizeof(*s->ends), "clock");
+	s->ends = dev->host->alloc(dev->host->ctx, CREF_ENDS * sizeof(*s->ends),
+				   "clock");
 	if (s->ends)
 		return s;
 	free_stream(s);
@@ -429,28 +429,29 @@ static int32_t caps(void *self, struct genai_stream_caps *out,
 		    struct genai_error *err)
 {
 	struct cref_device *dev = self;
+	struct genai_stream_caps c = {
+		.size = sizeof(c),
+		.flags = GENAI_STREAM_CAP_RECORD | GENAI_STREAM_CAP_IN_PLACE |
+			 GENAI_STREAM_CAP_RESERVE,
+		.device_kind = "sim",
+		.total_bytes = UINT64_MAX,
+		.free_bytes = UINT64_MAX,
+		.alignment = 4096,
+		.granule = UINT64_C(64) << 10,
+	};
 
 	(void)err;
-	memset(out, 0, sizeof(*out));
-	out->size = sizeof(*out);
-	out->flags = GENAI_STREAM_CAP_RECORD | GENAI_STREAM_CAP_IN_PLACE |
-		     GENAI_STREAM_CAP_RESERVE;
 	if (!dev->clock.link_bytes_per_s)
-		out->flags |= GENAI_STREAM_CAP_SHARED;
+		c.flags |= GENAI_STREAM_CAP_SHARED;
 	if (dev->clock.on)
-		out->flags |= GENAI_STREAM_CAP_RATES;
-	snprintf(out->device_kind, sizeof(out->device_kind), "sim");
-	snprintf(out->device_name, sizeof(out->device_name),
-		 "simulated device, %u threads",
-		 cref_pool_threads(dev->pool));
-	out->total_bytes = UINT64_MAX;
-	out->free_bytes = UINT64_MAX;
-	out->alignment = 4096;
-	out->granule = UINT64_C(64) << 10;
-	out->link_bytes_per_s = dev->clock.link_bytes_per_s;
-	out->memory_bytes_per_s = dev->clock.memory_bytes_per_s;
-	out->copy_latency_ns = dev->clock.copy_latency_ns;
-	out->launch_ns = dev->clock.launch_ns;
+		c.flags |= GENAI_STREAM_CAP_RATES;
+	snprintf(c.device_name, sizeof(c.device_name),
+		 "simulated device, %u threads", cref_pool_threads(dev->pool));
+	c.link_bytes_per_s = dev->clock.link_bytes_per_s;
+	c.memory_bytes_per_s = dev->clock.memory_bytes_per_s;
+	c.copy_latency_ns = dev->clock.copy_latency_ns;
+	c.launch_ns = dev->clock.launch_ns;
+	genai_struct_give(out, &c);
 	return 0;
 }
 
@@ -461,10 +462,9 @@ static int32_t stats(void *self, struct genai_stream_stats *out,
 
 	(void)err;
 	pthread_mutex_lock(&dev->lock);
-	*out = dev->stats;
-	out->size = sizeof(*out);
-	out->simulated_ns = dev->clock.makespan;
-	out->device_used_bytes = dev->used_bytes;
+	dev->stats.simulated_ns = dev->clock.makespan;
+	dev->stats.device_used_bytes = dev->used_bytes;
+	genai_struct_give(out, &dev->stats);
 	pthread_mutex_unlock(&dev->lock);
 	return 0;
 }

@@ -160,31 +160,38 @@ static int32_t cep_host_read(void *ctx, const struct genai_point *points,
 	cep_enter(self);
 	for (uint32_t i = 0; !rc && i < n_points; i++)
 		rc = wait_point(self, points[i], deadline_ns, err);
-	cep_calls_free(self);
+	cep_calls_free(self, false);
 	return rc;
 }
 
-/* All streams idle?  A dead context is idle too. */
-static bool is_idle(struct cep *self)
+int32_t cep_stream_idle(struct genai_stream *s, struct genai_error *err)
 {
-	bool idle = true;
+	struct cep *self = s->self;
+	CUresult r = CU(self, cuStreamQuery)(s->h);
+
+	if (r == CUDA_ERROR_NOT_READY)
+		return GENAI_PENDING;
+	/* memory is given back on our word: ask again, and wait this time */
+	if (r && !cep_is_fatal(r))
+		r = CU(self, cuStreamSynchronize)(s->h);
+	if (!r)
+		return 0;
+	(void)cep_cuda_fail(self, cep_is_fatal(r) ? NULL : err, r, "stream %s",
+			    s->name);
+	return cep_is_fatal(r) ? 0 : GENAI_E_DEVICE;
+}
+
+/* The same of all streams. */
+static int32_t is_idle(struct cep *self, struct genai_error *err)
+{
+	int32_t rc = 0;
 
 	pthread_mutex_lock(&self->lock);
-	for (uint32_t i = 0; i < CEP_STREAMS; i++) {
-		struct genai_stream *s = self->streams[i];
-		CUresult r;
-
-		if (!s)
-			continue;
-		r = self->drv.cuStreamQuery(s->h);
-		if (r == CUDA_ERROR_NOT_READY)
-			idle = false;
-		else if (r)
-			(void)cep_cuda_fail(self, NULL, r, "stream %s",
-					    s->name);
-	}
+	for (uint32_t i = 0; i < CEP_STREAMS && !rc; i++)
+		if (self->streams[i])
+			rc = cep_stream_idle(self->streams[i], err);
 	pthread_mutex_unlock(&self->lock);
-	return idle;
+	return rc;
 }
 
 static int32_t cep_drain(void *ctx, struct genai_range range,
@@ -201,15 +208,15 @@ static int32_t cep_drain(void *ctx, struct genai_range range,
 		return rc;
 	cep_enter(self);
 	start = self->host->clock_ns(self->host->ctx);
-	while (!is_idle(self)) {
+	while ((rc = is_idle(self, err)) == GENAI_PENDING) {
 		now = self->host->clock_ns(self->host->ctx);
 		if (now >= deadline_ns)
 			return cep_fail(self, err, GENAI_E_DEADLINE,
 					"the device is still busy");
 		nap(now - start);
 	}
-	cep_calls_free(self);
-	return 0;
+	cep_calls_free(self, false);
+	return rc;
 }
 
 const struct genai_barrier_ops cep_barrier_ops = {

@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <genai/executor.h>
@@ -17,6 +18,13 @@
 #define CEP_EVENTS 64u	/* ring of a timeline */
 #define CEP_PLANS 64u	/* live plans whose nodes can be named */
 #define CEP_TAG "workspace"
+
+/* A driver call whose failure will be told: its name is kept for the message.
+ * (Another thread's call may come between; thread-local memory of a module is
+ * more than LeakSanitizer can follow.) */
+#define CU(self, fn)                                                           \
+	(atomic_store_explicit(&(self)->called, #fn, memory_order_relaxed),    \
+	 (self)->drv.fn)
 
 struct cep_driver {
 	void *handle;
@@ -91,10 +99,12 @@ struct genai_stream {
 	struct cep_line inner;
 };
 
-/* A host function in a stream; freed when it ran, or with its recording. */
+/* A host function in a stream; freed when it ran, with its recording, or at the
+ * end: a driver does not call it once the device is lost. */
 struct cep_call {
 	struct cep_call *next;
 	struct cep *self;
+	bool done;
 	uint32_t stream;
 	uint64_t value, clock[CEP_STREAMS]; /* where it stands */
 	struct genai_recording *recording;
@@ -125,20 +135,22 @@ struct cep_failure {
 struct cep {
 	const struct genai_host *host;
 	struct cep_driver drv;
+	_Atomic(const char *) called; /* driver function */
 	CUdevice dev;
 	CUcontext ctx;
 	uint32_t device;
 	int32_t driver_version, major, minor, n_sms, max_smem;
-	bool retained, register_ro, pdl;
+	bool retained, register_ro, pdl, own_driver;
 	char device_name[64];
-	uint64_t total_bytes, free_at_start, granule, limit;
+	uint64_t total_bytes, granule, limit;
+	uint64_t free_before; /* of the device, before this process */
 	CUmodule *modules;
 	CUfunction kernels[CEP_N_KERNELS];
 
 	pthread_mutex_t lock;
 	struct cep_block **blocks; /* sorted by addr */
 	uint32_t n_blocks, cap_blocks, n_untouched;
-	uint64_t device_bytes; /* all device memory given out */
+	struct cep_ledger *ledger;
 	struct genai_stream *streams[CEP_STREAMS];
 	struct genai_stream *origin;	   /* of the open recording */
 	struct genai_recording *recording; /* the open one */
@@ -148,10 +160,10 @@ struct cep {
 	struct genai_plan *plans[CEP_PLANS];
 
 	/* failure: the first one stays until reset.  call_lock guards poison,
-	 * its text and done_calls; host functions of streams take it, so it is
+	 * its text and calls; host functions of streams take it, so it is
 	 * held over no driver call at all. */
 	pthread_mutex_t call_lock;
-	struct cep_call *done_calls;		/* to be freed */
+	struct cep_call *calls;			/* in no recording */
 	struct cep_failure failed[CEP_STREAMS]; /* by the stream's id */
 	struct cep_fault *fault;		/* pinned; kernels write it */
 	uint64_t fault_addr, fault_lock;
@@ -173,7 +185,9 @@ void cep_driver_close(struct cep *self);
 /* Bring up device and context. */
 int32_t cep_device_open(struct cep *self, struct genai_error *err);
 void cep_device_close(struct cep *self);
-/* "what: CUDA_ERROR_X (text)"; remembers errors that kill the context. */
+/* "what: call: CUDA_ERROR_X (text)"; remembers errors that kill the context. */
+/* Errors after which nothing works in this context any more. */
+bool cep_is_fatal(CUresult r);
 int32_t cep_cuda_fail(struct cep *self, struct genai_error *err, CUresult r,
 		      const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
@@ -186,8 +200,25 @@ static inline void cep_enter(struct cep *self)
 
 /* ---- kernels.c ---- */
 
+/* The images that fit the device, and one kernel run. */
 int32_t cep_kernels_open(struct cep *self, struct genai_error *err);
 void cep_kernels_close(struct cep *self);
+
+/* ---- ledger.c ---- */
+
+/* Around bringing up the device: open before there is a context, settle once
+ * the kernels are loaded or bringing up failed; one at a time in a process. */
+void cep_ledger_open(struct cep *self);
+void cep_ledger_settle(struct cep *self);
+void cep_ledger_close(struct cep *self);
+/* Charge device memory, to be given back by the same number of bytes.
+ * Errors: GENAI_E_LIMIT over device_limit. */
+int32_t cep_charge(struct cep *self, uint64_t bytes, const char *tag,
+		   struct genai_error *err);
+void cep_uncharge(struct cep *self, uint64_t bytes);
+/* What this process uses on the device; out_own, if not NULL: that part of it
+ * that the driver took for itself. */
+uint64_t cep_charged(struct cep *self, uint64_t *out_own);
 
 /* ---- memory.c ---- */
 
@@ -229,6 +260,9 @@ int32_t cep_point_poll(struct cep *self, struct genai_point point,
 /* An event now for everything enqueued; lock held. */
 int32_t cep_line_record(struct genai_stream *s, struct cep_line *l,
 			struct genai_error *err);
+/* 0: idle, which a dead context is too; GENAI_PENDING, or an error: the driver
+ * does not say.  Lock held. */
+int32_t cep_stream_idle(struct genai_stream *s, struct genai_error *err);
 /* The failure that poisons the device, what kernels recorded included. */
 int32_t cep_poison_check(struct cep *self, struct genai_error *err);
 /* The failure of a host unit that the place (value of the stream with this id,
@@ -239,7 +273,7 @@ const struct cep_failure *cep_failure_before(const struct cep *self,
 /* A driver call of a stream's work failed, or a host function did. */
 void cep_poison_set(struct cep *self, int32_t code,
 		    const struct genai_error *cause);
-void cep_calls_free(struct cep *self); /* those that ran */
+void cep_calls_free(struct cep *self, bool all); /* or those that ran */
 void cep_recording_free(struct genai_recording *r);
 static inline struct cep_line *cep_line_of(struct genai_stream *s)
 {

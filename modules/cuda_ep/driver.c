@@ -10,6 +10,25 @@
 #define STR_(x) #x
 #define STR(x) STR_(x)
 
+static void too_old(struct cep *self, const char *file, const char *lacks,
+		    struct genai_error *err)
+{
+	__typeof__(&cuDriverGetVersion) version;
+	void *p = dlsym(self->drv.handle, "cuDriverGetVersion");
+	int v = 0;
+
+	memcpy(&version, &p, sizeof(p));
+	if (p && !version(&v))
+		cep_fail(self, err, GENAI_E_NODEVICE,
+			 "%s: the driver is too old: it is of CUDA %d.%d and "
+			 "has no %s",
+			 file, v / 1000, v % 1000 / 10, lacks);
+	else
+		cep_fail(self, err, GENAI_E_NODEVICE,
+			 "%s: the driver is too old: it has no %s", file,
+			 lacks);
+}
+
 int32_t cep_driver_open(struct cep *self, const char *path,
 			struct genai_error *err)
 {
@@ -41,9 +60,7 @@ int32_t cep_driver_open(struct cep *self, const char *path,
 		void *p = dlsym(self->drv.handle, syms[i].name);
 
 		if (!p) {
-			cep_fail(self, err, GENAI_E_NODEVICE,
-				 "%s: the driver is too old: it has no %s",
-				 file, syms[i].name);
+			too_old(self, file, syms[i].name, err);
 			cep_driver_close(self);
 			return GENAI_E_NODEVICE;
 		}
@@ -59,8 +76,7 @@ void cep_driver_close(struct cep *self)
 	memset(&self->drv, 0, sizeof(self->drv));
 }
 
-/* Errors after which nothing works in this context any more. */
-static bool is_fatal(CUresult r)
+bool cep_is_fatal(CUresult r)
 {
 	return r == CUDA_ERROR_ILLEGAL_ADDRESS ||
 	       r == CUDA_ERROR_ECC_UNCORRECTABLE ||
@@ -94,7 +110,7 @@ static int32_t code_of(CUresult r)
 int32_t cep_cuda_fail(struct cep *self, struct genai_error *err, CUresult r,
 		      const char *fmt, ...)
 {
-	const char *name = NULL, *text = NULL;
+	const char *name = NULL, *text = NULL, *called;
 	char what[256];
 	int32_t code = code_of(r);
 	va_list ap;
@@ -102,34 +118,62 @@ int32_t cep_cuda_fail(struct cep *self, struct genai_error *err, CUresult r,
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
+	called = atomic_load_explicit(&self->called, memory_order_relaxed);
 	self->drv.cuGetErrorName(r, &name);
 	self->drv.cuGetErrorString(r, &text);
-	cep_fail(self, err, code, "%s: %s (%s)", what, name ? name : "error",
-		 text ? text : "no text");
-	if (is_fatal(r)) {
+	cep_fail(self, err, code, "%s: %s: %s (%s)", what, called,
+		 name ? name : "error", text ? text : "no text");
+	if (cep_is_fatal(r)) {
 		struct genai_error cause = GENAI_ERROR_INIT;
 
 		cep_fail(self, &cause, code,
 			 "the device failed for good, the process must be "
-			 "restarted: %s: %s",
-			 what, name ? name : "error");
+			 "restarted: %s: %s: %s",
+			 what, called, name ? name : "error");
 		cep_poison_set(self, code, &cause);
 	}
 	return code;
 }
 
-static int32_t attribute(struct cep *self, CUdevice_attribute a)
+static int32_t get_attributes(struct cep *self, struct genai_error *err)
 {
-	int v = 0;
+	int read_only = 0;
+	const struct {
+		CUdevice_attribute a;
+		int *to;
+	} list[] = {
+		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &self->major},
+		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &self->minor},
+		{CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &self->n_sms},
+		{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+		 &self->max_smem},
+		{CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+		 &read_only},
+	};
 
-	(void)self->drv.cuDeviceGetAttribute(&v, a, self->dev);
-	return v;
+	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+		CUresult r = CU(self, cuDeviceGetAttribute)(
+			list[i].to, list[i].a, self->dev);
+
+		if (r)
+			return cep_cuda_fail(self, err, r,
+					     "cannot ask about device %u",
+					     self->device);
+	}
+	self->register_ro = read_only;
+	if (self->n_sms < 1)
+		self->n_sms = 1;
+	/* kernels that begin before the one in front ends */
+	if (self->major < 9)
+		self->pdl = false;
+	return 0;
 }
 
 static int32_t pick_device(struct cep *self, struct genai_error *err)
 {
 	int count = 0;
-	CUresult r = self->drv.cuInit(0);
+	CUresult r = CU(self, cuInit)(0);
+	int32_t rc;
 
 	if (r)
 		return cep_cuda_fail(
@@ -137,33 +181,25 @@ static int32_t pick_device(struct cep *self, struct genai_error *err)
 			r == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_NO_DEVICE : r,
 			"cannot start the CUDA driver");
 	(void)self->drv.cuDriverGetVersion(&self->driver_version);
-	r = self->drv.cuDeviceGetCount(&count);
-	if (r || count < 1)
+	r = CU(self, cuDeviceGetCount)(&count);
+	if (r)
+		return cep_cuda_fail(self, err, r, "cannot count the GPUs");
+	if (count < 1)
 		return cep_fail(self, err, GENAI_E_NODEVICE,
 				"the CUDA driver sees no GPU");
 	if (self->device >= (uint32_t)count)
 		return cep_fail(self, err, GENAI_E_NODEVICE,
 				"device %u does not exist: the machine has %d",
 				self->device, count);
-	r = self->drv.cuDeviceGet(&self->dev, (int)self->device);
+	r = CU(self, cuDeviceGet)(&self->dev, (int)self->device);
 	if (r)
 		return cep_cuda_fail(self, err, r, "cannot open device %u",
 				     self->device);
 	(void)self->drv.cuDeviceGetName(self->device_name,
 					sizeof(self->device_name), self->dev);
-	self->major =
-		attribute(self, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-	self->minor =
-		attribute(self, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-	self->n_sms = attribute(self, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-	self->max_smem = attribute(
-		self, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-	self->register_ro = attribute(
-		self, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED);
-	if (self->major < 9)
-		self->pdl = false;
-	if (self->n_sms < 1)
-		self->n_sms = 1;
+	rc = get_attributes(self, err);
+	if (rc)
+		return rc;
 	if (self->major * 10 + self->minor < 75)
 		return cep_fail(self, err, GENAI_E_NODEVICE,
 				"%s has compute capability %d.%d: at least 7.5 "
@@ -178,64 +214,73 @@ static int32_t open_faults(struct cep *self, struct genai_error *err)
 	void *h = NULL;
 	CUresult r;
 
-	r = self->drv.cuMemHostAlloc(
+	r = CU(self, cuMemHostAlloc)(
 		&h, 4096, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);
 	if (r)
 		return cep_cuda_fail(self, err, r,
 				     "cannot take 4096 bytes of pinned memory");
 	memset(h, 0, 4096);
 	self->fault = h;
-	r = self->drv.cuMemHostGetDevicePointer(&p, h, 0);
+	r = CU(self, cuMemHostGetDevicePointer)(&p, h, 0);
 	if (r)
 		return cep_cuda_fail(self, err, r, "cannot map pinned memory");
 	self->fault_addr = p;
-	r = self->drv.cuMemAlloc(&p, 256);
+	r = CU(self, cuMemAlloc)(&p, 256);
 	if (r)
 		return cep_cuda_fail(self, err, r,
 				     "cannot take 256 bytes of device memory");
 	self->fault_lock = p;
-	r = self->drv.cuMemsetD8Async(p, 0, 256, self->service);
-	if (!r)
-		r = self->drv.cuStreamSynchronize(self->service);
-	if (r)
-		return cep_cuda_fail(self, err, r,
-				     "cannot write device memory");
 	return 0;
 }
 
-int32_t cep_device_open(struct cep *self, struct genai_error *err)
+static int32_t bring_up(struct cep *self, struct genai_error *err)
 {
 	CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+			     .id = (int)self->device},
 	};
-	size_t free_bytes = 0, total = 0, granule = 0;
-	int32_t rc = pick_device(self, err);
+	size_t granule = 0;
+	int32_t rc;
 	CUresult r;
 
-	if (rc)
-		return rc;
-	r = self->drv.cuDevicePrimaryCtxRetain(&self->ctx, self->dev);
+	r = CU(self, cuDevicePrimaryCtxRetain)(&self->ctx, self->dev);
 	if (r)
 		return cep_cuda_fail(self, err, r,
 				     "cannot make a context on %s",
 				     self->device_name);
 	self->retained = true;
 	cep_enter(self);
-	r = self->drv.cuMemGetInfo(&free_bytes, &total);
+	r = CU(self, cuMemGetAllocationGranularity)(
+		&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	self->granule = r || !granule ? UINT64_C(2) << 20 : granule;
+	r = CU(self, cuStreamCreate)(&self->service, CU_STREAM_NON_BLOCKING);
+	if (r)
+		return cep_cuda_fail(self, err, r, "cannot make a stream");
+	rc = open_faults(self, err);
+	return rc ? rc : cep_kernels_open(self, err);
+}
+
+int32_t cep_device_open(struct cep *self, struct genai_error *err)
+{
+	size_t free_bytes = 0, total = 0;
+	int32_t rc = pick_device(self, err);
+	CUresult r;
+
+	if (rc)
+		return rc;
+	cep_ledger_open(self);
+	rc = bring_up(self, err);
+	cep_ledger_settle(self);
+	if (rc)
+		return rc;
+	r = CU(self, cuMemGetInfo)(&free_bytes, &total);
 	if (r)
 		return cep_cuda_fail(self, err, r,
 				     "cannot ask for free memory");
-	self->free_at_start = free_bytes;
 	self->total_bytes = total;
-	prop.location.id = (int)self->device;
-	r = self->drv.cuMemGetAllocationGranularity(
-		&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-	self->granule = r || !granule ? UINT64_C(2) << 20 : granule;
-	r = self->drv.cuStreamCreate(&self->service, CU_STREAM_NON_BLOCKING);
-	if (r)
-		return cep_cuda_fail(self, err, r, "cannot make a stream");
-	return open_faults(self, err);
+	self->free_before = free_bytes + cep_charged(self, NULL);
+	return 0;
 }
 
 void cep_device_close(struct cep *self)

@@ -1,6 +1,6 @@
 /* kernels.c - the embedded kernel images and the functions in them.
- * Owns: loading; a failure here is the first sign of a GPU that the images do
- * not fit, and is told as such. */
+ * Owns: loading, and running one kernel; a failure here is the first sign of a
+ * GPU or a driver that the images do not fit, and is told as such. */
 #include "modules/cuda_ep/cep.h"
 
 /* images.c */
@@ -20,7 +20,7 @@ static int32_t find_kernel(struct cep *self, uint32_t k,
 			   struct genai_error *err)
 {
 	CUfunction f = NULL;
-	CUresult r = self->drv.cuModuleGetFunction(
+	CUresult r = CU(self, cuModuleGetFunction)(
 		&f, self->modules[kernels[k].image], kernels[k].name);
 
 	if (r)
@@ -30,7 +30,7 @@ static int32_t find_kernel(struct cep *self, uint32_t k,
 	/* only these take more dynamic shared memory than any kernel may */
 	if (kernels[k].image != CEP_I_gemv && kernels[k].image != CEP_I_rows)
 		return 0;
-	r = self->drv.cuFuncSetAttribute(
+	r = CU(self, cuFuncSetAttribute)(
 		f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
 		self->max_smem - 20480);
 	if (r)
@@ -38,6 +38,51 @@ static int32_t find_kernel(struct cep *self, uint32_t k,
 				     "kernel %s: %d bytes of shared memory",
 				     kernels[k].name, self->max_smem - 20480);
 	return 0;
+}
+
+/* CEP_ARCHS: what the images were compiled for, as in --with-cuda-arch. */
+static int32_t cannot_load(struct cep *self, CUresult r,
+			   struct genai_error *err)
+{
+	if (r == CUDA_ERROR_NO_BINARY_FOR_GPU)
+		return cep_fail(self, err, GENAI_E_NODEVICE,
+				"this build has no kernels for compute "
+				"capability %d.%d (%s): they are for %s",
+				self->major, self->minor, self->device_name,
+				CEP_ARCHS);
+	if (self->driver_version / 1000 < CUDA_VERSION / 1000)
+		return cep_fail(self, err, GENAI_E_NODEVICE,
+				"the driver is too old for the kernels of this "
+				"build: it is of CUDA %d.%d, they need %d.%d",
+				self->driver_version / 1000,
+				self->driver_version % 1000 / 10,
+				CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);
+	return cep_cuda_fail(self, err, r, "cannot load kernels on %s",
+			     self->device_name);
+}
+
+/* One kernel that has to run: it clears the lock of refusals. */
+static int32_t probe(struct cep *self, struct genai_error *err)
+{
+	struct cep_poke params = {.dst = self->fault_lock, .bytes = 256};
+	CUlaunchConfig c = {
+		.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 256,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.hStream = self->service,
+	};
+	void *args[1] = {&params};
+	CUresult r = CU(self, cuLaunchKernelEx)(
+		&c, self->kernels[CEP_K_cep_poke_k], args, NULL);
+
+	if (!r)
+		r = CU(self, cuStreamSynchronize)(self->service);
+	return r ? cep_cuda_fail(self, err, r, "%s cannot run kernels",
+				 self->device_name)
+		 : 0;
 }
 
 int32_t cep_kernels_open(struct cep *self, struct genai_error *err)
@@ -50,28 +95,18 @@ int32_t cep_kernels_open(struct cep *self, struct genai_error *err)
 		return cep_fail(self, err, GENAI_E_NOMEM, "out of memory");
 	memset(self->modules, 0, sizeof(CUmodule) * cep_n_images);
 	for (uint32_t i = 0; i < cep_n_images; i++) {
-		CUresult r = self->drv.cuModuleLoadData(&self->modules[i],
+		CUresult r = CU(self, cuModuleLoadData)(&self->modules[i],
 							cep_images[i]);
 
-		if (r == CUDA_ERROR_NO_BINARY_FOR_GPU)
-			return cep_fail(self, err, GENAI_E_NODEVICE,
-					"this build has no kernels for compute "
-					"capability %d.%d (%s)",
-					self->major, self->minor,
-					self->device_name);
 		if (r)
-			return cep_cuda_fail(self, err, r,
-					     "cannot load kernels on %s "
-					     "(driver %d)",
-					     self->device_name,
-					     self->driver_version);
+			return cannot_load(self, r, err);
 	}
 	for (uint32_t k = 0; k < CEP_N_KERNELS; k++) {
 		rc = find_kernel(self, k, err);
 		if (rc)
 			return rc;
 	}
-	return 0;
+	return probe(self, err);
 }
 
 void cep_kernels_close(struct cep *self)
@@ -79,6 +114,8 @@ void cep_kernels_close(struct cep *self)
 	if (!self->modules)
 		return;
 	cep_enter(self);
+	/* none of them may still run: the probe, of which nobody was told */
+	(void)self->drv.cuStreamSynchronize(self->service);
 	for (uint32_t i = 0; i < cep_n_images; i++)
 		if (self->modules[i])
 			(void)self->drv.cuModuleUnload(self->modules[i]);

@@ -1,5 +1,5 @@
 /* memory.c - device memory, pinned and registered host memory.
- * Owns: the list of blocks, the ledger against device_limit, who may be freed.
+ * Owns: the list of blocks, who may be freed.
  * Does not know: streams' order (tickets tell), what the bytes mean. */
 #include <errno.h>
 #include <stdio.h>
@@ -174,22 +174,6 @@ int32_t cep_may_release(struct cep *self, struct cep_block *b,
 			(unsigned long long)b->addr);
 }
 
-/* Charge device memory to the ledger; lock held. */
-int32_t cep_charge(struct cep *self, uint64_t bytes, const char *tag,
-		   struct genai_error *err)
-{
-	if (bytes <= self->limit && self->device_bytes <= self->limit - bytes) {
-		self->device_bytes += bytes;
-		return 0;
-	}
-	return cep_fail(self, err, GENAI_E_LIMIT,
-			"%s: %llu bytes do not fit: device_limit is %llu, %llu "
-			"are in use",
-			tag ? tag : "memory", (unsigned long long)bytes,
-			(unsigned long long)self->limit,
-			(unsigned long long)self->device_bytes);
-}
-
 static int32_t alloc_memory(struct cep *self, struct cep_block *b,
 			    uint64_t bytes, const char *tag,
 			    struct genai_error *err)
@@ -200,18 +184,22 @@ static int32_t alloc_memory(struct cep *self, struct cep_block *b,
 	int32_t rc;
 
 	if (b->kind == CEP_BLOCK_PINNED) {
-		r = self->drv.cuMemHostAlloc(&h, bytes,
+		r = CU(self, cuMemHostAlloc)(&h, bytes,
 					     CU_MEMHOSTALLOC_DEVICEMAP |
 						     CU_MEMHOSTALLOC_PORTABLE);
-		if (r == CUDA_ERROR_OUT_OF_MEMORY)
-			return cep_fail(self, err, GENAI_E_NOMEM,
-					"%s: cannot pin %llu bytes of host "
-					"memory",
-					tag ? tag : "memory",
-					(unsigned long long)bytes);
-		if (r)
-			return cep_cuda_fail(self, err, r, "cannot pin memory");
-		r = self->drv.cuMemHostGetDevicePointer(&p, h, 0);
+		if (r) {
+			rc = cep_cuda_fail(self, err, r,
+					   "%s: cannot pin %llu bytes of host "
+					   "memory",
+					   tag ? tag : "memory",
+					   (unsigned long long)bytes);
+			if (r != CUDA_ERROR_OUT_OF_MEMORY)
+				return rc;
+			if (err)
+				err->code = GENAI_E_NOMEM;
+			return GENAI_E_NOMEM;
+		}
+		r = CU(self, cuMemHostGetDevicePointer)(&p, h, 0);
 		if (r) {
 			(void)self->drv.cuMemFreeHost(h);
 			return cep_cuda_fail(self, err, r, "cannot map memory");
@@ -220,15 +208,15 @@ static int32_t alloc_memory(struct cep *self, struct cep_block *b,
 		rc = cep_charge(self, bytes, tag, err);
 		if (rc)
 			return rc;
-		r = self->drv.cuMemAlloc(&p, bytes);
+		r = CU(self, cuMemAlloc)(&p, bytes);
 		if (r) {
-			self->device_bytes -= bytes;
+			cep_uncharge(self, bytes);
 			return cep_cuda_fail(
 				self, err, r,
 				"%s: %llu bytes of device memory, %llu are in "
 				"use by this process",
 				tag ? tag : "memory", (unsigned long long)bytes,
-				(unsigned long long)self->device_bytes);
+				(unsigned long long)cep_charged(self, NULL));
 		}
 	}
 	b->addr = p;
@@ -286,7 +274,7 @@ static void release_memory(struct cep *self, struct cep_block *b)
 		(void)self->drv.cuMemFreeHost(b->host);
 	} else if (b->kind == CEP_BLOCK_DEVICE) {
 		(void)self->drv.cuMemFree(b->addr);
-		self->device_bytes -= b->bytes;
+		cep_uncharge(self, b->bytes);
 	} else if (b->kind == CEP_BLOCK_REGISTERED) {
 		(void)self->drv.cuMemHostUnregister(b->pages);
 	}
@@ -416,7 +404,7 @@ static int32_t register_pages(struct cep *self, struct cep_block *b,
 	CUresult r;
 
 	b->pages = (char *)(uintptr_t)(ptr - skew);
-	r = self->drv.cuMemHostRegister(b->pages, whole, flags);
+	r = CU(self, cuMemHostRegister)(b->pages, whole, flags);
 	if (r) {
 		(void)getrlimit(RLIMIT_MEMLOCK, &lim);
 		return cep_fail(
@@ -431,7 +419,7 @@ static int32_t register_pages(struct cep *self, struct cep_block *b,
 				? -1LL
 				: (long long)(lim.rlim_cur / 1024));
 	}
-	r = self->drv.cuMemHostGetDevicePointer(&p, b->pages, 0);
+	r = CU(self, cuMemHostGetDevicePointer)(&p, b->pages, 0);
 	if (r) {
 		(void)self->drv.cuMemHostUnregister(b->pages);
 		return cep_cuda_fail(self, err, r,

@@ -19,9 +19,6 @@ int32_t cep_may_release(struct cep *self, struct cep_block *b,
 			struct genai_range range,
 			const struct genai_ticket *ticket,
 			struct genai_error *err);
-/* Charge device memory to the ledger. */
-int32_t cep_charge(struct cep *self, uint64_t bytes, const char *tag,
-		   struct genai_error *err);
 void cep_unmap_granules(struct cep *self, struct cep_block *b, uint64_t first,
 			uint64_t n);
 

@@ -9,9 +9,10 @@ static void cep_fini(void *p)
 	if (self->retained) {
 		cep_memory_close(self);
 		cep_kernels_close(self);
-		cep_calls_free(self);
 		cep_device_close(self);
+		cep_calls_free(self, true);
 	}
+	cep_ledger_close(self);
 	cep_driver_close(self);
 	pthread_mutex_destroy(&self->lock);
 	pthread_mutex_destroy(&self->call_lock);
@@ -45,10 +46,8 @@ static int32_t cep_init(const struct genai_host *host,
 	rc = cep_driver_open(self, path, err);
 	if (rc)
 		goto err_fini;
+	self->own_driver = *path;
 	rc = cep_device_open(self, err);
-	if (rc)
-		goto err_fini;
-	rc = cep_kernels_open(self, err);
 	if (rc)
 		goto err_fini;
 	*out_self = self;

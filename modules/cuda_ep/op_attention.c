@@ -128,9 +128,11 @@ static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 	static const uint8_t vectors[] = {11, 14, 15};
 
 	n->i[S_WINDOWED] = cep_attr_int(n, "sliding_window_cache", 0);
-	if (n->i[S_WINDOWED] && window < 1)
+	if (window < -1 || !window || (n->i[S_WINDOWED] && window < 1))
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
-				     "sliding_window_cache without a window");
+				     "local_window_size %lld does not fit "
+				     "sliding_window_cache %d",
+				     (long long)window, (int)n->i[S_WINDOWED]);
 	if (bias && (bias->rank != 4 || bias->dtype != n->in[0]->dtype))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "attention_bias of rank %u", bias->rank);
@@ -171,7 +173,9 @@ static void scratch(struct cep_node *n)
 	n->i[S_HG] = per >= 3 ? 4 : per;
 	n->i[S_PARTS] = (per + n->i[S_HG] - 1) / n->i[S_HG];
 	splits = SPLIT_BLOCKS / (n->i[S_KV] * n->i[S_PARTS]);
-	splits = splits < 1 ? 1 : splits > 32 ? 32 : splits;
+	splits = splits < 1		   ? 1
+		 : splits > CEP_GQA_SPLITS ? CEP_GQA_SPLITS
+					   : splits;
 	n->i[S_SPLITS] = rows <= SPLIT_ROWS ? splits : 1;
 	n->i[S_QBUF] = (int64_t)place(&at, rows * n->i[S_N] * n->i[S_H] * 4);
 	n->i[S_NEWK] = (int64_t)place(
@@ -344,7 +348,8 @@ static int32_t run_all(struct cep_node *n, struct cep_run *r,
 			(struct cep_dim3){p->splits,
 					  p->kv_heads * (uint32_t)n->i[S_PARTS],
 					  p->batch * p->seq},
-			128, 4 * hg * (p->size + 2) * 4, p);
+			128, (4 * (p->size + 2) + CEP_GQA_SPLITS + 2) * hg * 4,
+			p);
 	if (!rc && p->windowed)
 		rc = cep_run_kernel(
 			r,

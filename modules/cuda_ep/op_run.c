@@ -26,7 +26,7 @@ int32_t cep_run_kernel(struct cep_run *r, enum cep_kernel k,
 		return 0; /* nothing to do */
 	attr.value.programmaticStreamSerializationAllowed = 1;
 	c.numAttrs = r->overlap && r->self->pdl;
-	e = r->self->drv.cuLaunchKernelEx(&c, r->self->kernels[k], args, NULL);
+	e = CU(r->self, cuLaunchKernelEx)(&c, r->self->kernels[k], args, NULL);
 	if (e)
 		return cep_cuda_fail(r->self, r->err, e,
 				     "kernel %u of %u x %u x %u blocks, %u "

@@ -211,7 +211,7 @@ int32_t cep_run_fill(struct cep_node *n, struct cep_run *r)
 
 	if (!cep_bytes(n->out[0]))
 		return 0;
-	e = r->self->drv.cuMemsetD8Async(n->out[0]->addr, 0,
+	e = CU(r->self, cuMemsetD8Async)(n->out[0]->addr, 0,
 					 cep_bytes(n->out[0]), r->stream);
 	r->overlap = false;
 	return e ? cep_cuda_fail(r->self, r->err, e, "memset") : 0;

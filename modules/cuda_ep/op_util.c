@@ -1,4 +1,5 @@
 /* op_util.c - what prepare functions share: attributes, checks, shapes. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include "modules/cuda_ep/op.h"
@@ -52,19 +53,55 @@ const char *cep_attr_string(const struct cep_node *n, const char *name,
 	return a && a->kind == GENAI_ATTR_STRING ? a->s : d;
 }
 
+/* A value that no operator defines is not taken for another one. */
+static int32_t check_value(const struct cep_node *n, const struct genai_attr *a,
+			   struct genai_error *err)
+{
+	static const char *const switches[] = {
+		"allowzero",
+		"causal",
+		"do_rotary",
+		"interleaved",
+		"keepdims",
+		"noop_with_empty_axes",
+		"rotary_interleaved",
+		"select_last_index",
+		"sliding_window_cache",
+	};
+	/* -1: not set */
+	int64_t least = strcmp(a->name, "smooth_softmax") ? 0 : -1;
+	bool is_switch = least < 0;
+
+	for (uint32_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
+		is_switch |= !strcmp(switches[i], a->name);
+	if (a->kind == GENAI_ATTR_FLOAT && isnan(a->f))
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "attribute %s is NaN", a->name);
+	if (is_switch &&
+	    (a->kind != GENAI_ATTR_INT || a->i < least || a->i > 1))
+		return cep_node_fail(n, err, GENAI_E_FORMAT,
+				     "attribute %s is not %s0 or 1", a->name,
+				     least ? "-1, " : "");
+	return 0;
+}
+
 int32_t cep_check(const struct cep_node *n, const char *const *attrs,
 		  uint32_t min_in, uint32_t max_in, uint32_t max_out,
 		  struct genai_error *err)
 {
 	for (uint32_t i = 0; i < n->node->n_attrs; i++) {
-		const char *name = genai_node_attr(n->node, i)->name;
+		const struct genai_attr *a = genai_node_attr(n->node, i);
+		const char *name = a->name;
 		uint32_t k = 0;
+		int32_t rc = check_value(n, a, err);
 
 		while (attrs && attrs[k] && strcmp(attrs[k], name))
 			k++;
 		if (!attrs || !attrs[k])
 			return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 					     "attribute %s is not known", name);
+		if (rc)
+			return rc;
 	}
 	if (n->n_in > max_in || n->n_out > max_out)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,

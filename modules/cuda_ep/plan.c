@@ -25,7 +25,7 @@ static int32_t caps_of(struct genai_exec_caps *out, uint32_t flags)
 	};
 
 	c.ops = cep_op_list(&c.n_ops);
-	*out = c;
+	genai_struct_give(out, &c);
 	return 0;
 }
 
@@ -397,7 +397,7 @@ static int32_t plan_stats(struct genai_plan *p,
 			  struct genai_error *err)
 {
 	(void)err;
-	*out_stats = p->stats;
+	genai_struct_give(out_stats, &p->stats);
 	return 0;
 }
 

@@ -260,7 +260,7 @@ static int32_t poke(struct step *s)
 	int32_t rc = 0;
 
 	if (!p->synced && p->sync_bytes) {
-		e = self->drv.cuMemsetD8Async(base + p->sync_at, 0,
+		e = CU(self, cuMemsetD8Async)(base + p->sync_at, 0,
 					      p->sync_bytes, s->native);
 		if (e)
 			return cep_cuda_fail(self, s->err, e, "memset");

@@ -28,7 +28,7 @@ int32_t cep_reserve(void *ctx, uint64_t bytes, struct genai_range *out_range,
 		rc = cep_fail(self, err, GENAI_E_NOMEM, "out of memory");
 	if (!rc) {
 		memset(b->granules, 0, n * sizeof(*b->granules));
-		r = self->drv.cuMemAddressReserve(&p, n * self->granule, 0, 0,
+		r = CU(self, cuMemAddressReserve)(&p, n * self->granule, 0, 0,
 						  0);
 		if (r)
 			rc = cep_cuda_fail(
@@ -85,7 +85,7 @@ void cep_unmap_granules(struct cep *self, struct cep_block *b, uint64_t first,
 					   self->granule);
 		(void)self->drv.cuMemRelease(b->granules[i]);
 		b->granules[i] = 0;
-		self->device_bytes -= self->granule;
+		cep_uncharge(self, self->granule);
 	}
 }
 
@@ -112,20 +112,20 @@ static int32_t map_granules(struct cep *self, struct cep_block *b,
 		rc = cep_charge(self, self->granule, tag, err);
 		if (rc)
 			goto err_unmap;
-		r = self->drv.cuMemCreate(&h, self->granule, &prop, 0);
+		r = CU(self, cuMemCreate)(&h, self->granule, &prop, 0);
 		if (!r) {
-			r = self->drv.cuMemMap(b->addr + i * self->granule,
+			r = CU(self, cuMemMap)(b->addr + i * self->granule,
 					       self->granule, 0, h, 0);
 			if (r)
 				(void)self->drv.cuMemRelease(h);
 		}
 		if (r) {
-			self->device_bytes -= self->granule;
+			cep_uncharge(self, self->granule);
 			goto err_driver;
 		}
 		b->granules[i] = h;
 	}
-	r = self->drv.cuMemSetAccess(b->addr + first * self->granule,
+	r = CU(self, cuMemSetAccess)(b->addr + first * self->granule,
 				     n * self->granule, &access, 1);
 	if (!r)
 		return 0;

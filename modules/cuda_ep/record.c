@@ -26,7 +26,7 @@ int32_t cep_capture_begin(void *ctx, struct genai_stream *s,
 	if (!rc)
 		rc = cep_line_record(s, &s->line, err);
 	if (!rc) {
-		cr = self->drv.cuStreamBeginCapture(
+		cr = CU(self, cuStreamBeginCapture)(
 			s->h, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 		if (cr)
 			rc = cep_cuda_fail(self, err, cr,
@@ -51,7 +51,7 @@ int32_t cep_capture_begin(void *ctx, struct genai_stream *s,
 /* End the driver's capture whatever became of it; lock held. */
 static CUresult close_capture(struct cep *self, CUgraph *out_graph)
 {
-	CUresult r = self->drv.cuStreamEndCapture(self->origin->h, out_graph);
+	CUresult r = CU(self, cuStreamEndCapture)(self->origin->h, out_graph);
 
 	for (uint32_t i = 0; i < CEP_STREAMS; i++)
 		if (self->streams[i])
@@ -125,9 +125,9 @@ int32_t cep_capture_end(void *ctx, struct genai_stream *s,
 				   "stream %s: the recording was spoilt",
 				   s->name);
 	if (!rc) {
-		cr = self->drv.cuGraphInstantiate(&r->exec, graph, 0);
+		cr = CU(self, cuGraphInstantiate)(&r->exec, graph, 0);
 		if (!cr)
-			cr = self->drv.cuGraphUpload(r->exec, s->h);
+			cr = CU(self, cuGraphUpload)(r->exec, s->h);
 		if (cr)
 			rc = cep_cuda_fail(self, err, cr,
 					   "stream %s: cannot make the "
@@ -187,7 +187,7 @@ int32_t cep_launch_graph(void *ctx, struct genai_recording *r,
 	}
 	if (self->poison)
 		goto out;
-	cr = self->drv.cuGraphLaunch(r->exec, s->h);
+	cr = CU(self, cuGraphLaunch)(r->exec, s->h);
 	if (cr) {
 		rc = cep_cuda_fail(self, err, cr, "stream %s: cannot replay",
 				   s->name);

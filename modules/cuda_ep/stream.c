@@ -22,18 +22,15 @@ static int32_t cep_caps(void *ctx, struct genai_stream_caps *out,
 	CUresult r;
 
 	cep_enter(self);
-	r = self->drv.cuMemGetInfo(&free_bytes, &total);
+	r = CU(self, cuMemGetInfo)(&free_bytes, &total);
 	if (r)
 		return cep_cuda_fail(self, err, r,
 				     "cannot ask for free memory");
-	pthread_mutex_lock(&self->lock);
-	left = self->limit > self->device_bytes
-		       ? self->limit - self->device_bytes
-		       : 0;
-	pthread_mutex_unlock(&self->lock);
+	left = cep_charged(self, NULL);
+	left = self->limit > left ? self->limit - left : 0;
 	memcpy(c.device_name, self->device_name, sizeof(c.device_name));
 	c.free_bytes = free_bytes < left ? free_bytes : left;
-	*out = c;
+	genai_struct_give(out, &c);
 	return 0;
 }
 
@@ -53,7 +50,7 @@ static int32_t cep_create(void *ctx, const char *name,
 	s->self = self;
 	snprintf(s->name, sizeof(s->name), "%s", name ? name : "");
 	cep_enter(self);
-	r = self->drv.cuStreamCreate(&s->h, CU_STREAM_NON_BLOCKING);
+	r = CU(self, cuStreamCreate)(&s->h, CU_STREAM_NON_BLOCKING);
 	if (r) {
 		self->host->free(self->host->ctx, s);
 		return cep_cuda_fail(self, err, r, "cannot make stream %s",
@@ -92,14 +89,14 @@ static int32_t cep_destroy(void *ctx, struct genai_stream *s,
 			   struct genai_error *err)
 {
 	struct cep *self = ctx;
-	CUresult r;
+	int32_t rc;
 
 	if (!s)
 		return 0;
 	cep_enter(self);
 	pthread_mutex_lock(&self->lock);
-	r = s->recording ? CUDA_ERROR_NOT_READY : self->drv.cuStreamQuery(s->h);
-	if (r != CUDA_ERROR_NOT_READY) {
+	rc = s->recording ? GENAI_PENDING : cep_stream_idle(s, err);
+	if (!rc) {
 		pthread_mutex_lock(&self->call_lock);
 		self->failed[s->id].code = 0;
 		pthread_mutex_unlock(&self->call_lock);
@@ -112,9 +109,11 @@ static int32_t cep_destroy(void *ctx, struct genai_stream *s,
 		}
 	}
 	pthread_mutex_unlock(&self->lock);
-	if (r == CUDA_ERROR_NOT_READY)
+	if (rc == GENAI_PENDING)
 		return cep_fail(self, err, GENAI_E_BUSY,
 				"stream %s is not idle", s->name);
+	if (rc)
+		return rc;
 	line_close(self, &s->line);
 	line_close(self, &s->inner);
 	(void)self->drv.cuStreamDestroy(s->h);
@@ -204,15 +203,15 @@ static int32_t cep_copy(void *ctx, struct genai_stream *s, uint64_t dst,
 		goto out;
 	st = stats_of(self, s);
 	if (kind == GENAI_COPY_H2D) {
-		r = self->drv.cuMemcpyHtoDAsync(
+		r = CU(self, cuMemcpyHtoDAsync)(
 			dst, (const void *)(uintptr_t)src, bytes, s->h);
 		st->h2d_bytes += bytes;
 	} else if (kind == GENAI_COPY_D2H) {
-		r = self->drv.cuMemcpyDtoHAsync((void *)(uintptr_t)dst, src,
+		r = CU(self, cuMemcpyDtoHAsync)((void *)(uintptr_t)dst, src,
 						bytes, s->h);
 		st->d2h_bytes += bytes;
 	} else {
-		r = self->drv.cuMemcpyDtoDAsync(dst, src, bytes, s->h);
+		r = CU(self, cuMemcpyDtoDAsync)(dst, src, bytes, s->h);
 		st->d2d_bytes += bytes;
 	}
 	if (r) {
@@ -308,28 +307,25 @@ static void CUDA_CB run_call(void *data)
 		if (rc < 0)
 			call_failed(c, rc, &err);
 	}
-	if (c->recording)
-		return;
 	pthread_mutex_lock(&self->call_lock);
-	c->next = self->done_calls;
-	self->done_calls = c;
+	c->done = true;
 	pthread_mutex_unlock(&self->call_lock);
 }
 
-void cep_calls_free(struct cep *self)
+void cep_calls_free(struct cep *self, bool all)
 {
-	struct cep_call *c;
+	struct cep_call **at = &self->calls, *c;
 
 	pthread_mutex_lock(&self->call_lock);
-	c = self->done_calls;
-	self->done_calls = NULL;
-	pthread_mutex_unlock(&self->call_lock);
-	while (c) {
-		struct cep_call *next = c->next;
-
+	while ((c = *at)) {
+		if (!c->done && !all) {
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
 		self->host->free(self->host->ctx, c);
-		c = next;
 	}
+	pthread_mutex_unlock(&self->call_lock);
 }
 
 static int32_t call_new(struct cep *self, const struct genai_work *work,
@@ -364,6 +360,15 @@ static int32_t call_new(struct cep *self, const struct genai_work *work,
 	return 0;
 }
 
+/* It may have run by now. */
+static void keep_call(struct cep *self, struct cep_call *c)
+{
+	pthread_mutex_lock(&self->call_lock);
+	c->next = self->calls;
+	self->calls = c;
+	pthread_mutex_unlock(&self->call_lock);
+}
+
 static int32_t cep_launch_host(void *ctx, struct genai_stream *s,
 			       const struct genai_work *work,
 			       const struct genai_access *accesses,
@@ -378,7 +383,7 @@ static int32_t cep_launch_host(void *ctx, struct genai_stream *s,
 		return cep_fail(self, err, GENAI_E_INVAL,
 				"host unit without a function");
 	cep_enter(self);
-	cep_calls_free(self);
+	cep_calls_free(self, false);
 	pthread_mutex_lock(&self->lock);
 	rc = touch_all(self, accesses, n_accesses, err);
 	if (!rc)
@@ -392,7 +397,7 @@ static int32_t cep_launch_host(void *ctx, struct genai_stream *s,
 			c->next = self->recording->calls;
 			self->recording->calls = c;
 		}
-		r = self->drv.cuLaunchHostFunc(s->h, run_call, c);
+		r = CU(self, cuLaunchHostFunc)(s->h, run_call, c);
 		if (r) {
 			rc = cep_cuda_fail(
 				self, err, r, "stream %s: cannot enqueue %s",
@@ -400,6 +405,8 @@ static int32_t cep_launch_host(void *ctx, struct genai_stream *s,
 			if (!c->recording)
 				self->host->free(self->host->ctx, c);
 		} else {
+			if (!c->recording)
+				keep_call(self, c);
 			stats_of(self, s)->launches++;
 			count(self, s, true);
 		}
@@ -428,9 +435,9 @@ static int32_t cep_reset(void *ctx, const struct genai_ticket *ticket,
 	if (rc)
 		return rc;
 	cep_enter(self);
-	r = self->drv.cuMemsetD8Async(self->fault_lock, 0, 256, self->service);
+	r = CU(self, cuMemsetD8Async)(self->fault_lock, 0, 256, self->service);
 	if (!r)
-		r = self->drv.cuStreamSynchronize(self->service);
+		r = CU(self, cuStreamSynchronize)(self->service);
 	if (r)
 		return cep_cuda_fail(self, err, r, "cannot reset the device");
 	pthread_mutex_lock(&self->call_lock);
@@ -454,21 +461,23 @@ static int32_t cep_stats(void *ctx, struct genai_stream_stats *out,
 			 struct genai_error *err)
 {
 	struct cep *self = ctx;
+	struct genai_stream_stats st;
 	size_t free_bytes = 0, total = 0;
 	CUresult r;
 
 	cep_enter(self);
-	r = self->drv.cuMemGetInfo(&free_bytes, &total);
+	r = CU(self, cuMemGetInfo)(&free_bytes, &total);
 	if (r)
 		return cep_cuda_fail(self, err, r,
 				     "cannot ask for free memory");
 	pthread_mutex_lock(&self->lock);
-	*out = self->stats;
+	st = self->stats;
 	pthread_mutex_unlock(&self->lock);
-	out->size = sizeof(*out);
-	out->device_used_bytes = self->free_at_start > free_bytes
-					 ? self->free_at_start - free_bytes
-					 : 0;
+	st.size = sizeof(st);
+	st.device_used_bytes = self->free_before > free_bytes
+				       ? self->free_before - free_bytes
+				       : 0;
+	genai_struct_give(out, &st);
 	return 0;
 }
 

@@ -11,25 +11,41 @@
  * after; a wait that the clock covers enqueues nothing. */
 #include "modules/cuda_ep/timeline.h"
 
+/* The place of the next event.  It gets the driver's event of the oldest one if
+ * the host knows that to be reached, so that steps make no new ones. */
+static struct cep_event *next_event(struct cep_line *l)
+{
+	struct cep_event *e = &l->events[l->next], *oldest;
+
+	oldest = &l->events[(l->next + CEP_EVENTS - l->n_events) % CEP_EVENTS];
+	if (!e->h && l->n_events && oldest->value <= l->reached) {
+		e->h = oldest->h;
+		oldest->h = NULL;
+		l->n_events--;
+	}
+	return e;
+}
+
 int32_t cep_line_record(struct genai_stream *s, struct cep_line *l,
 			struct genai_error *err)
 {
 	struct cep *self = s->self;
-	struct cep_event *e = &l->events[l->next];
 	uint32_t newest = (l->next + CEP_EVENTS - 1) % CEP_EVENTS;
+	struct cep_event *e;
 	CUresult r;
 
 	l->owes_event = false;
 	if (l->n_events && l->events[newest].value == l->enqueued)
 		return 0;
+	e = next_event(l);
 	if (!e->h) {
-		r = self->drv.cuEventCreate(&e->h, CU_EVENT_DISABLE_TIMING);
+		r = CU(self, cuEventCreate)(&e->h, CU_EVENT_DISABLE_TIMING);
 		if (r)
 			return cep_cuda_fail(self, err, r,
 					     "stream %s: cannot make an event",
 					     s->name);
 	}
-	r = self->drv.cuEventRecord(e->h, s->h);
+	r = CU(self, cuEventRecord)(e->h, s->h);
 	if (r)
 		return cep_cuda_fail(self, err, r,
 				     "stream %s: cannot record an event",
@@ -129,6 +145,17 @@ static int32_t unit_failure(const struct genai_stream *s, uint64_t value,
 	return rc;
 }
 
+/* The event is reached: so is all that it is ordered after. */
+static void reached(struct cep *self, const struct cep_event *e)
+{
+	for (uint32_t i = 0; i < CEP_STREAMS; i++) {
+		struct genai_stream *s = self->streams[i];
+
+		if (s && e->clock[i] > s->line.reached)
+			s->line.reached = e->clock[i];
+	}
+}
+
 int32_t cep_point_poll(struct cep *self, struct genai_point p,
 		       struct genai_error *err)
 {
@@ -158,7 +185,7 @@ int32_t cep_point_poll(struct cep *self, struct genai_point p,
 	rc = event_for(p.stream, l, value, &e, err);
 	if (rc)
 		return rc;
-	r = self->drv.cuEventQuery(e->h);
+	r = CU(self, cuEventQuery)(e->h);
 	if (r == CUDA_ERROR_NOT_READY)
 		return GENAI_PENDING;
 	if (r) {
@@ -169,16 +196,15 @@ int32_t cep_point_poll(struct cep *self, struct genai_point p,
 	rc = cep_poison_check(self, err);
 	if (!rc)
 		rc = unit_failure(p.stream, value, e, err);
-	if (rc)
-		return rc;
-	l->reached = value;
-	return 0;
+	if (!rc)
+		reached(self, e);
+	return rc;
 }
 
 static int32_t wait_event(struct genai_stream *s, const struct cep_event *e,
 			  struct genai_error *err)
 {
-	CUresult r = s->self->drv.cuStreamWaitEvent(s->h, e->h, 0);
+	CUresult r = CU(s->self, cuStreamWaitEvent)(s->h, e->h, 0);
 
 	return r ? cep_cuda_fail(s->self, err, r, "stream %s: cannot wait",
 				 s->name)

@@ -12,11 +12,13 @@ static int32_t caps(void *self, struct genai_pager_caps *out,
 		    struct genai_error *err)
 {
 	struct pager_module *m = self;
+	struct genai_pager_caps c = {
+		sizeof(c), GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE};
 
 	(void)err;
-	out->size = sizeof(*out);
-	out->flags = GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE |
-		     (m->async ? GENAI_PAGER_CAP_ASYNC : 0);
+	if (m->async)
+		c.flags |= GENAI_PAGER_CAP_ASYNC;
+	genai_struct_give(out, &c);
 	return 0;
 }
 
@@ -38,6 +40,7 @@ static int32_t pager_open(void *self, const struct genai_stream_api *stream,
 	p->stream = *stream;
 	p->barrier = *barrier;
 	p->stats.size = sizeof(p->stats);
+	p->caps.size = sizeof(p->caps);
 	rc = stream->ops->caps(stream->self, &p->caps, err);
 	if (!rc && (m->async || MUTANT(7)))
 		rc = stream->ops->create(stream->self, "pager", &p->copies,
@@ -220,7 +223,7 @@ static int32_t plan(struct genai_pager *p,
 		rc = pager_plan(p, sweep, n, budget, &c, err);
 	if (rc)
 		return rc;
-	*out = p->report;
+	genai_struct_give(out, &p->report);
 	forget_pages(p);
 	return 0;
 }
@@ -262,7 +265,7 @@ static int32_t seal(struct genai_pager *p,
 		return rc;
 	}
 	p->sealed = true;
-	*out = p->report;
+	genai_struct_give(out, &p->report);
 	return 0;
 }
 
@@ -291,14 +294,12 @@ static int32_t load(struct genai_pager *p, struct pager_slot *slot,
 }
 
 // The ring's first pages, before the first sweep and after an error.
-static int32_t prime(struct genai_pager *p, struct genai_stream *stream,
-		     struct genai_error *err)
+static int32_t prime(struct genai_pager *p, struct genai_error *err)
 {
-	struct genai_point start;
-	int32_t rc = p->stream.ops->mark(p->stream.self, stream, &start, err);
+	int32_t rc = 0;
 
 	for (uint32_t i = 0; !rc && i < p->n_slots; i++) {
-		p->slots[i].free_at = start;
+		p->slots[i].free_at = (struct genai_point){NULL, 0};
 		p->slots[i].held = 0;
 		rc = load(p, &p->slots[i], p->streamed[i], p->copies, err);
 	}
@@ -320,7 +321,7 @@ static int32_t step_begin(struct genai_pager *p, struct genai_stream *stream,
 		if (recording)
 			return PAGER_FAIL(p, err, GENAI_E_STATE,
 					  "a recording before any step");
-		rc = prime(p, stream, err);
+		rc = prime(p, err);
 		if (rc)
 			return rc;
 	}
@@ -470,14 +471,23 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 			(struct genai_point){NULL, 0};
 	}
 	p->tail = (struct genai_point){NULL, 0};
-	return 0;
+	if (!p->m->async || !p->n_slots)
+		return 0;
+	// a recorded step may come next: it calls nobody and finds the ring
+	// as it was when it was recorded
+	rc = prime(p, err);
+	if (!rc)
+		rc = p->barrier.ops->host_read(p->barrier.self, &p->tail, 1,
+					       UINT64_MAX, err);
+	p->primed = !rc;
+	return rc;
 }
 
 static int32_t stats(struct genai_pager *p, struct genai_pager_stats *out,
 		     struct genai_error *err)
 {
 	(void)err;
-	*out = p->stats;
+	genai_struct_give(out, &p->stats);
 	return 0;
 }
 

@@ -130,7 +130,7 @@ static uint32_t count_extents(const struct genai_pager *p)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < p->n_pages; i++)
-		if (!p->pages[i].copy.host)
+		if (!p->pages[i].own)
 			n += p->pages[i].n_extents;
 	return n;
 }
@@ -146,7 +146,7 @@ static int32_t register_sources(struct genai_pager *p, struct genai_error *err)
 		return PAGER_FAIL(p, err, GENAI_E_NOMEM, "no memory");
 	for (uint32_t i = 0; i < p->n_pages; i++)
 		for (uint32_t k = 0;
-		     !p->pages[i].copy.host && k < p->pages[i].n_extents; k++)
+		     !p->pages[i].own && k < p->pages[i].n_extents; k++)
 			v[at++] = &p->pages[i].extents[k];
 	pager_sort(v, n, comes_before);
 	for (uint32_t i = 0; !rc && i < n; i++) {
@@ -278,22 +278,12 @@ static int32_t make_sources(struct genai_pager *p, struct genai_error *err)
 
 	find_copies(p);
 	for (uint32_t i = 0; !rc && i < p->n_pages; i++)
-		if (p->pages[i].own)
+		if (p->pages[i].own && p->pages[i].placement != PAGER_PINNED)
 			rc = make_copy(p, &p->pages[i], err);
 	if (rc || !register_sources(p, &why))
 		return rc;
 	p->m->host->log(p->m->host->ctx, GENAI_LOG_INFO, "%s", why.text);
 	return copy_sources(p, err);
-}
-
-// All of the page: the device may have refused some blocks and not others.
-static bool is_registered(const struct genai_pager *p,
-			  const struct pager_page *pg)
-{
-	for (uint32_t i = 0; i < pg->n_extents; i++)
-		if (!alias_of(p, pg->extents[i].src))
-			return false;
-	return true;
 }
 
 static int32_t give(struct genai_pager *p, struct genai_mem *m,
@@ -309,51 +299,43 @@ static int32_t give(struct genai_pager *p, struct genai_mem *m,
 	return rc;
 }
 
-// Copies of pages that are on the device for good are not needed any more.
-static int32_t drop_copies(struct genai_pager *p, struct genai_error *err)
+// All of the page: the device may have refused some blocks and not others.
+static bool is_registered(const struct genai_pager *p,
+			  const struct pager_page *pg)
 {
-	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
-	struct genai_ticket ticket = {.size = sizeof(ticket)};
-	int32_t rc = 0;
-
-	for (uint32_t i = 0; !rc && i < p->n_pages; i++) {
-		struct pager_page *pg = &p->pages[i];
-
-		if (pg->placement != PAGER_PINNED || !pg->copy.range.bytes)
-			continue;
-		if (!ticket.generation)
-			rc = p->barrier.ops->drain(p->barrier.self, all,
-						   UINT64_MAX, &ticket, err);
-		if (!rc)
-			rc = give(p, &pg->copy, &ticket, err);
-		if (!rc)
-			p->report.host_bytes -= pg->bytes;
-	}
-	return rc;
+	for (uint32_t i = 0; i < pg->n_extents; i++)
+		if (!alias_of(p, pg->extents[i].src))
+			return false;
+	return true;
 }
 
-// Pinned pages whose sources could not be registered go through a bounce
-// buffer, one page at a time.
+// Pinned pages that are filled, or whose sources could not be registered, go
+// through a bounce buffer, one page at a time: it may go when the copy is done.
 static int32_t load_bounced(struct genai_pager *p, struct pager_page *pg,
 			    struct genai_stream *s, struct genai_error *err)
 {
-	struct genai_point pt;
+	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
+	struct genai_ticket ticket = {.size = sizeof(ticket)};
 	int32_t rc = make_copy(p, pg, err);
 
 	if (!rc)
 		rc = pager_load(p, pg, pg->addr, s, err);
 	if (!rc)
-		rc = p->stream.ops->mark(p->stream.self, s, &pt, err);
+		rc = p->barrier.ops->drain(p->barrier.self, all, UINT64_MAX,
+					   &ticket, err);
 	if (!rc)
-		rc = p->barrier.ops->host_read(p->barrier.self, &pt, 1,
-					       UINT64_MAX, err);
+		rc = give(p, &pg->copy, &ticket, err);
+	if (!rc)
+		p->report.host_bytes -= pg->bytes;
 	return rc;
 }
 
 static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
 {
+	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
+	struct genai_ticket ticket = {.size = sizeof(ticket)};
 	struct genai_stream *s;
-	struct genai_point pt = {0};
+	struct genai_point pt;
 	int32_t rc, rc2;
 
 	if (!p->report.pinned_bytes)
@@ -366,19 +348,19 @@ static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
 
 		if (pg->placement != PAGER_PINNED)
 			continue;
-		if (pg->copy.host || is_registered(p, pg))
+		if (!pg->own && is_registered(p, pg))
 			rc = pager_load(p, pg, pg->addr, s, err);
 		else
 			rc = load_bounced(p, pg, s, err);
 	}
 	if (!rc)
 		rc = p->stream.ops->mark(p->stream.self, s, &pt, err);
-	rc2 = p->barrier.ops->host_read(p->barrier.self, &pt, 1, UINT64_MAX,
-					rc ? NULL : err);
 	if (!rc)
-		rc = rc2;
-	if (!rc)
-		rc = drop_copies(p, err);
+		rc = p->barrier.ops->host_read(p->barrier.self, &pt, 1,
+					       UINT64_MAX, err);
+	if (rc) // a stream goes when its work is done
+		p->barrier.ops->drain(p->barrier.self, all, UINT64_MAX, &ticket,
+				      NULL);
 	rc2 = p->stream.ops->destroy(p->stream.self, s, rc ? NULL : err);
 	return rc ? rc : rc2;
 }

@@ -460,7 +460,7 @@ AT(genai_model_info, max_length, 104);
 AT(genai_model_info, min_length, 112);
 AT(genai_model_info, no_repeat_ngram, 120);
 
-SIZE(genai_stats, 832);
+SIZE(genai_stats, 840);
 AT(genai_stats, size, 0);
 AT(genai_stats, n_fallbacks, 4);
 AT(genai_stats, executor, 8);
@@ -483,6 +483,7 @@ AT(genai_stats, replays, 360);
 AT(genai_stats, simulated_ns, 368);
 AT(genai_stats, fallbacks, 376);
 AT(genai_stats, load_s, 824);
+AT(genai_stats, device_used_bytes, 832);
 
 IS(GENAI_OK, 0);
 IS(GENAI_PENDING, 1);
@@ -570,6 +571,7 @@ IS(GENAI_PAGER_CAP_IN_PLACE, 2u);
 IS(GENAI_PAGER_CAP_EXPERT, 4u);
 IS(GENAI_PAGER_CAP_ASYNC, 8u);
 IS(GENAI_EXEC_CAP_RECORDS, 1u);
+IS(GENAI_EXEC_CAP_ROWS_EXACT, 2u);
 IS(GENAI_WEIGHT_GATHER, 1u);
 IS(GENAI_WEIGHT_ROWS, 2u);
 IS(GENAI_WEIGHT_FILL_PARTS, 4u);

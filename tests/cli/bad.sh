@@ -267,9 +267,11 @@ for command in --version help "help generate" config; do
 	is "$command to a full disk" "$? $(cat err)" \
 		"1 genai: error: cannot write the output"
 done
+# ThreadSanitizer writes a file of 512 KiB at its start; the array has 128 bytes
+# more than a shell's larger unit allows
 (
-	ulimit -f 0
-	"$genai" logits "$plain" --ids 1,2,3 -o "$work/l.npy" 2>&1
+	ulimit -f 1024
+	"$genai" logits "$plain" --ids "$(seq -s , 0 511)" -o "$work/l.npy" 2>&1
 	echo "status $?"
 ) | cat >out
 like "beyond ulimit -f" "$(cat out)" "genai: error: *l.npy: *status 1"
@@ -281,6 +283,49 @@ tr '\000-\377' '\377' <"$plain/model.onnx.data" >m/model.onnx.data
 echo 'hello hello hello' >text
 fails "no perplexity of NaN" 1 "the model produced NaN at position" score m \
 	--file text
+fails "no best of NaN" 1 "the model produced NaN at position 0" logits m \
+	--ids 1,2,3 --top 3
+
+# ---- files without an end ----
+
+large="more than 268435456 bytes"
+for file in "generate $plain --prompt-file" "score $plain --file" \
+	"tokenize $plain --file" "logits $plain --top 1 --ids"; do
+	zero=/dev/zero
+	[ "${file##* }" = --ids ] && zero=@/dev/zero
+	# shellcheck disable=SC2086 # words
+	fails "${file%% *} of an endless file" 1 "/dev/zero: $large" $file $zero
+done
+for command in "tokenize $plain --jsonl" "detokenize $plain --jsonl" \
+	"template $plain --jsonl" "chat $plain"; do
+	# shellcheck disable=SC2086 # words
+	"$genai" $command </dev/zero >out 2>err
+	is "${command%% *} of an endless line" "$? $(cat err out)" \
+		"1 genai: error: stdin: a line: $large"
+done
+
+# ---- a device that is lost ----
+
+# One line, and nothing about what could not be put right after it.
+for executor in eager captured; do
+	for at in 1 30 60 90 120; do
+		set -- "$plain" --set module.cpu_ref.fault=lost:$at --set \
+			runtime.executor=cpu_ref:$executor
+		fails "lost at unit $at, $executor: generate" 1 \
+			"the device was lost (unit $at" generate "$@" \
+			--ids 1,2,3 --max-new-tokens 8 --ignore-eos --json
+		fails "lost at unit $at, $executor: bench" 1 \
+			"the device was lost (unit $at" bench "$@" \
+			--prompt-tokens 4 --new-tokens 8 --repeat 3
+		printf 'hello\nhello\n' | "$genai" chat "$@" >out 2>err
+		like "lost at unit $at, $executor: chat" "$? $(cat err)" \
+			"1 genai: error: *the device was lost (unit $at, simulated)"
+	done
+done
+fails "lost: logits" 1 "the device was lost" logits "$plain" --ids 1,2,3 \
+	--top 1 --set module.cpu_ref.fault=lost:20
+fails "lost: score" 1 "the device was lost" score "$plain" --file text \
+	--set module.cpu_ref.fault=lost:20
 
 # ---- whose fault it is ----
 

@@ -73,6 +73,7 @@ static int32_t tap_copy(void *self, struct genai_stream *s, uint64_t dst,
 	int32_t rc = refuse(&book_tap.fail_copy, "copy", err);
 
 	book_tap.copies++;
+	book_tap.copies_on_steps += s == book_tap.steps;
 	book_tap.copy_bytes += bytes;
 	return rc ? rc
 		  : tapped->stream.ops->copy(self, s, dst, src, bytes, kind,
@@ -227,9 +228,12 @@ void book_add_all(struct book *b)
 {
 	for (uint32_t i = 0; i < b->n_pages; i++) {
 		struct book_page *pg = &b->pages[i];
+		static struct genai_extent lent[BOOK_MAX_EXTENTS];
 
-		CF_OK(b->ops->add(b->p, pg->bytes, pg->flags, pg->extents,
+		memcpy(lent, pg->extents, sizeof(lent));
+		CF_OK(b->ops->add(b->p, pg->bytes, pg->flags, lent,
 				  pg->n_extents, &cf_err));
+		memset(lent, 0xff, sizeof(lent));
 	}
 }
 
@@ -238,7 +242,7 @@ void book_start(struct book *b, const char *const *sets)
 	cf_open(&b->r, CF_WITH_PAGER, sets);
 	tap(b);
 	b->ops = &b->r.rt->pager_ops;
-	b->s = cf_stream(&b->r, "steps");
+	b->s = book_tap.steps = cf_stream(&b->r, "steps");
 	b->log_used = 0;
 	b->n_seen = 0;
 	if (b->r.caps.flags & GENAI_STREAM_CAP_NATIVE) {
@@ -258,11 +262,16 @@ void book_open(struct book *b, const char *const *sets)
 
 int32_t book_seal(struct book *b, uint64_t budget, struct genai_error *err)
 {
+	static struct genai_sweep_visit lent[BOOK_MAX_VISITS];
+	int32_t rc;
+
 	b->report.size = sizeof(b->report);
 	for (uint32_t i = 0; i < b->n_visits; i++)
 		b->visits[i].addr = 0;
-	return b->ops->seal(b->p, b->sweep, b->n_visits, budget, &b->report,
-			    err);
+	memcpy(lent, b->sweep, sizeof(lent));
+	rc = b->ops->seal(b->p, lent, b->n_visits, budget, &b->report, err);
+	memset(lent, 0xff, sizeof(lent));
+	return rc;
 }
 
 void book_open_sealed(struct book *b, uint64_t seed, uint32_t n_pages,
@@ -349,6 +358,12 @@ static int32_t take(struct window *w, struct genai_error *err)
 	ck_assert_msg(place.kind >= GENAI_PLACE_DEVICE &&
 			      place.kind <= GENAI_PLACE_HOST,
 		      "visit %u: place of kind %u", w->next, place.kind);
+	ck_assert_msg(place.kind != GENAI_PLACE_IN_PLACE ||
+			      b->r.rt->pager_caps.flags &
+				      GENAI_PAGER_CAP_IN_PLACE,
+		      "visit %u lies in place, though the pager does not say "
+		      "IN_PLACE",
+		      w->next);
 	ck_assert_msg(!b->stable || !v->addr || v->addr == place.addr,
 		      "visit %u moved, though the pager says STABLE", w->next);
 	v->addr = place.addr;

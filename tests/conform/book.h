@@ -67,7 +67,9 @@ struct book_tap {
 	uint32_t barriers;     /* calls of the barrier */
 	uint32_t copies;
 	uint64_t copy_bytes;
-	uint32_t fail_take; /* the n-th of takes fails; 0: none */
+	struct genai_stream *steps; /* that acquire names */
+	uint32_t copies_on_steps;   /* of the copies, on that stream */
+	uint32_t fail_take;	    /* the n-th of takes fails; 0: none */
 	uint32_t fail_copy;
 	bool refuse_register;
 };

@@ -24,6 +24,8 @@
 #define CF_UNITS 8u    /* units are functions: not NATIVE */
 #define CF_STABLE 16u  /* of the pager */
 #define CF_RECORDS 32u /* of the executor */
+#define CF_ROWS_EXACT 64u
+#define CF_NATIVE 128u
 
 struct cf_test {
 	const char *id;	   /* "pager/order" */
@@ -68,7 +70,8 @@ struct cf_suite {
 extern const struct cf_suite *const cf_suites[]; /* NULL at the end */
 extern const struct cf_suite cf_suite_handshake, cf_suite_memory,
 	cf_suite_stream, cf_suite_record, cf_suite_barrier, cf_suite_pager,
-	cf_suite_paging, cf_suite_executor, cf_suite_ops, cf_suite_steps;
+	cf_suite_paging, cf_suite_executor, cf_suite_ops, cf_suite_steps,
+	cf_suite_minor, cf_suite_image, cf_suite_torture;
 
 /* The run: constant once the tests begin. */
 struct cf {
@@ -81,6 +84,8 @@ struct cf {
 };
 extern struct cf cf;
 
+/* By its id; NULL if there is none. */
+const struct cf_test *cf_find_test(const char *id);
 /* conform.ini.  Errors: GENAI_E_CONFIG. */
 int32_t cf_expect_read(const char *path, struct cf_case *cases, uint32_t n,
 		       struct genai_error *err);
@@ -145,6 +150,9 @@ void cf_fails(int32_t rc, int32_t want, const char *what, const char *file,
 /* It fails with this code (0: any) and says why. */
 #define CF_FAILS(want, call)                                                   \
 	(CF_CLEAR(), cf_fails((call), (want), #call, __FILE__, __LINE__))
+
+/* No allocation fails any more; was the n-th reached? */
+bool cf_end_failing(struct genai_host_env *env, uint64_t n, bool sticky);
 
 struct genai_mem cf_alloc(struct cf_rt *r, uint64_t bytes);
 struct genai_mem cf_pinned(struct cf_rt *r, uint64_t bytes);

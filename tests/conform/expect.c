@@ -17,36 +17,42 @@ static char *strip(char *s)
 	return s;
 }
 
-// Mark every case of the id; false if there is none.
-static bool mark(struct cf_case *cases, uint32_t n, const char *id,
-		 const char *reason, bool unsupported)
-{
-	bool found = false;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (strcmp(cases[i].test->id, id))
-			continue;
-		found = true;
-		free((char *)cases[i].reason);
-		cases[i].reason = strdup(reason);
-		cases[i].unsupported = unsupported;
-	}
-	return found;
-}
-
-static bool is_id(const char *id)
+const struct cf_test *cf_find_test(const char *id)
 {
 	for (uint32_t s = 0; cf_suites[s]; s++)
 		for (uint32_t i = 0; i < cf_suites[s]->n; i++)
 			if (!strcmp(cf_suites[s]->tests[i].id, id))
-				return true;
-	return false;
+				return &cf_suites[s]->tests[i];
+	return NULL;
+}
+
+// Mark every case of the test; why not, if it cannot be.
+static const char *mark(struct cf_case *cases, uint32_t n, const char *id,
+			const char *reason, bool unsupported)
+{
+	const struct cf_test *t = cf_find_test(id);
+
+	if (!t)
+		return "no test is called";
+	if (unsupported && !t->needs)
+		return "every module has to pass it, [xfail] says that one "
+		       "does not yet:";
+	for (uint32_t i = 0; i < n; i++) {
+		if (cases[i].test != t)
+			continue;
+		if (cases[i].reason)
+			return "there is already a line for";
+		cases[i].reason = strdup(reason);
+		cases[i].unsupported = unsupported;
+	}
+	return NULL;
 }
 
 static int32_t take_line(const char *path, uint32_t line, char *s, int *section,
 			 struct cf_case *cases, uint32_t n,
 			 struct genai_error *err)
 {
+	const char *wrong;
 	char *eq, *id;
 
 	if (!*s || *s == ';' || *s == '#')
@@ -73,10 +79,10 @@ static int32_t take_line(const char *path, uint32_t line, char *s, int *section,
 	if (!*s)
 		return genai_fail(err, GENAI_E_CONFIG,
 				  "%s:%u: %.60s has no reason", path, line, id);
-	if (!mark(cases, n, id, s, *section == 1) && !is_id(id))
-		return genai_fail(err, GENAI_E_CONFIG,
-				  "%s:%u: no test is called %.60s", path, line,
-				  id);
+	wrong = mark(cases, n, id, s, *section == 1);
+	if (wrong)
+		return genai_fail(err, GENAI_E_CONFIG, "%s:%u: %s %.60s", path,
+				  line, wrong, id);
 	return 0;
 }
 

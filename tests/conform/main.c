@@ -4,26 +4,27 @@
 #include "parity.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/elf.h"
 
 struct cf cf;
 
 const struct cf_suite *const cf_suites[] = {
-	&cf_suite_handshake,
-	&cf_suite_memory,
-	&cf_suite_stream,
-	&cf_suite_record,
-	&cf_suite_barrier,
-	&cf_suite_pager,
-	&cf_suite_paging,
-	&cf_suite_executor,
-	&cf_suite_ops,
-	&cf_suite_steps,
-	NULL,
+	&cf_suite_handshake, &cf_suite_image,
+	&cf_suite_memory,    &cf_suite_stream,
+	&cf_suite_record,    &cf_suite_barrier,
+	&cf_suite_pager,     &cf_suite_paging,
+	&cf_suite_executor,  &cf_suite_ops,
+	&cf_suite_steps,     &cf_suite_minor,
+	&cf_suite_torture,   NULL,
 };
 
 #define MAX_CASES 512
@@ -126,17 +127,55 @@ static int parse(int argc, char **argv, struct cf_options *o)
 		fputs(usage, stderr);
 		rc = 2;
 	}
+	for (uint32_t i = 0; !rc && i < o->n_tests; i++)
+		if (!cf_find_test(o->tests[i])) {
+			fprintf(stderr, "genai-conform: no test is called %s\n",
+				o->tests[i]);
+			rc = 2;
+		}
 	return rc;
 }
 
 // ---- the module ----
 
+// Does what query gave look like a block, and its name like a name?
+static bool is_block(const struct link_map *map,
+		     const struct genai_module_block *b)
+{
+	return b && (uintptr_t)b % sizeof(void *) == 0 &&
+	       genai_elf_contains(map, b, 64) &&
+	       b->magic == GENAI_MODULE_MAGIC &&
+	       genai_elf_contains_string(map, b->name, sizeof(cf.name) - 1);
+}
+
+static void *open_file(struct genai_error *err)
+{
+	struct stat st = {0};
+	void *h = NULL;
+	int fd = open(cf.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		genai_fail(err, GENAI_E_IO, "%s: not a file to be read",
+			   cf.path);
+	} else if (!genai_elf_check_file(fd, (uint64_t)st.st_size, cf.path,
+					 err)) {
+		h = dlopen(cf.path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+		if (!h)
+			genai_fail(err, GENAI_E_MODULE, "%s", dlerror());
+	}
+	if (fd >= 0)
+		close(fd);
+	return h;
+}
+
 // A file's module has to be asked what it is called before the loader, which
 // compares that with the configuration, can be asked to load it.
 static int name_of_file(char *name, size_t cap)
 {
+	struct genai_error err = GENAI_ERROR_INIT;
 	const struct genai_module_block *b;
 	genai_module_query_fn query;
+	struct link_map *map = NULL;
 	int32_t reason = 0;
 	void *h, *sym;
 
@@ -144,15 +183,16 @@ static int name_of_file(char *name, size_t cap)
 		fprintf(stderr, "genai-conform: %s: %m\n", cf.o.module);
 		return 1;
 	}
-	h = dlopen(cf.path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	h = open_file(&err);
 	sym = h ? dlsym(h, GENAI_MODULE_QUERY_SYMBOL) : NULL;
-	if (!sym) {
-		fprintf(stderr, "genai-conform: %s\n", dlerror());
+	if (!sym || dlinfo(h, RTLD_DI_LINKMAP, &map)) {
+		fprintf(stderr, "genai-conform: %s\n",
+			h ? dlerror() : err.text);
 		return 1;
 	}
 	memcpy(&query, &sym, sizeof(query));
 	b = query(GENAI_ABI, &reason);
-	if (!b || b->magic != GENAI_MODULE_MAGIC || !b->name) {
+	if (!is_block(map, b)) {
 		fprintf(stderr,
 			"genai-conform: %s: refuses core ABI %d.%d (%s), or "
 			"gives no block\n",
@@ -235,12 +275,13 @@ END_TEST
 // Claimed and listed as unsupported does not fit.
 static void check_claim(void)
 {
-	uint32_t with = cf.at->test->needs & CF_STABLE	  ? CF_WITH_PAGER
-			: cf.at->test->needs & CF_RECORDS ? CF_WITH_EXECUTOR
-							  : 0;
+	uint32_t needs = cf.at->test->needs;
+	uint32_t with = needs & CF_STABLE ? CF_WITH_PAGER : 0;
 	struct cf_rt r;
 
-	if (cf.at->test->needs) {
+	if (needs & (CF_RECORDS | CF_ROWS_EXACT))
+		with = CF_WITH_EXECUTOR;
+	if (needs) {
 		cf_open(&r, with, NULL);
 		genai_close(r.rt);
 		ck_abort_msg("claims what it needs, but conform.ini says it is "

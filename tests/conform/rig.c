@@ -26,9 +26,11 @@ static void broke(struct rig *g, const char *rule)
 static int32_t hostile_caps(void *self, struct genai_pager_caps *out,
 			    struct genai_error *err)
 {
+	struct genai_pager_caps c = {sizeof(c), GENAI_PAGER_CAP_STABLE};
+
 	(void)self;
 	(void)err;
-	*out = (struct genai_pager_caps){sizeof(*out), GENAI_PAGER_CAP_STABLE};
+	genai_struct_give(out, &c);
 	return 0;
 }
 
@@ -133,6 +135,18 @@ static int32_t hostile_reset(struct genai_pager *p,
 	return 0;
 }
 
+static int32_t hostile_stats(struct genai_pager *p,
+			     struct genai_pager_stats *out,
+			     struct genai_error *err)
+{
+	struct genai_pager_stats st = {.size = sizeof(st),
+				       .steps = rig_of(p)->steps};
+
+	(void)err;
+	genai_struct_give(out, &st);
+	return 0;
+}
+
 static int32_t tap_host_read(void *self, const struct genai_point *points,
 			     uint32_t n, uint64_t deadline,
 			     struct genai_error *err)
@@ -160,6 +174,7 @@ static void hostile_open(struct rig *g)
 		.release = hostile_release,
 		.step_end = hostile_end,
 		.reset = hostile_reset,
+		.stats = hostile_stats,
 	};
 	g->pager = (struct genai_pager_api){&g->pager_ops,
 					    (struct genai_pager *)(void *)g, g};
@@ -225,6 +240,7 @@ static void fill_part(struct rig *g, const struct genai_visit *v, uint32_t i)
 
 static void hostile_pages(struct rig *g, uint64_t rows)
 {
+	static struct genai_visit_page lent[RIG_MAX_PARTS];
 	const struct genai_visit *v = NULL;
 	uint32_t n = 0;
 	uint64_t total;
@@ -242,8 +258,9 @@ static void hostile_pages(struct rig *g, uint64_t rows)
 	}
 	for (uint32_t i = 0; i < g->n_parts; i++)
 		fill_part(g, &v[g->pages[i].visit], i);
-	CF_OK(g->r.rt->exec.plan_set_pages(g->plan, g->pages, g->n_parts,
-					   &cf_err));
+	memcpy(lent, g->pages, sizeof(lent));
+	CF_OK(g->r.rt->exec.plan_set_pages(g->plan, lent, g->n_parts, &cf_err));
+	memset(lent, 0xff, sizeof(lent));
 }
 
 // ---- plans ----
@@ -278,12 +295,45 @@ void rig_need_op(struct rig *g, const char *domain, const char *op)
 	cf_skip("does not list %s", op);
 }
 
+void rig_need_lm(struct rig *g)
+{
+	rig_need_op(g, "com.microsoft", "MatMulNBits");
+	rig_need_op(g, "", "SimplifiedLayerNormalization");
+	rig_need_op(g, "", "Gather");
+	rig_need_op(g, "", "Add");
+}
+
 int32_t rig_try_plan(struct rig *g, const struct genai_plan_options *o,
 		     struct genai_graph *graph, struct genai_error *err)
 {
-	return g->r.rt->exec.plan_create(
-		genai_module_self(g->r.rt->executor.module), graph, o, &g->plan,
-		err);
+	static struct genai_view lent[RIG_MAX_IO];
+	static union {
+		struct genai_plan_options o;
+		char bytes[1024];
+	} options;
+	int32_t rc;
+
+	memcpy(lent, o->max_inputs, o->n_max_inputs * sizeof(*lent));
+	memcpy(options.bytes, o, o->size);
+	options.o.max_inputs = lent;
+	rc = g->r.rt->exec.plan_create(
+		genai_module_self(g->r.rt->executor.module), graph, &options.o,
+		&g->plan, err);
+	// given for the call only
+	memset(lent, 0xff, sizeof(lent));
+	memset(&options, 0xff, sizeof(options));
+	return rc;
+}
+
+static void bind(struct rig *g, bool input, uint32_t i,
+		 const struct genai_view *v)
+{
+	static struct genai_view lent;
+
+	lent = *v;
+	CF_OK((input ? g->r.rt->exec.bind_input
+		     : g->r.rt->exec.bind_output)(g->plan, i, &lent, &cf_err));
+	memset(&lent, 0xff, sizeof(lent));
 }
 
 struct genai_plan_options rig_options(struct rig *g, struct genai_graph *graph,
@@ -357,6 +407,11 @@ struct genai_view rig_view(uint32_t dtype, uint32_t rank, const int64_t *dims)
 	return v;
 }
 
+void rig_rebind(struct rig *g, bool input)
+{
+	bind(g, input, 0, input ? &g->in[0] : &g->out[0]);
+}
+
 void rig_in(struct rig *g, uint32_t i, const void *data, uint32_t rank,
 	    const int64_t *dims)
 {
@@ -368,13 +423,22 @@ void rig_in(struct rig *g, uint32_t i, const void *data, uint32_t rank,
 			 0);
 	if (data)
 		cf_put(&g->r, g->in[i].addr, data, bytes);
-	CF_OK(g->r.rt->exec.bind_input(g->plan, i, &g->in[i], &cf_err));
+	bind(g, true, i, &g->in[i]);
 }
 
 static void give(struct rig *g, struct genai_mem *m)
 {
 	if (m->range.bytes)
 		cf_free(&g->r, m);
+}
+
+static const char guard_bytes[32] = "what lies behind is another's...";
+
+// Bytes behind output 0 that no step may touch.
+static void guard(struct rig *g, genai_addr at)
+{
+	g->guard = at;
+	cf_put(&g->r, at, guard_bytes, sizeof(guard_bytes));
 }
 
 void rig_outs(struct rig *g)
@@ -393,7 +457,9 @@ void rig_outs(struct rig *g)
 			g->out_mem[i] = cf_alloc(&g->r, bytes + 65536);
 		}
 		v->addr = g->out_mem[i].range.addr;
-		CF_OK(g->r.rt->exec.bind_output(g->plan, i, v, &cf_err));
+		bind(g, false, i, v);
+		if (!i)
+			guard(g, v->addr + bytes);
 	}
 }
 
@@ -407,8 +473,15 @@ void rig_submit(struct rig *g)
 
 void rig_read(struct rig *g, void *out, uint64_t bytes)
 {
+	char behind[sizeof(guard_bytes)];
+
 	cf_finish(&g->r, g->s);
 	cf_get(&g->r, out, g->out[0].addr, bytes);
+	if (!g->guard)
+		return;
+	cf_get(&g->r, behind, g->guard, sizeof(behind));
+	ck_assert_msg(!memcmp(behind, guard_bytes, sizeof(behind)),
+		      "a step writes beyond its output");
 }
 
 void rig_run(struct rig *g, void *out, uint64_t bytes)
@@ -440,6 +513,7 @@ void rig_unplan(struct rig *g)
 	give(g, &g->good);
 	give(g, &g->bad);
 	g->n_parts = 0;
+	g->guard = 0;
 	if (g->paged)
 		CF_OK(genai_paging_close(&g->paging, &cf_err));
 	g->paged = false;

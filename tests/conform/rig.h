@@ -30,6 +30,7 @@ struct rig {
 	struct genai_view max_in[RIG_MAX_IO];
 	struct genai_view in[RIG_MAX_IO], out[RIG_MAX_IO];
 	struct genai_mem in_mem[RIG_MAX_IO], out_mem[RIG_MAX_IO];
+	genai_addr guard; /* behind output 0; 0: none */
 
 	/* the hostile pager */
 	struct genai_pager_ops pager_ops;
@@ -84,6 +85,7 @@ struct genai_graph *rig_lm(struct rig_graph *g);
 
 /* Skips the test if the executor does not list the operator. */
 void rig_need_op(struct rig *g, const char *domain, const char *op);
+void rig_need_lm(struct rig *g); /* those of the model below */
 void rig_open(struct rig *g, const char *const *sets);
 struct genai_plan_options rig_options(struct rig *g, struct genai_graph *graph,
 				      const struct genai_view *max_in);
@@ -104,6 +106,7 @@ void rig_in(struct rig *g, uint32_t input, const void *data, uint32_t rank,
 	    const int64_t *dims);
 /* Bind the outputs to buffers of the size that output_shape tells. */
 void rig_outs(struct rig *g);
+void rig_rebind(struct rig *g, bool input); /* number 0, as it is in g */
 void rig_submit(struct rig *g);
 /* submit, wait, read output 0 */
 void rig_run(struct rig *g, void *out, uint64_t bytes);

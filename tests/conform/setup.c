@@ -8,11 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOT(type, name)                                                       \
-	{                                                                      \
-		offsetof(struct type, name), #name                             \
-	}
-
 char cf_logged[1024];
 static atomic_uint n_errors;
 
@@ -174,74 +169,15 @@ static int32_t load_all(struct genai_runtime *rt, uint32_t with,
 	return rc;
 }
 
-static int32_t pager_table(struct genai_runtime *rt, struct genai_error *err)
-{
-	static const struct {
-		uint32_t offset;
-		const char *name;
-	} s[] = {
-		SLOT(genai_pager_ops, caps),
-		SLOT(genai_pager_ops, open),
-		SLOT(genai_pager_ops, close),
-		SLOT(genai_pager_ops, add),
-		SLOT(genai_pager_ops, seal),
-		SLOT(genai_pager_ops, step_begin),
-		SLOT(genai_pager_ops, acquire),
-		SLOT(genai_pager_ops, release),
-		SLOT(genai_pager_ops, step_end),
-		SLOT(genai_pager_ops, reset),
-		SLOT(genai_pager_ops, stats),
-	};
-	uint32_t offsets[11];
-	const char *names[11];
-
-	for (uint32_t i = 0; i < 11; i++) {
-		offsets[i] = s[i].offset;
-		names[i] = s[i].name;
-	}
-	return genai_module_get_iface(rt->pager.module, GENAI_IFACE_PAGER,
-				      rt->pager.name[0] ? rt->pager.name : NULL,
-				      &rt->pager_ops, sizeof(rt->pager_ops),
-				      offsets, names, 11, NULL, err);
-}
-
-static int32_t executor_table(struct genai_runtime *rt, struct genai_error *err)
-{
-	static const struct {
-		uint32_t offset;
-		const char *name;
-	} s[] = {
-		SLOT(genai_executor_ops, caps),
-		SLOT(genai_executor_ops, plan_create),
-		SLOT(genai_executor_ops, plan_visits),
-		SLOT(genai_executor_ops, plan_set_pages),
-		SLOT(genai_executor_ops, plan_destroy),
-		SLOT(genai_executor_ops, bind_input),
-		SLOT(genai_executor_ops, bind_output),
-		SLOT(genai_executor_ops, output_shape),
-		SLOT(genai_executor_ops, submit),
-		SLOT(genai_executor_ops, stats),
-	};
-	uint32_t offsets[10];
-	const char *names[10];
-
-	for (uint32_t i = 0; i < 10; i++) {
-		offsets[i] = s[i].offset;
-		names[i] = s[i].name;
-	}
-	return genai_module_get_iface(
-		rt->executor.module, GENAI_IFACE_EXECUTOR,
-		rt->executor.name[0] ? rt->executor.name : NULL, &rt->exec,
-		sizeof(rt->exec), offsets, names, 10, NULL, err);
-}
-
 static int32_t take_caps(struct genai_runtime *rt, uint32_t with,
 			 struct genai_error *err)
 {
 	int32_t rc = 0;
 
 	if (with & CF_WITH_PAGER) {
-		rc = pager_table(rt, err);
+		rc = genai_module_get_iface(rt->pager.module, GENAI_IFACE_PAGER,
+					    rt->pager.name, &rt->pager_ops,
+					    sizeof(rt->pager_ops), err);
 		rt->pager_caps.size = sizeof(rt->pager_caps);
 		if (!rc)
 			rc = rt->pager_ops.caps(
@@ -249,7 +185,9 @@ static int32_t take_caps(struct genai_runtime *rt, uint32_t with,
 				&rt->pager_caps, err);
 	}
 	if (!rc && with & CF_WITH_EXECUTOR) {
-		rc = executor_table(rt, err);
+		rc = genai_module_get_iface(
+			rt->executor.module, GENAI_IFACE_EXECUTOR,
+			rt->executor.name, &rt->exec, sizeof(rt->exec), err);
 		rt->exec_caps.size = sizeof(rt->exec_caps);
 		if (!rc)
 			rc = rt->exec.caps(
@@ -281,12 +219,9 @@ static int32_t start(struct genai_runtime *rt, uint32_t with,
 	for (uint32_t i = 0; !rc && i < rt->n_modules; i++)
 		rc = genai_module_start(rt->modules[i], &params, err);
 	if (!rc)
-		rc = genai_device_open(
-			&rt->device, rt->stream.module,
-			rt->stream.name[0] ? rt->stream.name : NULL,
-			rt->barrier.module,
-			rt->barrier.name[0] ? rt->barrier.name : NULL, 1,
-			&rt->log, err);
+		rc = genai_device_open(&rt->device, rt->stream.module,
+				       rt->stream.name, rt->barrier.module,
+				       rt->barrier.name, 1, &rt->log, err);
 	if (rc)
 		return rc;
 	rt->device_open = true;
@@ -341,12 +276,17 @@ static const char *missing_cap(const struct cf_rt *r, uint32_t needs)
 		return "IN_PLACE";
 	if (needs & CF_UNITS && have & GENAI_STREAM_CAP_NATIVE)
 		return "units that are functions (it is NATIVE)";
+	if (needs & CF_NATIVE && !(have & GENAI_STREAM_CAP_NATIVE))
+		return "NATIVE";
 	if (needs & CF_STABLE &&
 	    !(r->rt->pager_caps.flags & GENAI_PAGER_CAP_STABLE))
 		return "STABLE";
 	if (needs & CF_RECORDS &&
 	    !(r->rt->exec_caps.flags & GENAI_EXEC_CAP_RECORDS))
 		return "RECORDS";
+	if (needs & CF_ROWS_EXACT &&
+	    !(r->rt->exec_caps.flags & GENAI_EXEC_CAP_ROWS_EXACT))
+		return "ROWS_EXACT";
 	return NULL;
 }
 

@@ -119,11 +119,8 @@ static void deadline(void)
 		 r.ba->host_read(r.d, &p, 1, from + 10000000, &cf_err));
 	CF_FAILS(GENAI_E_DEADLINE,
 		 r.ba->drain(r.d, everything, from, &t, &cf_err));
-	ck_assert_msg(now() - from < 300000000,
-		      "a deadline of 10 ms took %lu ms",
-		      (unsigned long)((now() - from) / 1000000));
 	ck_assert_msg(t.size == 4321, "a ticket was given past the deadline");
-	ck_assert_int_lt(n, 120);
+	ck_assert_msg(n < 120, "past its deadline a call waited to the end");
 	CF_OK(r.ba->host_read(r.d, &p, 1, UINT64_MAX, &cf_err));
 	ck_assert_int_eq(n, 120);
 	CF_OK(r.ba->drain(r.d, everything, now() + 5000000000u, &t, &cf_err));

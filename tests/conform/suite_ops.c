@@ -63,6 +63,115 @@ static void add(void)
 	end();
 }
 
+#define GAP 7777
+
+// A [3, 4] matrix, row by row, into a buffer with these strides, or out of it.
+static void strided(struct genai_view *v, int64_t rows, int64_t cols, float *m,
+		    float *buffer, bool out)
+{
+	v->strides[0] = rows;
+	v->strides[1] = cols;
+	for (int64_t i = 0; i < 3; i++)
+		for (int64_t k = 0; k < 4; k++) {
+			float *at = &buffer[i * rows + k * cols];
+
+			if (out)
+				m[4 * i + k] = *at;
+			*at = out ? GAP : m[4 * i + k];
+		}
+}
+
+// A step with a view of strides: false if the executor says that it cannot.
+static bool run_strided(bool input, struct genai_view *v)
+{
+	struct genai_point signal;
+	struct genai_ticket t;
+	int32_t rc;
+
+	CF_CLEAR();
+	rc = (input ? g.r.rt->exec.bind_input
+		    : g.r.rt->exec.bind_output)(g.plan, 0, v, &cf_err);
+	if (!rc)
+		rc = g.r.rt->exec.submit(g.plan, g.s, NULL, 0, &signal,
+					 &cf_err);
+	ck_assert_msg(
+		!rc || ((rc == GENAI_E_INVAL || rc == GENAI_E_UNSUPPORTED) &&
+			cf_err.text[0]),
+		"a view with strides: %s: %s", genai_status_name(rc),
+		cf_err.text);
+	t = cf_drain(&g.r);
+	if (rc) {
+		CF_OK(g.r.st->reset(g.r.d, &t, &cf_err));
+		CF_OK(g.pager_ops.reset(g.pager.pager, &t, &cf_err));
+	}
+	return !rc;
+}
+
+static void strides_of(bool input, int64_t rows, int64_t cols, float *x,
+		       float *y)
+{
+	struct genai_view *v = input ? &g.in[0] : &g.out[0], dense = *v;
+	float buffer[32], got[12];
+
+	for (int i = 0; i < 32; i++)
+		buffer[i] = GAP;
+	strided(v, rows, cols, x, buffer, false);
+	cf_put(&g.r, v->addr, buffer, sizeof(buffer));
+	if (run_strided(input, v)) {
+		cf_get(&g.r, buffer, g.out[0].addr, sizeof(buffer));
+		strided(&g.out[0], g.out[0].strides[0], g.out[0].strides[1],
+			got, buffer, true);
+		for (int i = 0; i < 12; i++)
+			ck_assert_msg(fabsf(got[i] - x[i] - y[i]) == 0,
+				      "strides %d, %d of an %s: value %d is "
+				      "%g, not %g",
+				      (int)rows, (int)cols,
+				      input ? "input" : "output", i,
+				      (double)got[i], (double)(x[i] + y[i]));
+		for (int i = 0; !input && i < 32; i++)
+			ck_assert_msg(buffer[i] == GAP,
+				      "strides %d, %d of an output: float %d "
+				      "is none of its own",
+				      (int)rows, (int)cols, i);
+	}
+	*v = dense;
+	cf_put(&g.r, g.in[0].addr, x, 12 * sizeof(float));
+	rig_rebind(&g, input);
+}
+
+// A view's strides are obeyed, or refused; never taken for others.
+static void strides(void)
+{
+	static const int64_t cases[][2] = {{8, 1}, {1, 3}, {8, 2}, {4, 1}};
+	const int64_t dims[] = {-1, 4}, now[] = {3, 4};
+	struct genai_view max[2];
+	float x[12], y[12], got[12];
+	uint32_t a, b, out;
+
+	rig_open(&g, NULL);
+	rig_need_op(&g, "", "Add");
+	rig_graph_begin(&made);
+	a = rig_input(&made, "a", GENAI_DT_F32, 2, dims);
+	b = rig_input(&made, "b", GENAI_DT_F32, 2, dims);
+	out = rig_value(&made, "sum");
+	rig_node(&made, "Add", "", "adds", (uint32_t[]){a, b}, 2, out);
+	graph = rig_graph_end(&made, out);
+	max[0] = max[1] = rig_view(GENAI_DT_F32, 2, (int64_t[]){5, 4});
+	rig_plan(&g, graph, max, 0);
+	for (int i = 0; i < 12; i++) {
+		x[i] = (float)i;
+		y[i] = (float)(100 * i);
+	}
+	rig_in(&g, 0, x, 2, now);
+	rig_in(&g, 1, y, 2, now);
+	rig_run(&g, got, sizeof(got));
+	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		strides_of(true, cases[i][0], cases[i][1], x, y);
+		strides_of(false, cases[i][0], cases[i][1], x, y);
+	}
+	end();
+}
+
 // y = x W, W stored as it is, or as its transpose in blocks of 4 bits.
 static void check_matmul(uint32_t m, uint32_t k, uint32_t n, const float *x,
 			 const double *w, const float *got)
@@ -321,7 +430,8 @@ static void attend(struct attention *a, int t, int h)
 	}
 }
 
-static struct genai_graph *attention_graph(void)
+// odd: a float attribute NaN, or an integer one that is out of range; or NULL.
+static struct genai_graph *attention_graph(const char *odd, int64_t value)
 {
 	const int64_t cache[] = {1, 1, -1, SIZE};
 	uint32_t in[7], out[3], node;
@@ -345,6 +455,10 @@ static struct genai_graph *attention_graph(void)
 				  3);
 	genai_builder_attr_int(made.b, node, "num_heads", HEADS);
 	genai_builder_attr_int(made.b, node, "kv_num_heads", 1);
+	if (odd && value == INT64_MIN)
+		genai_builder_attr_float(made.b, node, odd, NAN);
+	else if (odd)
+		genai_builder_attr_int(made.b, node, odd, value);
 	genai_builder_output(made.b, out[1]);
 	genai_builder_output(made.b, out[2]);
 	return rig_graph_end(&made, out[0]);
@@ -379,6 +493,58 @@ static void attention_step(const struct attention *a, int t, int n)
 		      "the cache does not hold the values of %d rows", total);
 }
 
+static void attention_max(struct genai_view max[7])
+{
+	max[0] = rig_view(GENAI_DT_F32, 3, (int64_t[]){1, T, HEADS * SIZE});
+	max[1] = max[2] = rig_view(GENAI_DT_F32, 3, (int64_t[]){1, T, SIZE});
+	max[3] = max[4] =
+		rig_view(GENAI_DT_F32, 4, (int64_t[]){1, 1, CACHE, SIZE});
+	max[5] = rig_view(GENAI_DT_I32, 1, (int64_t[]){1});
+	max[6] = rig_view(GENAI_DT_I32, 0, NULL);
+}
+
+// What is outside of an attribute's definition is not taken for something else.
+static void attributes(void)
+{
+	static const struct {
+		const char *name;
+		int64_t value; // INT64_MIN: NaN
+	} odd[] = {
+		{"do_rotary", 2},
+		{"do_rotary", -1},
+		{"rotary_interleaved", 3},
+		{"causal", 2},
+		{"smooth_softmax", 2},
+		{"smooth_softmax", -2},
+		{"sliding_window_cache", 5},
+		{"local_window_size", -2},
+		{"local_window_size", 0},
+		{"scale", INT64_MIN},
+		{"softcap", INT64_MIN},
+	};
+	struct genai_plan_options o;
+	struct genai_view max[7];
+
+	rig_open(&g, NULL);
+	rig_need_op(&g, "com.microsoft", "GroupQueryAttention");
+	attention_max(max);
+	for (uint32_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+		graph = attention_graph(odd[i].name, odd[i].value);
+		o = rig_options(&g, graph, max);
+		CF_CLEAR();
+		ck_assert_msg(rig_try_plan(&g, &o, graph, &cf_err) &&
+				      strstr(cf_err.text, odd[i].name) &&
+				      strstr(cf_err.text, "attention"),
+			      "%s = %lld is accepted, or the error does not "
+			      "name node and attribute: %s",
+			      odd[i].name, (long long)odd[i].value,
+			      cf_err.text);
+		rig_graph_free(&made, graph);
+	}
+	graph = NULL;
+	rig_close(&g);
+}
+
 static void attention(void)
 {
 	static struct attention a;
@@ -396,13 +562,8 @@ static void attention(void)
 			attend(&a, t, h);
 	rig_open(&g, NULL);
 	rig_need_op(&g, "com.microsoft", "GroupQueryAttention");
-	graph = attention_graph();
-	max[0] = rig_view(GENAI_DT_F32, 3, (int64_t[]){1, T, HEADS * SIZE});
-	max[1] = max[2] = rig_view(GENAI_DT_F32, 3, (int64_t[]){1, T, SIZE});
-	max[3] = max[4] =
-		rig_view(GENAI_DT_F32, 4, (int64_t[]){1, 1, CACHE, SIZE});
-	max[5] = rig_view(GENAI_DT_I32, 1, (int64_t[]){1});
-	max[6] = rig_view(GENAI_DT_I32, 0, NULL);
+	graph = attention_graph(NULL, 0);
+	attention_max(max);
 	rig_plan(&g, graph, max, 0);
 	g.out_mem[2] = cf_alloc(&g.r, sizeof(a.q));
 	for (int split = 1; split <= T; split += 2) { // chunks, then one by one
@@ -417,11 +578,13 @@ static void attention(void)
 #define E GENAI_IFACE_EXECUTOR
 static const struct cf_test tests[] = {
 	{"executor/add", "GM-101", E, 0, add},
+	{"executor/strides", "GM-127", E, 0, strides},
 	{"executor/matmul", "GM-101", E, 0, matmul},
 	{"executor/matmul-nbits", "GM-101 GM-102", E, 0, nbits},
 	{"executor/matmul-nbits-bias", "GM-101", E, 0, nbits_bias},
 	{"executor/gather", "GM-101", E, 0, gather},
 	{"executor/norm", "GM-101", E, 0, norm},
-	{"executor/attention", "GM-101 GM-113", E, 0, attention},
+	{"executor/attention", "GM-101", E, 0, attention},
+	{"executor/attributes", "GM-125", E, 0, attributes},
 };
 const struct cf_suite cf_suite_ops = {tests, sizeof(tests) / sizeof(tests[0])};

@@ -205,17 +205,14 @@ static int32_t break_down(void *ctx, void *const *mem, struct genai_error *err)
 	return genai_fail(err, GENAI_E_FORMAT, "broken on purpose");
 }
 
-static void recover(const char *const *sets, uint64_t seed)
+// A step that breaks down somewhere, and is recovered from.
+static void break_a_step(void)
 {
 	struct genai_place place;
 	struct genai_point ready, p;
 	struct genai_ticket t;
-	uint32_t stop;
+	uint32_t stop = cf_below(&b.seed, b.n_visits);
 
-	book_open_sealed(&b, seed, 26, sets);
-	for (uint32_t i = cf_below(&b.seed, 3); i; i--)
-		CF_OK(book_step(&b, 0, &cf_err));
-	stop = cf_below(&b.seed, b.n_visits);
 	CF_OK(b.ops->step_begin(b.p, b.s, 0, &cf_err));
 	for (uint32_t v = 0; v < stop; v++) {
 		CF_OK(b.ops->acquire(b.p, v, b.s, &place, &ready, &cf_err));
@@ -230,6 +227,14 @@ static void recover(const char *const *sets, uint64_t seed)
 	t = cf_drain(&b.r);
 	CF_OK(b.r.st->reset(b.r.d, &t, &cf_err));
 	CF_OK(b.ops->reset(b.p, &t, &cf_err));
+}
+
+static void recover(const char *const *sets, uint64_t seed)
+{
+	book_open_sealed(&b, seed, 26, sets);
+	for (uint32_t i = cf_below(&b.seed, 3); i; i--)
+		CF_OK(book_step(&b, 0, &cf_err));
+	break_a_step();
 	for (int i = 0; i < 3; i++)
 		CF_OK(book_step(&b, 0, &cf_err));
 	book_check(&b, "after an error and reset");
@@ -244,6 +249,32 @@ static void reset(void)
 	for (uint32_t i = 0; i < n; i++)
 		for (uint64_t seed = 1; seed <= 3; seed++)
 			recover(cf_schedule(i), 9000 + 10 * i + seed);
+}
+
+// What comes after a reset calls no pager: a step that was recorded before.
+static void reset_replay(void)
+{
+	uint32_t n = cf_n_schedules();
+
+	for (uint32_t i = 0; i < n; i++)
+		for (uint64_t seed = 1; seed <= 4; seed++) {
+			struct genai_recording *rec;
+
+			book_open_sealed(&b, 700 + 10 * i + seed, 26,
+					 cf_schedule(i));
+			CF_OK(book_step(&b, 0, &cf_err));
+			rec = record();
+			replay(rec);
+			break_a_step();
+			CF_OK(b.r.st->launch_graph(b.r.d, rec, b.s, &cf_err));
+			book_replayed(&b);
+			CF_OK(book_step(&b, 0, &cf_err));
+			replay(rec);
+			book_check(&b, "replayed right after a reset");
+			drop(rec);
+			book_close(&b);
+			book_free(&b);
+		}
 }
 
 // Two pagers of one device do not disturb each other.
@@ -291,6 +322,7 @@ static const struct cf_test tests[] = {
 	{"pager/replays", "GM-86", P, REC, replays},
 	{"pager/recording-aborted", "GM-87", P, REC, recording_aborted},
 	{"pager/reset", "GM-88", P, 0, reset},
+	{"pager/reset-replay", "GM-88", P, REC, reset_replay},
 	{"pager/two-pagers", "GM-89", P, 0, two_pagers},
 };
 const struct cf_suite cf_suite_paging = {tests,

@@ -168,6 +168,39 @@ static void replay_no_blocking(void)
 	chain_close(&c);
 }
 
+// Launched on another stream than it was recorded on: in that one's order, and
+// the home stream is free.
+static void replay_elsewhere(void)
+{
+	struct genai_recording *rec;
+	struct cf_gate g;
+	struct chain c;
+	int32_t rc;
+
+	chain_open(&c);
+	CF_OK(r.st->capture_begin(r.d, c.s, &cf_err));
+	chain_work(&c);
+	rec = end(c.s);
+	cf_gate_close(&r, c.side, &g);
+	CF_CLEAR();
+	rc = r.st->launch_graph(r.d, rec, c.side, &cf_err);
+	if (rc == GENAI_E_INVAL) {
+		cf_gate_open(&g);
+		drop(rec);
+		chain_close(&c);
+		cf_skip("launches recordings on their own stream only");
+	}
+	CF_OK(rc);
+	cf_finish(&r, c.s); // nothing there
+	cf_gate_check(&g, "launch_graph");
+	ck_assert_msg(c.n == 0, "the replay did not wait for its stream");
+	cf_gate_open(&g);
+	cf_finish(&r, c.side);
+	ck_assert_int_eq(c.n, 1);
+	drop(rec);
+	chain_close(&c);
+}
+
 static void usable(struct chain *c)
 {
 	int before = c->n;
@@ -372,6 +405,7 @@ static void replay_stats(void)
 static const struct cf_test tests[] = {
 	{"stream/replay", "GM-40", S, CF_RECORD, replay},
 	{"stream/replay-joined", "GM-41", S, CF_RECORD, replay_joined},
+	{"stream/replay-elsewhere", "GM-40", S, CF_RECORD, replay_elsewhere},
 	{"stream/replay-no-blocking", "GM-42", S, CF_RECORD,
 	 replay_no_blocking},
 	{"stream/recording-spoilt", "GM-43", S, CF_RECORD, spoilt},

@@ -447,6 +447,25 @@ static void unmapped(void)
 	cf_close(&r);
 }
 
+static void native(void)
+{
+	struct genai_stream *s, *t;
+	void *a = NULL, *b = NULL, *c = NULL;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	t = cf_stream(&r, "t");
+	CF_OK(r.st->native(r.d, s, &a, &cf_err));
+	CF_OK(r.st->native(r.d, s, &b, &cf_err));
+	CF_OK(r.st->native(r.d, t, &c, &cf_err));
+	ck_assert_ptr_nonnull(a);
+	ck_assert_msg(a == b && a != c,
+		      "a stream's handle changes, or is another's");
+	cf_destroy(&r, s);
+	cf_destroy(&r, t);
+	cf_close(&r);
+}
+
 #define S GENAI_IFACE_STREAM
 static const struct cf_test tests[] = {
 	{"stream/destroy-busy", "GM-27", S, 0, destroy_busy},
@@ -459,6 +478,7 @@ static const struct cf_test tests[] = {
 	{"stream/stats", "GM-34", S, 0, stats},
 	{"stream/units", "GM-35", S, CF_UNITS, units},
 	{"stream/unmapped", "GM-36", S, CF_UNITS, unmapped},
+	{"stream/native", "GM-37", S, CF_NATIVE, native},
 };
 const struct cf_suite cf_suite_stream = {tests,
 					 sizeof(tests) / sizeof(tests[0])};

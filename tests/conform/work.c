@@ -2,6 +2,7 @@
 // rather say what they want than check every call.
 #include "conform.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -27,12 +28,34 @@ void cf_fails(int32_t rc, int32_t want, const char *what, const char *file,
 				      : genai_status_name(rc),
 			     want ? genai_status_name(want) : "an error",
 			     cf_err.text[0] ? ": " : "", cf_err.text);
-	if (!cf_err.text[0] || strchr(cf_err.text, '\n'))
+	if (!memchr(cf_err.text, 0, sizeof(cf_err.text)) || !cf_err.text[0] ||
+	    strchr(cf_err.text, '\n'))
 		ck_abort_msg("%s:%d: %s: failed without a line that says why",
 			     file, line, what);
+	if (cf_err.code != rc || cf_err.size != sizeof(cf_err))
+		ck_abort_msg(
+			"%s:%d: %s: gave %s, its record says %s (%u bytes)",
+			file, line, what, genai_status_name(rc),
+			genai_status_name(cf_err.code), cf_err.size);
 }
 
 // ---- memory ----
+
+bool cf_end_failing(struct genai_host_env *env, uint64_t n, bool sticky)
+{
+	const struct genai_host *h = genai_host_table(env);
+	bool refused = false;
+
+	// one that is to come refuses one of the next n
+	for (uint64_t i = 0; !refused && i < (sticky ? 1 : n); i++) {
+		void *probe = h->alloc(h->ctx, 1, "probe");
+
+		refused = !probe;
+		h->free(h->ctx, probe);
+	}
+	genai_host_fail_alloc(env, 0, 0);
+	return sticky ? refused : !refused;
+}
 
 struct genai_mem cf_alloc(struct cf_rt *r, uint64_t bytes)
 {
@@ -66,8 +89,11 @@ void cf_free(struct cf_rt *r, struct genai_mem *m)
 struct genai_stream *cf_stream(struct cf_rt *r, const char *name)
 {
 	struct genai_stream *s = NULL;
+	static char text[32]; // what is given for a call is gone after it
 
-	CF_OK(r->st->create(r->d, name, &s, &cf_err));
+	snprintf(text, sizeof(text), "%s", name);
+	CF_OK(r->st->create(r->d, text, &s, &cf_err));
+	memset(text, '?', sizeof(text));
 	return s;
 }
 

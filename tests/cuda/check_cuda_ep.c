@@ -7,59 +7,29 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "tests/cuda/fake_cuda.h"
+#include "tests/cuda/cuda_kit.h"
 #include "tests/gpu/rig.h"
-#include "tests/unit/harness.h"
 
 #define MODULE GENAI_TESTMODULES "/cuda_ep.so"
-#define OOM 2	    /* CUDA_ERROR_OUT_OF_MEMORY */
-#define ILLEGAL 700 /* CUDA_ERROR_ILLEGAL_ADDRESS */
 #define BUSY_OPS 64
-
-static struct {
-	void (*fail_next)(uint64_t n, int code);
-	void (*fail_in)(const char *name, uint64_t n, int code);
-	uint64_t (*calls)(void);
-	void (*seed)(uint64_t seed);
-	uint64_t (*alive)(void);
-	void (*total_bytes)(uint64_t bytes);
-	uint64_t (*launches)(const char *name);
-	void (*devices)(int count, int major, int minor);
-} fake;
 
 static const struct genai_ticket good = {.seal = 77}, stale = {.seal = 1};
 static struct genai_error err;
 
-static void load(void *slot, void *lib, const char *name)
-{
-	void *p = dlsym(lib, name);
-
-	ck_assert_msg(p != NULL, "%s", name);
-	memcpy(slot, &p, sizeof(p));
-}
-
 static void setup(void)
 {
-	void *lib = dlopen(FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
-
-	ck_assert_msg(lib != NULL, "%s", dlerror());
-	load(&fake.fail_next, lib, "fake_fail");
-	load(&fake.fail_in, lib, "fake_fail_in");
-	load(&fake.calls, lib, "fake_calls");
-	load(&fake.seed, lib, "fake_seed");
-	load(&fake.alive, lib, "fake_alive");
-	load(&fake.total_bytes, lib, "fake_total_bytes");
-	load(&fake.launches, lib, "fake_launches");
-	load(&fake.devices, lib, "fake_devices");
-	/* without a process per test nothing may be left of the last one */
-	fake.devices(1, 9, 0);
-	fake.total_bytes(UINT64_C(1) << 30);
-	fake.seed(0);
-	fake.fail_next(0, 0);
-	fake.fail_in(NULL, 0, 0);
+	fake_load();
 	memset(&err, 0, sizeof(err));
 	err.size = sizeof(err);
 }
+
+static void teardown(void)
+{
+	ck_assert_msg(!fake.do_races(), "%s", fake.do_race());
+}
+
+/* What the fake driver and the module take at the start. */
+#define OWN_BYTES (FAKE_CONTEXT_BYTES + 256)
 
 static struct rig *bring_up(uint64_t limit)
 {
@@ -100,7 +70,7 @@ END_TEST
 
 START_TEST(no_device)
 {
-	fake.devices(0, 9, 0);
+	fake.do_devices(0, 9, 0);
 	ck_assert_ptr_null(rig_open(MODULE, FAKE_CUDA, 1, UINT64_MAX, &err));
 	ck_assert_int_eq(err.code, GENAI_E_NODEVICE);
 }
@@ -108,21 +78,21 @@ END_TEST
 
 START_TEST(old_device)
 {
-	fake.devices(1, 5, 0);
+	fake.do_devices(1, 5, 0);
 	ck_assert_ptr_null(rig_open(MODULE, FAKE_CUDA, 1, UINT64_MAX, &err));
 	ck_assert_int_eq(err.code, GENAI_E_NODEVICE);
 	ck_assert_ptr_nonnull(strstr(err.text, "5.0"));
-	ck_assert_uint_eq(fake.alive(), 0);
+	ck_assert_uint_eq(fake.do_alive(), 0);
 }
 END_TEST
 
 START_TEST(no_image_for_the_device)
 {
-	fake.fail_in("cuModuleLoadData", 1, 209);
+	fake.do_fail_in("cuModuleLoadData", 1, 209);
 	ck_assert_ptr_null(rig_open(MODULE, FAKE_CUDA, 1, UINT64_MAX, &err));
 	ck_assert_int_eq(err.code, GENAI_E_NODEVICE);
 	ck_assert_ptr_nonnull(strstr(err.text, "no kernels for compute"));
-	ck_assert_uint_eq(fake.alive(), 0);
+	ck_assert_uint_eq(fake.do_alive(), 0);
 }
 END_TEST
 
@@ -131,27 +101,27 @@ START_TEST(open_and_close)
 	for (int i = 0; i < 20; i++) {
 		struct rig *r = bring_up(UINT64_MAX);
 
-		ck_assert_uint_gt(fake.alive(), 0);
+		ck_assert_uint_gt(fake.do_alive(), 0);
 		rig_close(r);
-		ck_assert_uint_eq(fake.alive(), 0);
+		ck_assert_uint_eq(fake.do_alive(), 0);
 	}
 }
 END_TEST
 
 START_TEST(every_call_fails_while_opening)
 {
-	uint64_t n, before = fake.calls(), most;
+	uint64_t n, before = fake.do_calls(), most;
 	struct rig *r = bring_up(UINT64_MAX);
 
-	most = fake.calls() - before;
+	most = fake.do_calls() - before;
 	rig_close(r);
 	for (n = 1; n <= most; n++) {
-		fake.fail_next(n, n % 2 ? OOM : ILLEGAL);
+		fake.do_fail(n, n % 2 ? OOM : ILLEGAL);
 		r = rig_open(MODULE, FAKE_CUDA, 1, UINT64_MAX, &err);
-		fake.fail_next(0, 0);
+		fake.do_fail(0, 0);
 		rig_close(r);
-		ck_assert_msg(fake.alive() == 0, "call %lu: %lu things left",
-			      (unsigned long)n, (unsigned long)fake.alive());
+		ck_assert_msg(fake.do_alive() == 0, "call %lu: %lu things left",
+			      (unsigned long)n, (unsigned long)fake.do_alive());
 	}
 	ck_assert_uint_gt(most, 80);
 }
@@ -192,7 +162,7 @@ static void two_close(struct two *t)
 			 0);
 	ck_assert_int_eq(t->o->destroy(t->r->self, t->copy, &err), 0);
 	rig_close(t->r);
-	ck_assert_uint_eq(fake.alive(), 0);
+	ck_assert_uint_eq(fake.do_alive(), 0);
 }
 
 static int32_t up(struct two *t, struct genai_stream *s, uint64_t dev,
@@ -231,7 +201,7 @@ START_TEST(points_order_streams)
 	struct two t;
 	unsigned char *h;
 
-	fake.seed((uint64_t)_i);
+	fake.do_seed((uint64_t)_i);
 	two_open(&t);
 	h = t.pin.host;
 	memset(h, 0, 65536);
@@ -265,19 +235,19 @@ START_TEST(covered_waits_are_free)
 	struct two t;
 	uint64_t before;
 
-	fake.seed(9);
+	fake.do_seed(9);
 	two_open(&t);
 	ck_assert_int_eq(up(&t, t.r->compute, 0, 0, 16), 0);
 	p = mark(&t, t.r->compute);
 	ck_assert_int_eq(t.o->wait(t.r->self, t.copy, p, &err), 0);
-	before = fake.calls();
+	before = fake.do_calls();
 	for (int i = 0; i < 5; i++)
 		ck_assert_int_eq(t.o->wait(t.r->self, t.copy, p, &err), 0);
 	ck_assert_int_eq(t.o->wait(t.r->self, t.r->compute, p, &err), 0);
 	ck_assert_int_eq(t.o->wait(t.r->self, t.copy,
 				   (struct genai_point){NULL, 0}, &err),
 			 0);
-	ck_assert_uint_eq(fake.calls(), before);
+	ck_assert_uint_eq(fake.do_calls(), before);
 	two_close(&t);
 }
 END_TEST
@@ -289,7 +259,7 @@ START_TEST(marks_carry_waits)
 	unsigned char *h;
 	struct two t;
 
-	fake.seed((uint64_t)_i);
+	fake.do_seed((uint64_t)_i);
 	two_open(&t);
 	ck_assert_int_eq(t.o->create(t.r->self, "third", &third, &err), 0);
 	h = t.pin.host;
@@ -316,7 +286,7 @@ START_TEST(deadline_and_poll)
 	struct two t;
 	int32_t rc;
 
-	fake.seed(3);
+	fake.do_seed(3);
 	two_open(&t);
 	for (int i = 0; i < BUSY_OPS; i++)
 		ck_assert_int_eq(up(&t, t.copy, 0, 0, 16), 0);
@@ -382,7 +352,7 @@ START_TEST(host_units)
 	unsigned char *h;
 	struct two t;
 
-	fake.seed((uint64_t)_i);
+	fake.do_seed((uint64_t)_i);
 	two_open(&t);
 	h = t.pin.host;
 	h[0] = 1;
@@ -422,6 +392,33 @@ START_TEST(host_units)
 }
 END_TEST
 
+/* A lost device calls no host function any more; nothing of it is left. */
+START_TEST(host_units_of_a_lost_device)
+{
+	int said = 0;
+	struct genai_work w = {sizeof(w), 7, "say", say, &said};
+	struct genai_access a = {0, 1, GENAI_READ, 0};
+	struct two t;
+
+	fake.do_seed(FAKE_LATE);
+	two_open(&t);
+	a.addr = t.pin.range.addr;
+	fake.do_break(1, ILLEGAL);
+	ck_assert_int_eq(up(&t, t.copy, 0, 0, 16), 0);
+	ck_assert_int_eq(t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err),
+			 0);
+	ck_assert_int_eq(reach(&t, mark(&t, t.copy)), GENAI_E_DEVICE);
+	ck_assert_ptr_nonnull(strstr(err.text, "CUDA_ERROR_700"));
+	ck_assert_int_eq(said, 0);
+	ck_assert_int_eq(t.o->destroy(t.r->self, t.copy, &err), 0);
+	ck_assert_int_eq(t.o->destroy(t.r->self, t.r->compute, &err), 0);
+	t.r->block->fini(t.r->self);
+	ck_assert_int_eq(t.r->live, 0);
+	free(t.r);
+	ck_assert_uint_eq(fake.do_alive(), 0);
+}
+END_TEST
+
 /* ---- recordings ---- */
 
 /* A recording over two streams: the copy stream fills dev[16..32) from the
@@ -454,11 +451,11 @@ static int32_t record(struct two *t, bool join_back,
 START_TEST(recordings_replay)
 {
 	struct genai_recording *rec = NULL;
-	struct genai_stream_stats st = {0};
+	struct genai_stream_stats st = {.size = sizeof(st)};
 	unsigned char *h;
 	struct two t;
 
-	fake.seed((uint64_t)_i);
+	fake.do_seed((uint64_t)_i);
 	two_open(&t);
 	h = t.pin.host;
 	memset(h, 0, 1024);
@@ -494,7 +491,7 @@ START_TEST(what_a_recording_forbids)
 
 	two_open(&t);
 	ck_assert_int_eq(up(&t, t.copy, 0, 0, 16), 0);
-	fake.seed(5); /* not done when asked */
+	fake.do_seed(5); /* not done when asked */
 	for (int i = 0; i < BUSY_OPS; i++)
 		ck_assert_int_eq(up(&t, t.copy, 0, 0, 16), 0);
 	outer = mark(&t, t.copy);
@@ -547,9 +544,9 @@ START_TEST(spoilt_recordings)
 	ck_assert_int_eq(t.o->capture_begin(t.r->self, t.r->compute, &err), 0);
 	ck_assert_int_eq(up(&t, t.r->compute, 0, 0, 16), 0);
 	ck_assert_int_eq(t.o->capture_abort(t.r->self, t.r->compute, &err), 0);
-	fake.fail_in("cuStreamEndCapture", 1, 901);
+	fake.do_fail_in("cuStreamEndCapture", 1, 901);
 	ck_assert_int_eq(record(&t, true, &rec), GENAI_E_DEVICE);
-	fake.fail_in("cuGraphInstantiateWithFlags", 1, OOM);
+	fake.do_fail_in("cuGraphInstantiateWithFlags", 1, OOM);
 	ck_assert_int_eq(record(&t, true, &rec), GENAI_E_LIMIT);
 	/* and then it works */
 	ck_assert_int_eq(record(&t, true, &rec), 0);
@@ -567,7 +564,7 @@ START_TEST(limits_and_tickets)
 {
 	struct genai_mem a = {0}, b = {0};
 	const struct genai_stream_ops *o;
-	struct rig *r = bring_up(1 << 20);
+	struct rig *r = bring_up(OWN_BYTES + (1 << 20));
 
 	o = &r->stream_ops;
 	ck_assert_int_eq(o->alloc(r->self, GENAI_MEM_DEVICE, 0, "kv", &a, &err),
@@ -579,17 +576,17 @@ START_TEST(limits_and_tickets)
 				  "weights", &b, &err),
 			 GENAI_E_LIMIT);
 	ck_assert_ptr_nonnull(strstr(err.text, "weights"));
-	ck_assert_ptr_nonnull(strstr(err.text, "1048576"));
-	ck_assert_ptr_nonnull(strstr(err.text, "524288"));
+	ck_assert_ptr_nonnull(strstr(err.text, "device_limit is 9437440"));
+	ck_assert_ptr_nonnull(strstr(err.text, "uses 8913152 (8388864 of it"));
 	/* never used: no ticket is needed; twice is wrong */
 	ck_assert_int_eq(o->free(r->self, a.range.addr, NULL, &err), 0);
 	ck_assert_int_eq(o->free(r->self, a.range.addr, NULL, &err),
 			 GENAI_E_INVAL);
-	fake.total_bytes(1 << 16);
+	fake.do_total_bytes(OWN_BYTES + (1 << 16));
 	ck_assert_int_eq(
 		o->alloc(r->self, GENAI_MEM_DEVICE, 1 << 19, "kv", &a, &err),
 		GENAI_E_LIMIT);
-	fake.total_bytes(UINT64_C(1) << 30);
+	fake.do_total_bytes(UINT64_C(1) << 30);
 	a.range.addr = rig_upload(r, NULL, 64);
 	ck_assert_int_eq(o->free(r->self, a.range.addr, NULL, &err),
 			 GENAI_E_STATE);
@@ -597,7 +594,43 @@ START_TEST(limits_and_tickets)
 			 GENAI_E_STATE);
 	ck_assert_int_eq(o->free(r->self, a.range.addr, &good, &err), 0);
 	rig_close(r);
-	ck_assert_uint_eq(fake.alive(), 0);
+	ck_assert_uint_eq(fake.do_alive(), 0);
+}
+END_TEST
+
+/* The limit is of the process: what one runtime holds, another cannot take;
+ * and the driver's context is a part of it. */
+START_TEST(limit_of_the_process)
+{
+	struct rig *r = bring_up(OWN_BYTES + (1 << 20));
+	struct rig *q = bring_up(OWN_BYTES + (1 << 20));
+	struct genai_stream_stats st = {.size = sizeof(st)};
+	const struct genai_stream_ops *o = &r->stream_ops;
+	struct genai_mem a = {0}, b = {0};
+
+	ck_assert_int_eq(
+		o->alloc(r->self, GENAI_MEM_DEVICE, 1 << 20, "kv", &a, &err),
+		0);
+	ck_assert_int_eq(o->alloc(q->self, GENAI_MEM_DEVICE, 1, "kv", &b, &err),
+			 GENAI_E_LIMIT);
+	ck_assert_int_eq(o->stats(q->self, &st, &err), 0);
+	ck_assert_uint_ge(st.device_used_bytes, OWN_BYTES + (1 << 20));
+	ck_assert_int_eq(o->free(r->self, a.range.addr, NULL, &err), 0);
+	ck_assert_int_eq(
+		o->alloc(q->self, GENAI_MEM_DEVICE, 1 << 20, "kv", &b, &err),
+		0);
+	rig_close(r);
+	o = &q->stream_ops;
+	ck_assert_int_eq(o->free(q->self, b.range.addr, NULL, &err), 0);
+	rig_close(q);
+	/* and starts anew with the next one */
+	r = bring_up(OWN_BYTES + (1 << 20));
+	o = &r->stream_ops;
+	ck_assert_int_eq(
+		o->alloc(r->self, GENAI_MEM_DEVICE, 1 << 20, "kv", &a, &err),
+		0);
+	rig_close(r);
+	ck_assert_uint_eq(fake.do_alive(), 0);
 }
 END_TEST
 
@@ -643,13 +676,13 @@ START_TEST(every_call_fails_in_a_step)
 	struct rig *r = bring_up(UINT64_MAX);
 
 	ck_assert_int_eq(run_graph(r, _i, want), 0);
-	before = fake.calls();
+	before = fake.do_calls();
 	ck_assert_int_eq(run_graph(r, _i, want), 0);
-	most = fake.calls() - before;
+	most = fake.do_calls() - before;
 	for (uint64_t n = 1; n <= most; n++) {
-		fake.fail_next(n, n % 2 ? OOM : ILLEGAL);
+		fake.do_fail(n, n % 2 ? OOM : ILLEGAL);
 		failed += run_graph(r, _i, got) != 0;
-		fake.fail_next(0, 0);
+		fake.do_fail(0, 0);
 		/* the module is usable afterwards, with the same results */
 		ck_assert_int_eq(r->stream_ops.reset(r->self, &good, &err), 0);
 		memset(got, 0, sizeof(got));
@@ -659,7 +692,42 @@ START_TEST(every_call_fails_in_a_step)
 	}
 	ck_assert_uint_gt(failed, 10);
 	rig_close(r);
-	ck_assert_uint_eq(fake.alive(), 0);
+	ck_assert_uint_eq(fake.do_alive(), 0);
+}
+END_TEST
+
+/* A product that a GPU has no instructions for is refused by name. */
+START_TEST(bfloat16)
+{
+	int64_t xd[2] = {2, 64}, wd[2] = {64, 32}, od[2] = {2, 32};
+	static unsigned short x[128], w[64 * 32], y[64];
+	struct rig_how how = {.steps = 1};
+	static struct rig_graph g;
+	uint32_t in, k, out;
+	struct rig *r;
+	int32_t rc;
+
+	fake.do_any_image(1);
+	fake.do_devices(1, _i ? 8 : 7, _i ? 0 : 5);
+	r = bring_up(UINT64_MAX);
+	rig_graph_init(&g);
+	in = rig_input(&g, GENAI_DT_BF16, 2, xd, x);
+	k = rig_const(&g, GENAI_DT_BF16, 2, wd, w);
+	rig_node(&g, "", "MatMul", (uint32_t[]){in, k, RIG_END});
+	out = rig_output(&g, GENAI_DT_BF16, 2, od, y);
+	rig_node_out(&g, (uint32_t[]){out, RIG_END});
+	rc = rig_run(r, &g, &how, &err);
+	if (_i) {
+		ck_assert_msg(!rc, "%s", err.text);
+	} else {
+		ck_assert_int_eq(rc, GENAI_E_UNSUPPORTED);
+		ck_assert_ptr_nonnull(strstr(
+			err.text, "bfloat16 needs compute capability 8.0: fake "
+				  "has 7.5"));
+		ck_assert_ptr_nonnull(strstr(err.text, "MatMul"));
+	}
+	rig_close(r);
+	ck_assert_uint_eq(fake.do_alive(), 0);
 }
 END_TEST
 
@@ -669,12 +737,12 @@ START_TEST(recording_adds_no_steps)
 {
 	float out[32];
 	struct rig *r = bring_up(UINT64_MAX);
-	uint64_t a = fake.launches("cep_ew_f"), b, c = a;
+	uint64_t a = fake.do_launches("cep_ew_f"), b, c = a;
 
 	ck_assert_int_eq(run_graph(r, 0, out), 0);
-	a = fake.launches("cep_ew_f");
+	a = fake.do_launches("cep_ew_f");
 	ck_assert_int_eq(run_graph(r, 1, out), 0);
-	b = fake.launches("cep_ew_f");
+	b = fake.do_launches("cep_ew_f");
 	ck_assert_uint_eq(a - c, 3);
 	ck_assert_uint_eq(b - a, 3);
 	rig_close(r);
@@ -687,7 +755,7 @@ static Suite *suite(void)
 	TCase *tc = tcase_create("all");
 
 	tcase_set_timeout(tc, 120);
-	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, no_driver);
 	tcase_add_test(tc, driver_lacks_a_symbol);
 	tcase_add_test(tc, driver_is_not_searched_for);
@@ -702,11 +770,14 @@ static Suite *suite(void)
 	tcase_add_test(tc, deadline_and_poll);
 	tcase_add_test(tc, copies_need_pinned_memory);
 	tcase_add_loop_test(tc, host_units, 0, 4);
+	tcase_add_test(tc, host_units_of_a_lost_device);
 	tcase_add_loop_test(tc, recordings_replay, 0, 8);
 	tcase_add_test(tc, what_a_recording_forbids);
 	tcase_add_test(tc, spoilt_recordings);
 	tcase_add_test(tc, limits_and_tickets);
+	tcase_add_test(tc, limit_of_the_process);
 	tcase_add_loop_test(tc, every_call_fails_in_a_step, 0, 2);
+	tcase_add_loop_test(tc, bfloat16, 0, 2);
 	tcase_add_test(tc, recording_adds_no_steps);
 	suite_add_tcase(s, tc);
 	return s;

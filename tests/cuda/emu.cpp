@@ -17,8 +17,10 @@ struct fiber {
 	void *sp;
 	enum state state;
 	unsigned int round; // warp exchanges so far
+	bool early;	    // before it waited for the kernel in front
 };
 
+// fake_queue.c reads the name through the kernel's handle: it comes first.
 static struct {
 	const char *name;
 	emu_fn fn;
@@ -27,13 +29,19 @@ static struct {
 static unsigned int n_kernels;
 
 static fiber fibers[MAX_THREADS];
+static struct {
+	unsigned int n[DONE + 1];
+} counts[MAX_THREADS / 32]; // of a warp's threads, by state
 static void *main_sp;
 static unsigned int cur, n_threads;
-static unsigned char *stacks;
+static const char *stacks;
 alignas(256) static unsigned char smem[SMEM_BYTES];
 alignas(64) static unsigned char slots[MAX_THREADS / 32][2][32 * 64];
 static emu_fn run_fn;
 static const void *run_params;
+static bool run_overlaps;
+extern "C" bool emu_is_early; // of the running fiber
+bool emu_is_early;
 
 extern "C" void emu_switch(void **save, void *load);
 #if defined(__x86_64__)
@@ -56,22 +64,41 @@ __asm__(".text\n.globl emu_switch\n.hidden emu_switch\nemu_switch:\n"
 #error "no context switch for this processor"
 #endif
 
-static void yield()
+static void go_on(unsigned int i)
 {
-	emu_switch(&fibers[cur].sp, main_sp);
+	cur = i;
+	emu_thread.x = i;
+	emu_is_early = fibers[i].early;
+}
+
+// Leave the running fiber in a state, for the next one that can run.
+static void yield(enum state state)
+{
+	void **save = &fibers[cur].sp;
+	unsigned int i = cur + 1;
+
+	fibers[cur].state = state;
+	counts[cur / 32].n[state]++;
+	while (i < n_threads && fibers[i].state != READY)
+		i++;
+	if (i < n_threads) {
+		go_on(i);
+		emu_switch(save, fibers[i].sp);
+	} else {
+		emu_switch(save, main_sp);
+	}
 }
 
 static void fiber_main()
 {
 	run_fn(run_params);
-	fibers[cur].state = DONE;
-	yield();
+	yield(DONE);
 	abort();
 }
 
 static void fiber_start(unsigned int i)
 {
-	char *top = (char *)stacks + (size_t)(i + 1) * STACK_BYTES;
+	const char *top = stacks + (size_t)(i + 1) * STACK_BYTES;
 	void **sp = (void **)((uintptr_t)top & ~(uintptr_t)15);
 
 #if defined(__x86_64__)
@@ -87,12 +114,17 @@ static void fiber_start(unsigned int i)
 	fibers[i].sp = sp;
 	fibers[i].state = READY;
 	fibers[i].round = 0;
+	fibers[i].early = run_overlaps;
+}
+
+void emu_grid_wait(void)
+{
+	fibers[cur].early = emu_is_early = false;
 }
 
 void emu_sync_block(void)
 {
-	fibers[cur].state = WAIT_BLOCK;
-	yield();
+	yield(WAIT_BLOCK);
 }
 
 const unsigned char *emu_exchange(const void *mine, unsigned int bytes)
@@ -103,8 +135,7 @@ const unsigned char *emu_exchange(const void *mine, unsigned int bytes)
 	if (bytes)
 		memcpy(all + cur % 32 * 64, mine, bytes);
 	f->round++;
-	f->state = WAIT_WARP;
-	yield();
+	yield(WAIT_WARP);
 	return all;
 }
 
@@ -113,59 +144,60 @@ unsigned char *emu_smem(void)
 	return smem;
 }
 
-// Let go what has been waited for; false when all are done.
-static bool release()
+static void release(unsigned int warp, enum state from)
 {
-	unsigned int done = 0, block = 0;
+	unsigned int end = warp * 32 + 32;
 
-	for (unsigned int w = 0; w < n_threads; w += 32) {
-		unsigned int end = w + 32 < n_threads ? w + 32 : n_threads;
-		unsigned int d = 0, b = 0, x = 0;
+	for (unsigned int i = warp * 32; i < end && i < n_threads; i++)
+		if (fibers[i].state == from)
+			fibers[i].state = READY;
+	counts[warp].n[from] = 0;
+}
 
-		for (unsigned int i = w; i < end; i++) {
-			d += fibers[i].state == DONE;
-			b += fibers[i].state == WAIT_BLOCK;
-			x += fibers[i].state == WAIT_WARP;
+// Let go what has been waited for; false when nothing is.
+static bool release_all()
+{
+	unsigned int warps = (n_threads + 31) / 32, stopped = 0, block = 0;
+	bool any = false;
+
+	for (unsigned int w = 0; w < warps; w++) {
+		unsigned int left = n_threads - w * 32;
+		unsigned int *n = counts[w].n, x = n[WAIT_WARP];
+
+		block += n[WAIT_BLOCK];
+		stopped += n[WAIT_BLOCK] + n[DONE];
+		if (x && x + n[DONE] == (left < 32 ? left : 32)) {
+			release(w, WAIT_WARP);
+			any = true;
 		}
-		if (x && d + x == end - w)
-			for (unsigned int i = w; i < end; i++)
-				if (fibers[i].state == WAIT_WARP)
-					fibers[i].state = READY;
-		done += d;
-		block += b;
 	}
-	if (done == n_threads)
-		return false;
-	if (done + block == n_threads)
-		for (unsigned int i = 0; i < n_threads; i++)
-			if (fibers[i].state == WAIT_BLOCK)
-				fibers[i].state = READY;
+	if (!block || stopped < n_threads)
+		return any;
+	for (unsigned int w = 0; w < warps; w++)
+		release(w, WAIT_BLOCK);
 	return true;
 }
 
 static void run_block()
 {
-	unsigned int stuck = 0;
+	unsigned int done = 0, i;
 
 	// unwritten shared memory is not zero on a device either
 	memset(smem, 0x7f, 4096);
-	for (unsigned int i = 0; i < n_threads; i++)
+	memset(counts, 0, sizeof(counts));
+	for (i = 0; i < n_threads; i++)
 		fiber_start(i);
-	while (release()) {
-		bool any = false;
-
-		for (cur = 0; cur < n_threads; cur++) {
-			if (fibers[cur].state != READY)
-				continue;
-			any = true;
-			emu_thread.x = cur;
-			emu_switch(&main_sp, fibers[cur].sp);
-		}
-		stuck = any ? 0 : stuck + 1;
-		if (stuck > 2) {
-			fprintf(stderr, "emu: threads wait for each other\n");
-			abort();
-		}
+	do {
+		for (i = 0; i < n_threads && fibers[i].state != READY; i++)
+			;
+		go_on(i);
+		emu_switch(&main_sp, fibers[i].sp);
+	} while (release_all());
+	for (i = 0; i < n_threads; i++)
+		done += fibers[i].state == DONE;
+	if (done < n_threads) {
+		fprintf(stderr, "emu: threads wait for each other\n");
+		abort();
 	}
 }
 
@@ -189,20 +221,30 @@ extern "C" unsigned int emu_bytes(const void *kernel)
 	return ((decltype(&kernels[0]))kernel)->bytes;
 }
 
+// The stacks of the threads, all of them.
+extern "C" const char *emu_begin(void)
+{
+	void *p;
+
+	if (stacks)
+		return stacks;
+	p = mmap(nullptr, (size_t)MAX_THREADS * STACK_BYTES,
+		 PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		abort();
+	return stacks = (const char *)p;
+}
+
 // Run all blocks of a launch, one after another.
 extern "C" void emu_launch(const void *kernel, const void *params,
-			   const unsigned int grid[3], unsigned int threads)
+			   const unsigned int grid[3], unsigned int threads,
+			   bool overlaps)
 {
-	if (!stacks) {
-		stacks = (unsigned char *)mmap(
-			nullptr, (size_t)MAX_THREADS * STACK_BYTES,
-			PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (stacks == MAP_FAILED)
-			abort();
-	}
+	emu_begin();
 	run_fn = ((decltype(&kernels[0]))kernel)->fn;
 	run_params = params;
+	run_overlaps = overlaps;
 	n_threads = threads;
 	emu_block_dim = {threads, 1, 1};
 	emu_grid_dim = {grid[0], grid[1], grid[2]};

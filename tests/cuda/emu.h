@@ -20,6 +20,8 @@ typedef void (*emu_fn)(const void *params);
 extern "C" {
 void emu_register(const char *name, emu_fn fn, unsigned int bytes);
 void emu_sync_block(void);
+// From here on the kernel in front is done.
+void emu_grid_wait(void);
 // Deposit bytes for the warp, wait for all live lanes, return the warp's
 // deposits: 64 bytes a lane.
 const unsigned char *emu_exchange(const void *mine, unsigned int bytes);
@@ -83,8 +85,9 @@ template <class T> static inline T __shfl_xor_sync(unsigned int, T v, int mask)
 	return r;
 }
 
-static inline unsigned int atomicCAS(unsigned int *p, unsigned int old,
-				     unsigned int v)
+// Several kernels at once may do this.
+__attribute__((noinline, no_sanitize("thread"))) static inline unsigned int
+atomicCAS(unsigned int *p, unsigned int old, unsigned int v)
 {
 	unsigned int was = *p;
 

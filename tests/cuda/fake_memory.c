@@ -7,41 +7,83 @@
 
 #define GRANULE ((size_t)2 << 20)
 
-struct block {
-	char *p;
-	size_t bytes;
-	int kind; /* 0 device 1 pinned 2 registered 3 reserved 4 physical */
-	struct block *next;
-};
+/* Addresses given back stay out of use until nothing can name them. */
+struct block *fake_blocks;
 
-static struct block *blocks;
+struct block *fake_block_of(const void *p)
+{
+	const char *c = p;
+
+	for (struct block *b = fake_blocks; b; b = b->next)
+		if (b->kind != 4 && c >= b->p && c < b->p + b->bytes)
+			return b;
+	return NULL;
+}
+
+static void block_end(struct block *b)
+{
+	fake_order_forget(b);
+	if (b->kind < 2 || b->kind == 4)
+		free(b->p);
+	if (b->kind == 3)
+		munmap(b->p, b->bytes);
+	free(b);
+}
+
+/* Dead blocks whose bytes nothing in a queue or graph can use; and those that
+ * [p, p + bytes) comes in the place of. */
+static void sweep(const char *p, size_t bytes)
+{
+	bool quiet = !fake_has_graphs();
+
+	for (struct CUstream_st *s = fake_streams; s; s = s->next)
+		quiet = quiet && !s->head;
+	for (struct block **b = &fake_blocks; *b;) {
+		struct block *x = *b;
+
+		if (!x->dead ||
+		    (!quiet && (p >= x->p + x->bytes || x->p >= p + bytes))) {
+			b = &x->next;
+			continue;
+		}
+		*b = x->next;
+		block_end(x);
+	}
+}
 
 static void *block_add(void *p, size_t bytes, int kind)
 {
-	struct block *b = malloc(sizeof(*b));
+	struct block *b = calloc(1, sizeof(*b));
 
-	*b = (struct block){p, bytes, kind, blocks};
-	blocks = b;
+	if (kind != 4)
+		sweep(p, bytes);
+	b->p = p;
+	b->bytes = bytes;
+	b->kind = kind;
+	b->next = fake_blocks;
+	fake_blocks = b;
 	fake_alive_count++;
 	if (kind == 0 || kind == 4)
-		fake_used += bytes;
+		fake_use(bytes);
 	return p;
 }
 
-static struct block *block_take(const void *p, int kind)
+/* False: there is no such block. */
+static bool block_take(const void *p, int kind)
 {
-	for (struct block **b = &blocks; *b; b = &(*b)->next) {
-		struct block *x = *b;
+	struct block *b = fake_blocks;
 
-		if (x->p != p || x->kind != kind)
-			continue;
-		*b = x->next;
-		fake_alive_count--;
-		if (kind == 0 || kind == 4)
-			fake_used -= x->bytes;
-		return x;
-	}
-	return NULL;
+	while (b && (b->p != p || b->kind != kind || b->dead))
+		b = b->next;
+	if (!b)
+		return false;
+	fake_order_gone(b, 0, b->bytes);
+	b->dead = true;
+	fake_alive_count--;
+	if (kind == 0 || kind == 4)
+		fake_used -= b->bytes;
+	sweep(p, 0);
+	return true;
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
@@ -60,14 +102,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t bytes)
 
 CUresult cuMemFree_v2(CUdeviceptr p)
 {
-	struct block *b;
-
-	ENTER();
-	b = block_take((void *)(uintptr_t)p, 0);
-	if (!b)
-		return fake_leave(CUDA_ERROR_INVALID_VALUE);
-	free(b->p);
-	free(b);
+	ENTER_BACK();
+	if (!block_take((void *)(uintptr_t)p, 0))
+		r = CUDA_ERROR_INVALID_VALUE;
 	return fake_leave(r);
 }
 
@@ -87,14 +124,9 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned int flags)
 
 CUresult cuMemFreeHost(void *p)
 {
-	struct block *b;
-
-	ENTER();
-	b = block_take(p, 1);
-	if (!b)
-		return fake_leave(CUDA_ERROR_INVALID_VALUE);
-	free(b->p);
-	free(b);
+	ENTER_BACK();
+	if (!block_take(p, 1))
+		r = CUDA_ERROR_INVALID_VALUE;
 	return fake_leave(r);
 }
 
@@ -119,12 +151,10 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 
 CUresult cuMemHostUnregister(void *p)
 {
-	struct block *b;
-
-	ENTER();
-	b = block_take(p, 2);
-	free(b);
-	return fake_leave(b ? r : CUDA_ERROR_INVALID_VALUE);
+	ENTER_BACK();
+	if (!block_take(p, 2))
+		r = CUDA_ERROR_INVALID_VALUE;
+	return fake_leave(r);
 }
 
 CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t align,
@@ -146,14 +176,10 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t align,
 
 CUresult cuMemAddressFree(CUdeviceptr p, size_t bytes)
 {
-	struct block *b;
-
-	ENTER();
-	b = block_take((void *)(uintptr_t)p, 3);
-	if (!b)
-		return fake_leave(CUDA_ERROR_INVALID_VALUE);
-	munmap(b->p, bytes);
-	free(b);
+	(void)bytes;
+	ENTER_BACK();
+	if (!block_take((void *)(uintptr_t)p, 3))
+		r = CUDA_ERROR_INVALID_VALUE;
 	return fake_leave(r);
 }
 
@@ -172,14 +198,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes,
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle h)
 {
-	struct block *b;
-
-	ENTER();
-	b = block_take((void *)(uintptr_t)h, 4);
-	if (!b)
-		return fake_leave(CUDA_ERROR_INVALID_VALUE);
-	free(b->p);
-	free(b);
+	ENTER_BACK();
+	if (!block_take((void *)(uintptr_t)h, 4))
+		r = CUDA_ERROR_INVALID_VALUE;
 	return fake_leave(r);
 }
 
@@ -197,7 +218,13 @@ CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset,
 
 CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
 {
-	ENTER();
+	struct block *b;
+	ENTER_BACK();
+
+	b = fake_block_of((void *)(uintptr_t)p);
+	if (b)
+		fake_order_gone(b, (size_t)((char *)(uintptr_t)p - b->p),
+				bytes);
 	mprotect((void *)(uintptr_t)p, bytes, PROT_NONE);
 	madvise((void *)(uintptr_t)p, bytes, MADV_DONTNEED);
 	return fake_leave(r);

@@ -15,103 +15,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/model/model.h"
-#include "tests/golden/golden.h"
+#include "tests/golden/subject.h"
 
 #define MATRIX_TOKENS 64
 
 static struct {
 	unsigned passed, failed, skipped;
 	bool matrix, tap;
-	const char *device, *modules, *config, *executor;
-} state = {.device = "cpu_ref",
-	   .modules = GENAI_TESTMODULES,
-	   .config = GENAI_TESTDATA "/../../conf/cpu.ini",
-	   .executor = "eager"};
-
-static void quiet(void *ctx, int32_t level, const char *text)
-{
-	(void)ctx;
-	(void)level;
-	(void)text;
-}
-
-// ---- a model under a configuration ----
-
-struct cell {
-	const char *executor, *pager, *budget;
-};
-
-struct subject {
-	struct genai_runtime *rt;
-	struct genai_model *model;
-	struct genai_session *s;
-	struct genai_model_info info;
-};
-
-static void subject_close(struct subject *u)
-{
-	genai_session_close(u->s);
-	genai_model_close(u->model);
-	genai_close(u->rt);
-	memset(u, 0, sizeof(*u));
-}
-
-static int32_t subject_open(struct subject *u, const char *folder,
-			    const struct cell *c, bool all,
-			    struct genai_error *err)
-{
-	char set[8][400];
-	const char *sets[8];
-	struct genai_runtime_options o = {.size = sizeof(o),
-					  .config_path = state.config,
-					  .sets = sets,
-					  .n_sets = 8,
-					  .log = quiet};
-	struct genai_model_options mo = {
-		.size = sizeof(mo), .flags = all ? GENAI_MODEL_ALL_LOGITS : 0};
-	int32_t rc;
-
-	snprintf(set[0], 400, "module.%s.path=%s/%s.so", state.device,
-		 state.modules, state.device);
-	snprintf(set[1], 400, "module.%s.path=%s/%s.so", c->pager,
-		 state.modules, c->pager);
-	snprintf(set[2], 400, "runtime.executor=%s:%s", state.device,
-		 c->executor);
-	snprintf(set[3], 400, "runtime.pager=%s", c->pager);
-	snprintf(set[4], 400, "runtime.weight_budget=%s", c->budget);
-	snprintf(set[5], 400, "runtime.context=auto");
-	snprintf(set[6], 400, "runtime.stream=%s", state.device);
-	snprintf(set[7], 400, "runtime.barrier=%s", state.device);
-	for (int i = 0; i < 8; i++)
-		sets[i] = set[i];
-	memset(u, 0, sizeof(*u));
-	rc = genai_open(&o, &u->rt, err);
-	if (!rc)
-		rc = genai_model_open(u->rt, folder, &mo, &u->model, err);
-	u->info.size = sizeof(u->info);
-	if (!rc)
-		rc = genai_model_get_info(u->model, &u->info);
-	if (!rc)
-		rc = genai_session_open(u->model, &u->s, err);
-	if (rc)
-		subject_close(u);
-	return rc;
-}
-
-// fp16 and bf16 graphs compute in their own type; the goldens widened it.
-static struct golden_tolerance tolerance(const struct subject *u)
-{
-	const struct genai_step *st = &u->model->step;
-	uint32_t dtype = st->n_layers ? st->layers[0].dtype : GENAI_DT_F32;
-	bool big = u->info.weights_bytes > 32 << 20;
-
-	if (dtype == GENAI_DT_BF16)
-		return (struct golden_tolerance){0.4, 0.05};
-	if (dtype == GENAI_DT_F16)
-		return (struct golden_tolerance){big ? 0.15 : 0.06, 0.01};
-	return (struct golden_tolerance){big ? 5e-4 : 1e-4, 1e-4};
-}
+	struct subject_where where;
+	const char *executor;
+} state = {.where = SUBJECT_CPU, .executor = "eager"};
 
 // ---- reporting ----
 
@@ -143,7 +56,7 @@ static bool feed(struct subject *u, const struct golden_ids *ids,
 		 size_t cap)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
-	struct golden_tolerance tol = tolerance(u);
+	struct golden_tolerance tol = subject_tolerance(u);
 	size_t width = u->info.vocab_size, done = 0;
 	float *buf = malloc(ids->n * width * sizeof(*buf));
 	int32_t rc = buf ? genai_session_rewind(u->s, 0, &err) : -1;
@@ -212,7 +125,7 @@ static bool follow(struct subject *u, const struct golden_run *r, char *why,
 		   size_t cap)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
-	struct golden_tolerance tol = tolerance(u);
+	struct golden_tolerance tol = subject_tolerance(u);
 	int32_t rc = genai_session_rewind(u->s, 0, &err);
 
 	if (!rc)
@@ -249,12 +162,12 @@ struct sample {
 	size_t n;    /* floats */
 };
 
-static int32_t take_ids(const char *folder, const struct cell *c,
+static int32_t take_ids(const char *folder, const struct subject_cell *c,
 			const struct golden_run *r, struct sample *out,
 			struct genai_error *err)
 {
 	struct subject u;
-	int32_t rc = subject_open(&u, folder, c, false, err);
+	int32_t rc = subject_open(&u, &state.where, folder, c, false, err);
 
 	if (rc)
 		return rc;
@@ -268,13 +181,13 @@ static int32_t take_ids(const char *folder, const struct cell *c,
 	return rc;
 }
 
-static int32_t take_rows(const char *folder, const struct cell *c,
+static int32_t take_rows(const char *folder, const struct subject_cell *c,
 			 const struct golden_ids *ids, struct sample *out,
 			 struct genai_error *err)
 {
 	struct subject u;
 	size_t rows;
-	int32_t rc = subject_open(&u, folder, c, true, err);
+	int32_t rc = subject_open(&u, &state.where, folder, c, true, err);
 
 	if (rc)
 		return rc;
@@ -314,8 +227,8 @@ static void check_matrix(const char *folder, const struct golden *g)
 	struct sample first = {0};
 
 	for (unsigned i = 0; i < 24; i++) {
-		struct cell c = {executors[i / 12], pagers[i / 6 % 2],
-				 budgets[i % 6]};
+		struct subject_cell c = {executors[i / 12], pagers[i / 6 % 2],
+					 budgets[i % 6]};
 		struct genai_error err = GENAI_ERROR_INIT;
 		struct sample s = {0};
 		char what[128], why[512] = "";
@@ -345,10 +258,10 @@ static void check_matrix(const char *folder, const struct golden *g)
 static void check_greedy(const char *model, const char *folder,
 			 const struct golden *g)
 {
-	const struct cell c = {state.executor, "pager_sync", "auto"};
+	const struct subject_cell c = {state.executor, "pager_sync", "auto"};
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct subject u;
-	int32_t rc = subject_open(&u, model, &c, false, &err);
+	int32_t rc = subject_open(&u, &state.where, model, &c, false, &err);
 
 	for (uint32_t i = 0; i < g->n_runs; i++) {
 		char what[32], why[512] = "";
@@ -363,7 +276,7 @@ static void check_greedy(const char *model, const char *folder,
 
 static void check_folder(const char *model, const char *folder)
 {
-	const struct cell c = {state.executor, "pager_sync", "auto"};
+	const struct subject_cell c = {state.executor, "pager_sync", "auto"};
 	unsigned failed = state.failed, passed = state.passed;
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct subject u;
@@ -376,7 +289,7 @@ static void check_folder(const char *model, const char *folder)
 		report(folder, "goldens", false, why);
 		return;
 	}
-	rc = subject_open(&u, model, &c, true, &err);
+	rc = subject_open(&u, &state.where, model, &c, true, &err);
 	if (rc == GENAI_E_UNSUPPORTED && !state.tap) {
 		state.skipped++;
 		printf("skip %s: %s\n", folder, err.text);
@@ -455,11 +368,11 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[i], "--matrix")) {
 			state.matrix = true;
 		} else if (!strcmp(argv[i], "--device") && i + 1 < argc) {
-			state.device = argv[++i];
+			state.where.device = argv[++i];
 		} else if (!strcmp(argv[i], "--modules") && i + 1 < argc) {
-			state.modules = argv[++i];
+			state.where.modules = argv[++i];
 		} else if (!strcmp(argv[i], "--config") && i + 1 < argc) {
-			state.config = argv[++i];
+			state.where.config = argv[++i];
 		} else if (!strcmp(argv[i], "--executor") && i + 1 < argc) {
 			state.executor = argv[++i];
 		} else if (!strcmp(argv[i], "--model") && i + 1 < argc) {

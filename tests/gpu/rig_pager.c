@@ -65,9 +65,11 @@ static int32_t pg_end(struct genai_pager *p, struct genai_stream *s,
 static int32_t pg_stats(struct genai_pager *p, struct genai_pager_stats *s,
 			struct genai_error *err)
 {
+	struct genai_pager_stats st = {.size = sizeof(st)};
+
 	(void)p;
 	(void)err;
-	memset(s, 0, sizeof(*s));
+	genai_struct_give(s, &st);
 	return 0;
 }
 

@@ -139,7 +139,7 @@ static void range_case(struct check *c)
 {
 	const struct genai_stream_ops *o = &c->rig->stream_ops;
 	struct genai_ticket t = {.seal = 77};
-	struct genai_stream_caps caps = {0};
+	struct genai_stream_caps caps = {.size = sizeof(caps)};
 	struct genai_range r = {0, 0}, part;
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct genai_mem a = {0};

@@ -5,7 +5,9 @@
 const struct genai_module_block *
 genai_module_query(uint32_t core_abi, int32_t *out_reason) GENAI_MODULE_EXPORT;
 
-static const struct genai_host *host;
+struct hello { // of one runtime
+	const struct genai_host *host;
+};
 
 // A vendor's own interface: a head and one function.
 static const struct {
@@ -19,17 +21,22 @@ static int32_t init(const struct genai_host *h,
 		    const struct genai_init_params *params, void **out_self,
 		    struct genai_error *err)
 {
+	struct hello *self = h->alloc(h->ctx, sizeof(*self), "hello");
+
 	(void)params;
-	(void)err;
-	host = h;
-	*out_self = &host;
-	host->log(host->ctx, GENAI_LOG_INFO, "hello");
+	if (!self)
+		return h->error_set(h->ctx, err, GENAI_E_NOMEM, "no memory");
+	self->host = h;
+	h->log(h->ctx, GENAI_LOG_INFO, "hello");
+	*out_self = self;
 	return 0;
 }
 
-static void fini(void *self)
+static void fini(void *p)
 {
-	(void)self;
+	struct hello *self = p;
+
+	self->host->free(self->host->ctx, self);
 }
 
 static const struct genai_iface ifaces[] = {

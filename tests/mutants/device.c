@@ -1,18 +1,19 @@
 // device.c - cpu_ref, opened from its file, behind tables with one fault.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 
-#include <genai/executor.h>
-#include "tests/mutants/mutant.h"
+#include "tests/mutants/device.h"
 
+char mutant[32];
 static const struct genai_host *host;
-static struct genai_host lent; // the host that the real module gets
+static struct genai_host kept, lents[8]; // the latest; what the real one gets
 static const struct genai_module_block *real;
 static const struct genai_stream_ops *stream;
 static const struct genai_barrier_ops *barrier;
 static int recording;
 
-static int32_t fail(struct genai_error *err, int32_t code, const char *text)
+int32_t mutant_fail(struct genai_error *err, int32_t code, const char *text)
 {
 	return host->error_set(host->ctx, err, code, "%s", text);
 }
@@ -23,8 +24,11 @@ static int32_t s_caps(void *self, struct genai_stream_caps *out,
 		      struct genai_error *err)
 {
 	static int calls;
-	int32_t rc = stream->caps(self, out, err);
+	struct genai_stream_caps all = {.size = sizeof(all)};
+	int32_t rc = stream->caps(self, is("caps-overrun") ? &all : out, err);
 
+	if (is("caps-overrun"))
+		*out = all;
 	if (is("caps-change") && calls++ % 2)
 		out->flags ^= GENAI_STREAM_CAP_RECORD;
 	return rc;
@@ -44,6 +48,10 @@ static int32_t s_alloc(void *self, uint32_t kind, uint64_t bytes,
 		out->size = 0;
 	if (rc && is("error-without-text") && err)
 		err->text[0] = 0;
+	if (rc && is("error-code") && err)
+		err->code = GENAI_E_IO;
+	if (rc && is("error-unterminated") && err)
+		memset(err->text, 'x', sizeof(err->text));
 	if (rc)
 		return rc;
 	if (is("alloc-unaligned") && bytes > 100) {
@@ -58,10 +66,47 @@ static int32_t s_free(void *self, genai_addr addr,
 		      const struct genai_ticket *ticket,
 		      struct genai_error *err)
 {
-	int32_t rc = stream->free(self, addr, ticket, err);
+	int32_t rc;
 
+	if (is("free-nothing"))
+		return 0;
+	rc = stream->free(self, addr, ticket, err);
 	if (rc == GENAI_E_BUSY && is("free-busy"))
 		return 0;
+	return rc;
+}
+
+// A copy made when it was registered, instead of the memory itself.
+static unsigned char snapshot[1 << 16] __attribute__((aligned(4096)));
+static struct genai_mem original;
+
+static int32_t s_register(void *self, const void *ptr, uint64_t bytes,
+			  struct genai_mem *out, struct genai_error *err)
+{
+	int32_t rc;
+
+	if (!is("in-place-snapshot") || bytes > sizeof(snapshot) ||
+	    original.range.bytes)
+		return stream->host_register(self, ptr, bytes, out, err);
+	original.size = sizeof(original);
+	rc = stream->host_register(self, ptr, bytes, &original, err);
+	if (rc)
+		return rc;
+	memcpy(snapshot, ptr, bytes);
+	return stream->host_register(self, snapshot, bytes, out, err);
+}
+
+static int32_t s_unregister(void *self, genai_addr addr,
+			    const struct genai_ticket *ticket,
+			    struct genai_error *err)
+{
+	int32_t rc = stream->host_unregister(self, addr, ticket, err);
+
+	if (!rc && original.range.bytes) {
+		rc = stream->host_unregister(self, original.range.addr, ticket,
+					     err);
+		memset(&original, 0, sizeof(original));
+	}
 	return rc;
 }
 
@@ -108,10 +153,14 @@ static int32_t s_wait(void *self, struct genai_stream *s, struct genai_point p,
 	return rc && is("inside-outside") ? 0 : rc;
 }
 
+static int forgiven; // an error was told once
+
 static int32_t s_poll(void *self, struct genai_point p, struct genai_error *err)
 {
 	int32_t rc;
 
+	if (forgiven)
+		return 0;
 	if (is("poll-lies"))
 		return 0;
 	if (is("poll-never"))
@@ -132,6 +181,8 @@ static int32_t s_copy(void *self, struct genai_stream *s, uint64_t dst,
 	if (is("copy-long") && kind == GENAI_COPY_D2H && bytes < 5000)
 		bytes++;
 	rc = stream->copy(self, s, dst, src, bytes, kind, err);
+	if (rc == GENAI_E_NOMEM && is("alloc-swallowed"))
+		return 0;
 	if (is("copy-blocks"))
 		barrier->drain(self, all, UINT64_MAX, NULL, NULL);
 	return rc && is("pageable") ? 0 : rc;
@@ -180,6 +231,13 @@ static int32_t s_launch_host(void *self, struct genai_stream *s,
 		w.ctx = &kept[at++ % 256];
 		w.fn = no_failure;
 	}
+	if (is("inline-when-idle")) {
+		struct genai_point p;
+
+		stream->mark(self, s, &p, NULL);
+		if (!stream->poll(self, p, NULL))
+			return w.fn(w.ctx, NULL, err);
+	}
 	rc = stream->launch_host(self, s, &w, acc, n, err);
 	if (is("host-blocks")) {
 		struct genai_point p;
@@ -190,11 +248,15 @@ static int32_t s_launch_host(void *self, struct genai_stream *s,
 	return rc;
 }
 
+static struct genai_stream *recorded_on;
+
 static int32_t s_begin(void *self, struct genai_stream *s,
 		       struct genai_error *err)
 {
 	int32_t rc = stream->capture_begin(self, s, err);
 
+	if (!rc)
+		recorded_on = s;
 	recording += !rc;
 	return rc && is("nested") ? 0 : rc;
 }
@@ -227,6 +289,8 @@ static int32_t s_graph(void *self, struct genai_recording *rec,
 	calls++;
 	if (is("replay-none") || (is("replay-once") && calls > 1))
 		return 0;
+	if (is("replay-home"))
+		s = recorded_on;
 	if (is("replay-twice"))
 		stream->launch_graph(self, rec, s, err);
 	rc = stream->launch_graph(self, rec, s, err);
@@ -248,8 +312,11 @@ static int32_t s_reset(void *self, const struct genai_ticket *ticket,
 static int32_t s_stats(void *self, struct genai_stream_stats *out,
 		       struct genai_error *err)
 {
-	int32_t rc = stream->stats(self, out, err);
+	int32_t rc;
 
+	if (is("stats-exact") && out->size != sizeof(*out))
+		return mutant_fail(err, GENAI_E_INVAL, "stats of another size");
+	rc = stream->stats(self, out, err);
 	if (is("stats-h2d"))
 		out->h2d_bytes = out->d2h_bytes;
 	if (is("stats-replays"))
@@ -271,11 +338,20 @@ static int32_t b_read(void *self, const struct genai_point *points, uint32_t n,
 		return 0;
 	if (is("read-first") && n > 1)
 		n = 1;
+	if (is("read-last") && n > 1) {
+		points += n - 1;
+		n = 1;
+	}
+	if (is("deadline-relative") && deadline != UINT64_MAX)
+		deadline += host->clock_ns(host->ctx);
 	if (is("read-no-deadline"))
 		deadline = UINT64_MAX;
 	rc = barrier->host_read(self, points, n, deadline, err);
 	if (rc == GENAI_E_DEADLINE && is("read-gives-up"))
 		return 0;
+	if (rc && rc != GENAI_E_STATE && rc != GENAI_E_DEADLINE &&
+	    is("poison-once"))
+		forgiven = 1;
 	if (rc == GENAI_E_STATE && is("read-recording"))
 		return 0;
 	if (rc && is("read-no-node") && err) {
@@ -307,275 +383,6 @@ static int32_t b_drain(void *self, struct genai_range range, uint64_t deadline,
 
 static struct genai_barrier_ops b_table = {
 	.size = sizeof(struct genai_barrier_ops), .version = 1};
-
-// ---- what the executor sees ----
-
-static struct genai_stream_ops seen_stream;
-static struct genai_pager_ops seen_pager;
-static struct genai_stream_api seen_api;
-static struct genai_pager_api seen_pager_api;
-static const struct genai_stream_api *true_stream;
-static const struct genai_barrier_api *true_barrier;
-static const struct genai_pager_api *true_pager;
-
-static int32_t x_wait(void *self, struct genai_stream *s, struct genai_point p,
-		      struct genai_error *err)
-{
-	if (is("no-ready"))
-		return 0;
-	return true_stream->ops->wait(self, s, p, err);
-}
-
-static int32_t x_acquire(struct genai_pager *p, uint32_t visit,
-			 struct genai_stream *s, struct genai_place *out_place,
-			 struct genai_point *out_ready, struct genai_error *err)
-{
-	static genai_addr last;
-	int32_t rc = true_pager->ops->acquire(p, visit, s, out_place, out_ready,
-					      err);
-	genai_addr addr = out_place->addr;
-
-	if (!rc && is("stale-page") && visit == 5 && last)
-		out_place->addr = last;
-	last = addr;
-	if (!rc && is("wrong-row"))
-		out_place->addr += 16;
-	return rc;
-}
-
-static int32_t x_release(struct genai_pager *p, uint32_t visit,
-			 struct genai_point point, struct genai_error *err)
-{
-	if (is("release-early"))
-		point = (struct genai_point){NULL, 0};
-	if (is("release-missing") && visit == 3)
-		return 0;
-	if (is("release-twice"))
-		true_pager->ops->release(p, visit, point, err);
-	return true_pager->ops->release(p, visit, point, err);
-}
-
-// ---- executors ----
-
-static const struct genai_executor_ops *inner[2];
-static struct genai_point last_signal;
-static uint32_t binds, submits;
-static int64_t first_dim;
-
-static int32_t create(const struct genai_executor_ops *real_ops, void *self,
-		      const struct genai_graph *graph,
-		      const struct genai_plan_options *options,
-		      struct genai_plan **out_plan, struct genai_error *err)
-{
-	struct genai_plan_options o = *options;
-	struct genai_mem mem = {.size = sizeof(mem)};
-	int32_t rc;
-
-	true_stream = o.stream;
-	true_barrier = o.barrier;
-	true_pager = o.pager;
-	seen_stream = *o.stream->ops;
-	seen_stream.wait = x_wait;
-	seen_api = (struct genai_stream_api){&seen_stream, o.stream->self};
-	seen_pager = *o.pager->ops;
-	seen_pager.acquire = x_acquire;
-	seen_pager.release = x_release;
-	seen_pager_api = *o.pager;
-	seen_pager_api.ops = &seen_pager;
-	o.stream = &seen_api;
-	o.pager = &seen_pager_api;
-	binds = submits = 0;
-	first_dim = 0;
-	if (is("plan-leaks"))
-		true_stream->ops->alloc(true_stream->self, GENAI_MEM_DEVICE, 64,
-					"mutant", &mem, NULL);
-	rc = real_ops->plan_create(self, graph, &o, out_plan, err);
-	if (rc == GENAI_E_UNSUPPORTED && is("unnamed"))
-		return fail(err, rc, "the graph is not supported");
-	return rc;
-}
-
-static int32_t visits(const struct genai_executor_ops *real_ops,
-		      struct genai_plan *p, const struct genai_visit **out,
-		      uint32_t *n, struct genai_error *err)
-{
-	static struct genai_visit copy[256];
-	int32_t rc = real_ops->plan_visits(p, out, n, err);
-
-	if (rc || *n > 256)
-		return rc;
-	memcpy(copy, *out, *n * sizeof(copy[0]));
-	for (uint32_t i = 0; i < *n; i++) {
-		if (is("visits-no-gather"))
-			copy[i].flags &= ~GENAI_WEIGHT_GATHER;
-		if (is("visits-order") && i)
-			copy[i].first_node = copy[*n - i].first_node;
-	}
-	if (is("visits-less"))
-		--*n;
-	*out = copy;
-	return 0;
-}
-
-static int32_t set_pages(const struct genai_executor_ops *real_ops,
-			 struct genai_plan *p,
-			 const struct genai_visit_page *pages, uint32_t n,
-			 struct genai_error *err)
-{
-	int32_t rc = real_ops->plan_set_pages(p, pages, n, err);
-
-	return rc && is("pages-unchecked") ? 0 : rc;
-}
-
-static int32_t bind_in(const struct genai_executor_ops *real_ops,
-		       struct genai_plan *p, uint32_t i,
-		       const struct genai_view *view, struct genai_error *err)
-{
-	struct genai_view v = *view;
-	int32_t rc;
-
-	if (is("stale-shape") && v.rank == 2 && v.dtype == GENAI_DT_I64) {
-		if (first_dim)
-			v.dims[1] = first_dim;
-		first_dim = v.dims[1];
-	}
-	rc = real_ops->bind_input(p, i, &v, err);
-	return rc && is("bind-unchecked") ? 0 : rc;
-}
-
-static int32_t bind_out(const struct genai_executor_ops *real_ops,
-			struct genai_plan *p, uint32_t i,
-			const struct genai_view *view, struct genai_error *err)
-{
-	if (is("stale-address") && binds++ > 8)
-		return 0;
-	return real_ops->bind_output(p, i, view, err);
-}
-
-static int32_t submit(const struct genai_executor_ops *real_ops,
-		      struct genai_plan *p, struct genai_stream *s,
-		      const struct genai_point *wait, uint32_t n_wait,
-		      struct genai_point *out_signal, struct genai_error *err)
-{
-	struct genai_point before;
-	int32_t rc;
-
-	true_stream->ops->mark(true_stream->self, s, &before, NULL);
-	if (is("skips-a-step") && ++submits == 7) {
-		*out_signal = last_signal;
-		return 0;
-	}
-	if (is("wait-list"))
-		n_wait = 0;
-	rc = real_ops->submit(p, s, wait, n_wait, out_signal, err);
-	if (rc == GENAI_E_STATE && is("unbound")) {
-		*out_signal = before;
-		return 0;
-	}
-	if (rc)
-		return rc;
-	last_signal = *out_signal;
-	if (is("submit-blocks"))
-		barrier->host_read(true_barrier->self, NULL, 0, 0, NULL);
-	if (is("submit-reads"))
-		true_barrier->ops->host_read(true_barrier->self, out_signal, 1,
-					     UINT64_MAX, NULL);
-	if (is("signal-early"))
-		*out_signal = before;
-	if (is("no-signal"))
-		*out_signal = (struct genai_point){NULL, 0};
-	return 0;
-}
-
-static int32_t destroy(const struct genai_executor_ops *real_ops,
-		       struct genai_plan *p, const struct genai_ticket *ticket,
-		       struct genai_error *err)
-{
-	int32_t rc = real_ops->plan_destroy(p, ticket, err);
-
-	return rc && is("destroy-anytime") ? 0 : rc;
-}
-
-static int32_t exec_stats(const struct genai_executor_ops *real_ops,
-			  struct genai_plan *p, struct genai_exec_stats *out,
-			  struct genai_error *err)
-{
-	int32_t rc = real_ops->stats(p, out, err);
-
-	if (is("stats-replays-none"))
-		out->replays = 0;
-	return rc;
-}
-
-// Both executors are wrapped alike; a table function knows only its plan.
-#define WRAP(k)                                                                \
-	static int32_t create_##k(void *self, const struct genai_graph *g,     \
-				  const struct genai_plan_options *o,          \
-				  struct genai_plan **out,                     \
-				  struct genai_error *err)                     \
-	{                                                                      \
-		return create(inner[k], self, g, o, out, err);                 \
-	}                                                                      \
-	static int32_t visits_##k(struct genai_plan *p,                        \
-				  const struct genai_visit **out, uint32_t *n, \
-				  struct genai_error *err)                     \
-	{                                                                      \
-		return visits(inner[k], p, out, n, err);                       \
-	}                                                                      \
-	static int32_t pages_##k(struct genai_plan *p,                         \
-				 const struct genai_visit_page *v, uint32_t n, \
-				 struct genai_error *err)                      \
-	{                                                                      \
-		return set_pages(inner[k], p, v, n, err);                      \
-	}                                                                      \
-	static int32_t bind_in_##k(struct genai_plan *p, uint32_t i,           \
-				   const struct genai_view *v,                 \
-				   struct genai_error *err)                    \
-	{                                                                      \
-		return bind_in(inner[k], p, i, v, err);                        \
-	}                                                                      \
-	static int32_t bind_out_##k(struct genai_plan *p, uint32_t i,          \
-				    const struct genai_view *v,                \
-				    struct genai_error *err)                   \
-	{                                                                      \
-		return bind_out(inner[k], p, i, v, err);                       \
-	}                                                                      \
-	static int32_t submit_##k(                                             \
-		struct genai_plan *p, struct genai_stream *s,                  \
-		const struct genai_point *wait, uint32_t n,                    \
-		struct genai_point *out, struct genai_error *err)              \
-	{                                                                      \
-		return submit(inner[k], p, s, wait, n, out, err);              \
-	}                                                                      \
-	static int32_t destroy_##k(struct genai_plan *p,                       \
-				   const struct genai_ticket *t,               \
-				   struct genai_error *err)                    \
-	{                                                                      \
-		return destroy(inner[k], p, t, err);                           \
-	}                                                                      \
-	static int32_t stats_##k(struct genai_plan *p,                         \
-				 struct genai_exec_stats *out,                 \
-				 struct genai_error *err)                      \
-	{                                                                      \
-		return exec_stats(inner[k], p, out, err);                      \
-	}
-
-WRAP(0)
-WRAP(1)
-
-static struct genai_executor_ops e_table[2] = {
-	{.size = sizeof(struct genai_executor_ops), .version = 1},
-	{.size = sizeof(struct genai_executor_ops), .version = 1},
-};
-
-#define FILL(k)                                                                \
-	(e_table[k].plan_create = create_##k,                                  \
-	 e_table[k].plan_visits = visits_##k,                                  \
-	 e_table[k].plan_set_pages = pages_##k,                                \
-	 e_table[k].plan_destroy = destroy_##k,                                \
-	 e_table[k].bind_input = bind_in_##k,                                  \
-	 e_table[k].bind_output = bind_out_##k,                                \
-	 e_table[k].submit = submit_##k, e_table[k].stats = stats_##k)
 
 // ---- the handshake ----
 
@@ -633,6 +440,8 @@ static int32_t any_ticket(void *ctx, const struct genai_ticket *ticket,
 
 static void fill_tables(void)
 {
+	const struct genai_executor_ops *inner[2] = {NULL};
+
 	for (uint32_t i = 0; i < real->n_ifaces; i++) {
 		const struct genai_iface *f = &real->ifaces[i];
 
@@ -647,6 +456,8 @@ static void fill_tables(void)
 	s_table.caps = s_caps;
 	s_table.alloc = s_alloc;
 	s_table.free = s_free;
+	s_table.host_register = s_register;
+	s_table.host_unregister = s_unregister;
 	s_table.unreserve = s_unreserve;
 	s_table.destroy = s_destroy;
 	s_table.mark = s_mark;
@@ -663,41 +474,62 @@ static void fill_tables(void)
 	s_table.stats = s_stats;
 	b_table.host_read = b_read;
 	b_table.drain = b_drain;
-	e_table[0] = *inner[0];
-	e_table[1] = *inner[1];
-	FILL(0);
-	FILL(1);
+	mutant_wrap_executors(inner[0], inner[1]);
 }
+
+static void *the_self;
+static int n_up;
 
 static int32_t init(const struct genai_host *h,
 		    const struct genai_init_params *params, void **out_self,
 		    struct genai_error *err)
 {
+	static uint32_t n_inits;
 	genai_module_query_fn query;
+	struct genai_host *lent;
 	char path[4096];
 	void *lib, *sym;
+	int32_t rc;
 
-	host = h;
+	// a runtime's own table goes with it
+	kept = *h;
+	host = &kept;
+	lent = &lents[n_inits++ % 8];
 	h->config_get_str(h->ctx, "mutant", mutant, sizeof(mutant));
 	h->config_get_str(h->ctx, "real", path, sizeof(path));
+	if (is("host-exact") && h->size != sizeof(*h))
+		return GENAI_E_ABI;
+	if (is("descriptor-leaks"))
+		(void)open("/dev/null", O_RDONLY);
 	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	sym = lib ? dlsym(lib, GENAI_MODULE_QUERY_SYMBOL) : NULL;
 	if (!sym)
-		return fail(err, GENAI_E_CONFIG, "real: no such module");
+		return mutant_fail(err, GENAI_E_CONFIG, "real: no such module");
 	memcpy(&query, &sym, sizeof(query));
 	real = query(h->core_abi, &(int32_t){0});
 	fill_tables();
 	recording = 0;
-	lent = *h;
-	lent.config_get_str = lend_str;
-	lent.config_get_u64 = lend_u64;
-	lent.config_get_bool = lend_bool;
-	lent.ticket_check = any_ticket;
-	return real->init(&lent, params, out_self, err);
+	*lent = *h;
+	lent->config_get_str = lend_str;
+	lent->config_get_u64 = lend_u64;
+	lent->config_get_bool = lend_bool;
+	lent->ticket_check = any_ticket;
+	if (is("one-runtime") && n_up) {
+		*out_self = the_self;
+		n_up++;
+		return 0;
+	}
+	rc = real->init(lent, params, out_self, err);
+	the_self = *out_self;
+	n_up += !rc;
+	return rc;
 }
 
 static void fini(void *self)
 {
+	n_up--;
+	if (is("one-runtime") && n_up)
+		return;
 	if (!is("fini-nothing"))
 		real->fini(self);
 }
@@ -705,8 +537,8 @@ static void fini(void *self)
 static const struct genai_iface ifaces[] = {
 	{GENAI_IFACE_STREAM, "mutant_device", 1, 0, &s_table},
 	{GENAI_IFACE_BARRIER, "mutant_device", 1, 0, &b_table},
-	{GENAI_IFACE_EXECUTOR, "eager", 1, 0, &e_table[0]},
-	{GENAI_IFACE_EXECUTOR, "captured", 1, 0, &e_table[1]},
+	{GENAI_IFACE_EXECUTOR, "eager", 1, 0, &mutant_executors[0]},
+	{GENAI_IFACE_EXECUTOR, "captured", 1, 0, &mutant_executors[1]},
 };
 
 static const struct genai_config_key keys[] = {

@@ -2,6 +2,7 @@
 #include "modules/pager_common/pager.h"
 #include "tests/mutants/mutant.h"
 
+char mutant[32];
 static const struct genai_host *host;
 static struct genai_host lax; // host whose tickets are always good
 static struct genai_stream_ops mutated;
@@ -63,7 +64,23 @@ static int32_t m_caps(void *self, struct genai_pager_caps *out,
 
 	if (is("caps-unknown"))
 		out->flags |= 1u << 20;
+	if (is("not-async"))
+		out->flags &= ~GENAI_PAGER_CAP_ASYNC;
+	if (is("not-in-place"))
+		out->flags &= ~GENAI_PAGER_CAP_IN_PLACE;
 	return rc;
+}
+
+// pointers that were given for one call only
+static const struct genai_extent *kept[64];
+static struct genai_extent first[64];
+static uint32_t n_kept;
+static const struct genai_sweep_visit *kept_sweep;
+static struct genai_sweep_visit first_visit;
+
+static int32_t was_mine(struct genai_error *err)
+{
+	return host->error_set(host->ctx, err, GENAI_E_INVAL, "it was mine");
 }
 
 static int32_t m_open(void *self, const struct genai_stream_api *stream,
@@ -71,6 +88,11 @@ static int32_t m_open(void *self, const struct genai_stream_api *stream,
 		      struct genai_pager **out_pager, struct genai_error *err)
 {
 	struct genai_stream_api api = *stream;
+
+	if (is("tables-exact") && stream->ops->size != sizeof(mutated))
+		return host->error_set(host->ctx, err, GENAI_E_ABI,
+				       "another table");
+	n_kept = 0;
 
 	if (is("alloc-unchecked"))
 		memset(host->alloc(host->ctx, 64, "mutant"), 0, 64);
@@ -97,6 +119,10 @@ static int32_t m_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
 {
 	if (is("add-unaligned") && n == 1 && extents[0].place % PAGER_ALIGN)
 		return 0;
+	if (n_kept < 64) {
+		kept[n_kept] = extents;
+		first[n_kept++] = extents[0];
+	}
 	return pager_table.add(p, bytes, flags, extents, n, err);
 }
 
@@ -139,6 +165,11 @@ static int32_t m_seal(struct genai_pager *p,
 	if (is("budget-least") && budget < 8192)
 		return host->error_set(host->ctx, err, GENAI_E_LIMIT,
 				       "that is too little");
+	for (uint32_t i = 0; is("extents-borrowed") && i < n_kept; i++)
+		if (memcmp(kept[i], &first[i], sizeof(first[i])))
+			return was_mine(err);
+	kept_sweep = sweep;
+	first_visit = *sweep;
 	rc = pager_table.seal(p, sweep, n, budget, out, err);
 	if (rc && is("seal-half"))
 		p->sealed = true;
@@ -146,7 +177,10 @@ static int32_t m_seal(struct genai_pager *p,
 		out->n_pages = 1;
 	if (!rc) {
 		after_seal(p);
-		*out = p->report;
+		if (is("report-overrun"))
+			*out = p->report;
+		else
+			genai_struct_give(out, &p->report);
 	}
 	return rc;
 }
@@ -166,6 +200,9 @@ static int32_t m_begin(struct genai_pager *p, struct genai_stream *s,
 {
 	if (is("no-restore"))
 		recording = 0;
+	if (is("sweep-borrowed") &&
+	    memcmp(kept_sweep, &first_visit, sizeof(first_visit)))
+		return was_mine(err);
 	return pager_table.step_begin(p, s, recording, err);
 }
 

@@ -58,7 +58,7 @@ START_TEST(table)
 {
 	ck_assert_uint_eq(h->size, sizeof(struct genai_host));
 	ck_assert_uint_eq(h->core_abi, GENAI_ABI);
-	ck_assert(GENAI_HOST_HAS(h, ticket_check));
+	ck_assert(GENAI_HAS(h, ticket_check));
 	ck_assert_uint_le(h->clock_ns(h->ctx), h->clock_ns(h->ctx));
 	ck_assert_uint_gt(h->clock_ns(h->ctx), 0);
 }
@@ -74,18 +74,18 @@ START_TEST(memory)
 	ck_assert_ptr_ne(q, r);
 	ck_assert_uint_eq((uintptr_t)p % 64, 0);
 	ck_assert_uint_eq((uintptr_t)q % 64, 0);
-	ck_assert_uint_eq(genai_host_bytes(env), 100);
-	ck_assert_uint_eq(genai_host_allocations(env), 3);
+	ck_assert_uint_eq(genai_host_live(env).bytes, 100);
+	ck_assert_uint_eq(genai_host_live(env).allocations, 3);
 	memset(p, 7, 100);
 	p = h->realloc(h->ctx, p, 5000, "a");
 	ck_assert_uint_eq((uintptr_t)p % 64, 0);
 	ck_assert_int_eq(p[99], 7);
-	ck_assert_uint_eq(genai_host_bytes(env), 5000);
+	ck_assert_uint_eq(genai_host_live(env).bytes, 5000);
 	p = h->realloc(h->ctx, p, 10, "a");
 	ck_assert_int_eq(p[9], 7);
-	ck_assert_uint_eq(genai_host_bytes(env), 10);
+	ck_assert_uint_eq(genai_host_live(env).bytes, 10);
 	s = h->realloc(h->ctx, NULL, 20, "a");
-	ck_assert_uint_eq(genai_host_allocations(env), 4);
+	ck_assert_uint_eq(genai_host_live(env).allocations, 4);
 	ck_assert_ptr_null(h->alloc(h->ctx, UINT64_MAX, "huge"));
 	ck_assert_ptr_null(h->alloc(h->ctx, UINT64_MAX - 64, "huge"));
 	ck_assert_ptr_null(h->alloc(h->ctx, (uint64_t)INT64_MAX, "huge"));
@@ -97,8 +97,8 @@ START_TEST(memory)
 	h->free(h->ctx, NULL);
 	h->free(h->ctx, s);
 	h->free(h->ctx, p);
-	ck_assert_uint_eq(genai_host_bytes(env), 0);
-	ck_assert_uint_eq(genai_host_allocations(env), 0);
+	ck_assert_uint_eq(genai_host_live(env).bytes, 0);
+	ck_assert_uint_eq(genai_host_live(env).allocations, 0);
 }
 END_TEST
 
@@ -227,13 +227,13 @@ START_TEST(threads)
 		ck_assert_int_eq(h->thread_create(h->ctx, "a-rather-long-name",
 						  work, i ? x : y, &t[i]),
 				 0);
-	ck_assert_uint_eq(genai_host_threads(env), 3);
+	ck_assert_uint_eq(genai_host_live(env).threads, 3);
 	h->thread_join(h->ctx, t[1]);
-	ck_assert_uint_eq(genai_host_threads(env), 2);
+	ck_assert_uint_eq(genai_host_live(env).threads, 2);
 	h->thread_join(h->ctx, t[0]);
 	h->thread_join(h->ctx, t[2]);
 	h->thread_join(h->ctx, NULL);
-	ck_assert_uint_eq(genai_host_threads(env), 0);
+	ck_assert_uint_eq(genai_host_live(env).threads, 0);
 	ck_assert_str_eq(thread_name, "a-rather-long-n");
 	h->counter_add(h->ctx, "z", -5);
 	genai_host_each_counter(env, sum, list);

@@ -57,6 +57,54 @@ START_TEST(text)
 }
 END_TEST
 
+// The memory is named as it would be in any other run.
+START_TEST(places)
+{
+	struct genai_range r = {0, 0}, one, two;
+	struct genai_mem h = take(GENAI_MEM_HOST_PINNED, 256);
+	struct genai_ticket t;
+
+	unit(a, "x", m.range.addr + 64, 64, W);
+	FAILS(GENAI_E_ORDER, try_unit(b, "y", m.range.addr + 80, 4, R));
+	ck_assert_ptr_nonnull(strstr(err.text, " reads 4 bytes from byte 80 of "
+					       "workspace #1, and "));
+	OK(ops->copy(dev, a, m.range.addr, (uintptr_t)h.host + 8, 8,
+		     GENAI_COPY_H2D, &err));
+	FAILS(GENAI_E_ORDER, try_unit(b, "y", h.range.addr + 9, 1, W));
+	ck_assert_ptr_nonnull(strstr(err.text, "byte 9 of workspace #2, and "));
+	OK(ops->reserve(dev, 2 * dev->caps.granule, &r, &err));
+	one = (struct genai_range){r.addr, dev->caps.granule};
+	two = (struct genai_range){r.addr + one.bytes, one.bytes};
+	OK(ops->map(dev, one, "kv", &err));
+	OK(ops->map(dev, two, "kv", &err));
+	unit(a, "x", two.addr, 8, W);
+	FAILS(GENAI_E_ORDER, try_unit(b, "y", two.addr + 7, 8, W));
+	ck_assert_ptr_nonnull(strstr(err.text, "byte 7 of kv #4, and "));
+	t = drain_all();
+	OK(ops->unmap(dev, one, &t, &err));
+	OK(ops->unmap(dev, two, &t, &err));
+	OK(ops->unreserve(dev, r, &t, &err));
+	give(&h);
+}
+END_TEST
+
+// However long the names are, the edge is not cut off.
+START_TEST(long_names)
+{
+	char x[600], y[600];
+
+	memset(x, 'x', sizeof(x));
+	memset(y, 'y', sizeof(y));
+	memcpy(x + 71, "\xe2\x82\xac", 3); // not cut within
+	x[599] = y[599] = 0;
+	unit(a, x, m.range.addr, 64, W);
+	FAILS(GENAI_E_ORDER, try_unit(b, y, m.range.addr, 64, R));
+	ck_assert_ptr_nonnull(strstr(err.text, "yy... (node 121) on stream"));
+	ck_assert_ptr_nonnull(strstr(err.text, "xx... (node 120) on stream"));
+	ck_assert_ptr_nonnull(strstr(err.text, "after its unit 1"));
+}
+END_TEST
+
 START_TEST(bytes)
 {
 	// neighbours do not meet; one byte more does
@@ -361,6 +409,8 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, pairs, 0, 9);
 	tcase_add_test(t, text);
+	tcase_add_test(t, places);
+	tcase_add_test(t, long_names);
 	tcase_add_test(t, bytes);
 	tcase_add_test(t, early_point);
 	tcase_add_test(t, chain);

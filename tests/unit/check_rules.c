@@ -241,6 +241,7 @@ static void close_pager(void)
 	struct genai_ticket t = drain_all();
 
 	OK(po->reset(pager, &t, &err));
+	t = drain_all();
 	OK(po->close(pager, &t, &err));
 	end_stream(compute);
 	close_device();
@@ -311,6 +312,62 @@ START_TEST(r5)
 }
 END_TEST
 
+// A page that is on the device for good leaves no copy on the host, were it
+// filled or refused to be registered.
+static int32_t refuse_register(void *self, const void *ptr, uint64_t bytes,
+			       struct genai_mem *out, struct genai_error *e)
+{
+	(void)self;
+	(void)ptr;
+	(void)bytes;
+	(void)out;
+	if (e)
+		snprintf(e->text, sizeof(e->text), "not today");
+	return GENAI_E_LIMIT;
+}
+
+static void fill(void *ctx, void *dst, uint64_t bytes, const void *src,
+		 uint64_t src_bytes)
+{
+	(void)ctx;
+	(void)src_bytes;
+	memcpy(dst, src, bytes);
+}
+
+START_TEST(no_copy_stays)
+{
+	struct genai_pager_report report = {.size = sizeof(report)};
+	struct genai_sweep_visit sweep[PAGES];
+	static uint8_t bytes[PAGES * PAGE];
+	struct genai_ticket t;
+
+	open_device(SETS(_i ? "runtime.pager=pager_async"
+			    : "runtime.pager=pager_sync"));
+	po = &sim.rt->pager_ops;
+	dev->raw.host_register = refuse_register;
+	OK(po->open(genai_module_self(sim.rt->pager.module), &dev->stream,
+		    &dev->barrier, &pager, &err));
+	for (uint32_t i = 0; i < PAGES; i++) {
+		struct genai_extent e = {.size = sizeof(e),
+					 .src = bytes + i * PAGE,
+					 .src_bytes = PAGE,
+					 .bytes = PAGE,
+					 .fill = i % 2 ? fill : NULL};
+
+		OK(po->add(pager, PAGE, 0, &e, 1, &err));
+		sweep[i] = (struct genai_sweep_visit){
+			sizeof(sweep[0]), i, 0, PAGE, 0, 0};
+	}
+	OK(po->seal(pager, sweep, PAGES, PAGES * PAGE, &report, &err));
+	ck_assert_uint_eq(report.pinned_bytes, PAGES * PAGE);
+	ck_assert_uint_eq(report.host_bytes, 0);
+	ck_assert_uint_eq(dev->pinned, 0);
+	t = drain_all();
+	OK(po->close(pager, &t, &err));
+	close_device();
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("rules");
@@ -322,6 +379,7 @@ static Suite *suite(void)
 	tcase_add_test(t, ring_forgotten);
 	tcase_add_test(t, r1);
 	tcase_add_test(t, r5);
+	tcase_add_loop_test(t, no_copy_stays, 0, 2);
 	tcase_set_timeout(t, 60);
 	suite_add_tcase(s, t);
 	return s;

@@ -166,6 +166,44 @@ START_TEST(modules)
 }
 END_TEST
 
+// Two files one after another, each with the descriptor number of the other
+// free: the second is not taken for the first.
+START_TEST(two_modules)
+{
+	static const char *const names[] = {"pager_sync", "pager_async",
+					    "cpu_ref", "pager_sync"};
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct genai_config *c = NULL;
+	struct genai_module *m[4] = {NULL};
+	char set[128];
+	const char *sets[1] = {set};
+
+	snprintf(set, sizeof(set), "runtime.module_path=%s", dir);
+	ck_assert_int_eq(genai_config_load(NULL, sets, 1, &c, &err), 0);
+	for (int i = 0; i < 4; i++) {
+		char from[256], to[256];
+
+		snprintf(from, sizeof(from), GENAI_TESTMODULES "/%s.so",
+			 names[i]);
+		snprintf(to, sizeof(to), "%s/%s.so", dir, names[i]);
+		if (i < 3)
+			copy_file(from, to, 0644);
+		ck_assert_msg(
+			!genai_module_load(names[i], c, NULL, &m[i], &err),
+			"%s: %s", names[i], err.text);
+		ck_assert_str_eq(genai_module_name(m[i]), names[i]);
+		if (i < 3)
+			continue;
+		for (int k = 0; k < 4; k++) {
+			genai_module_close(m[k]);
+			snprintf(to, sizeof(to), "%s/%s.so", dir, names[k]);
+			unlink(to);
+		}
+	}
+	genai_config_close(c);
+}
+END_TEST
+
 static int run_suite(void)
 {
 	Suite *s = suite_create("secure");
@@ -176,6 +214,7 @@ static int run_suite(void)
 	tcase_add_test(t, owners);
 	tcase_add_test(t, search);
 	tcase_add_test(t, modules);
+	tcase_add_test(t, two_modules);
 	suite_add_tcase(s, t);
 	return genai_check_main(s);
 }

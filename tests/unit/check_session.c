@@ -670,6 +670,75 @@ START_TEST(fault_takes_another_session_along)
 }
 END_TEST
 
+// Nor does what another model's failure cleared look like success: the device's
+// poison is one for all.
+START_TEST(fault_takes_another_model_along)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct kit k = kit_config(_i, 0);
+	struct genai_model *m = model(k.rt, MODEL("mistral-cpu-fp32"), 0);
+	struct genai_session *t = session(m);
+	int64_t want[4], id, first;
+
+	take(m, prompt, 9, want, 4);
+	append(t, prompt, 9);
+	break_launch(k.rt, 5);
+	first = next(t, 1); // its step ahead fails, unseen
+	ck_assert_int_eq(first, want[0]);
+	ck_assert_int_eq(fault.countdown, -1);
+	break_launch(k.rt, 5);
+	ck_assert_int_eq(genai_session_append(k.s, prompt, 7, &err),
+			 GENAI_E_DEVICE);
+	fails(genai_session_next(t, 1, &id, &err), GENAI_E_STATE, &err,
+	      "append tokens first");
+	append(t, &first, 1);
+	for (int i = 1; i < 4; i++)
+		ck_assert_int_eq(next(t, 1), want[i]);
+	genai_session_close(t);
+	genai_model_close(m);
+	kit_close(&k);
+}
+END_TEST
+
+// Nor does it keep another session from being opened.
+START_TEST(fault_in_a_step_ahead_then_open)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct kit k = kit_config(_i, 0);
+	int64_t want[4], got[4], id;
+
+	take(k.m, prompt, 9, want, 4);
+	append(k.s, prompt, 7);
+	break_launch(k.rt, 5);
+	next(k.s, 1);
+	ck_assert_int_eq(fault.countdown, -1);
+	take(k.m, prompt, 9, got, 4);
+	ck_assert_mem_eq(want, got, sizeof(got));
+	fails(genai_session_next(k.s, 1, &id, &err), GENAI_E_STATE, &err,
+	      "append tokens first");
+	kit_close(&k);
+}
+END_TEST
+
+// Nor is it left to who comes after the session that it happened to.
+START_TEST(fault_in_a_step_ahead_then_close)
+{
+	struct kit k = kit_config(_i, 0);
+	int64_t want[4], got[4];
+
+	take(k.m, prompt, 9, want, 4);
+	append(k.s, prompt, 7);
+	break_launch(k.rt, 5);
+	next(k.s, 1);
+	ck_assert_int_eq(fault.countdown, -1);
+	genai_session_close(k.s);
+	take(k.m, prompt, 9, got, 4);
+	ck_assert_mem_eq(want, got, sizeof(got));
+	k.s = NULL;
+	kit_close(&k);
+}
+END_TEST
+
 // One whose steps were done before is not touched.
 START_TEST(fault_spares_what_was_done)
 {
@@ -921,6 +990,9 @@ int main(void)
 	tcase_add_test(tc, fault_in_a_step_ahead_then_append);
 	tcase_add_test(tc, fault_in_a_step_ahead_then_rewind);
 	tcase_add_test(tc, fault_takes_another_session_along);
+	tcase_add_loop_test(tc, fault_takes_another_model_along, 0, N_CONFIGS);
+	tcase_add_loop_test(tc, fault_in_a_step_ahead_then_close, 0, N_CONFIGS);
+	tcase_add_loop_test(tc, fault_in_a_step_ahead_then_open, 0, N_CONFIGS);
 	tcase_add_test(tc, fault_spares_what_was_done);
 	tcase_add_test(tc, file_cut_while_mapped);
 	tcase_add_test(tc, after_fork);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "tests/unit/harness.h"
 #include "tests/unit/tok_golden.h"
 
 #define BPE "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}"
@@ -310,6 +311,113 @@ START_TEST(bad_encode)
 }
 END_TEST
 
+// A file cannot make much of little: each step may multiply, and one
+// replacement may be a megabyte.
+START_TEST(growing_normalizer)
+{
+	static const char head[] = BPE ",\"merges\":[]},\"normalizer\":{"
+				       "\"type\":\"Sequence\","
+				       "\"normalizers\":[";
+	static char content[1 << 20], a[4096];
+	struct genai_error err = GENAI_ERROR_INIT;
+	size_t n, cap = 2 * sizeof(content);
+	char *text = malloc(cap);
+	struct genai_tokenizer *t;
+	double start;
+	int64_t *ids;
+
+	memset(a, 'a', sizeof(a));
+	memset(content, 'a', _i ? sizeof(content) - 1 : 16);
+	n = (size_t)snprintf(text, cap, "%s", head);
+	for (int i = 0; i < (_i ? 1 : 12); i++)
+		n += (size_t)snprintf(
+			text + n, cap - n,
+			"%s{\"type\":\"Replace\",\"pattern\":{\"String\":"
+			"\"a\"},\"content\":\"%s\"}",
+			i ? "," : "", content);
+	n += (size_t)snprintf(text + n, cap - n, "]}}");
+	ck_assert_msg(!golden_open_text(text, n, &t, &err), "%s", err.text);
+	start = genai_cpu_seconds();
+	ck_assert_int_eq(genai_tokenizer_encode(t, a, _i ? sizeof(a) : 1, 0,
+						&ids, &n, &err),
+			 GENAI_E_LIMIT);
+	ck_assert_ptr_nonnull(strstr(err.text, "normalized text is longer"));
+	ck_assert_cost(genai_cpu_seconds() - start, 1.0);
+	genai_tokenizer_close(t);
+	free(text);
+}
+END_TEST
+
+// Nor by its decoder; and a decoder of a million steps has none of our stack.
+START_TEST(growing_decoder)
+{
+	static const char head[] = BPE ",\"merges\":[]},\"decoder\":{"
+				       "\"type\":\"Sequence\","
+				       "\"decoders\":[";
+	struct genai_error err = GENAI_ERROR_INIT;
+	int64_t id = 0;
+	size_t n, cap = 1 << 16;
+	char *text = malloc(cap), *out;
+	struct genai_tokenizer *t;
+	double start;
+
+	n = (size_t)snprintf(text, cap, "%s", head);
+	for (int i = 0; i < 16; i++)
+		n += (size_t)snprintf(
+			text + n, cap - n,
+			"%s{\"type\":\"Replace\",\"pattern\":{\"String\":"
+			"\"a\"},\"content\":\"aaaaaaaaaaaaaaaa\"}",
+			i ? "," : "");
+	n += (size_t)snprintf(text + n, cap - n, "]}}");
+	ck_assert_msg(!golden_open_text(text, n, &t, &err), "%s", err.text);
+	start = genai_cpu_seconds();
+	ck_assert_int_eq(genai_tokenizer_decode(t, &id, 1, 0, &out, &n, &err),
+			 GENAI_E_LIMIT);
+	ck_assert_ptr_nonnull(strstr(err.text, "text is longer than"));
+	ck_assert_cost(genai_cpu_seconds() - start, 4.0);
+	genai_tokenizer_close(t);
+	free(text);
+}
+END_TEST
+
+static const struct {
+	const char *stage, *list, *step;
+} stages[] = {
+	{"normalizer", "normalizers", "{\"type\":\"NFC\"}"},
+	{"pre_tokenizer", "pretokenizers", "{\"type\":\"Whitespace\"}"},
+	{"decoder", "decoders", "{\"type\":\"Fuse\"}"},
+};
+
+START_TEST(many_steps)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	size_t n, cap = 64 << 20;
+	char *text = malloc(cap), why[64];
+	struct genai_tokenizer *t;
+	static const int counts[] = {128, 129, 300000};
+
+	for (int k = 0; k < 3; k++) {
+		n = (size_t)snprintf(text, cap,
+				     BPE ",\"merges\":[]},\"%s\":{\"type\":"
+					 "\"Sequence\",\"%s\":[",
+				     stages[_i].stage, stages[_i].list);
+		for (int i = 0; i < counts[k]; i++)
+			n += (size_t)snprintf(text + n, cap - n, "%s%s",
+					      i ? "," : "", stages[_i].step);
+		n += (size_t)snprintf(text + n, cap - n, "]}}");
+		ck_assert_int_eq(golden_open_text(text, n, &t, &err),
+				 k ? GENAI_E_LIMIT : 0);
+		snprintf(why, sizeof(why), "%s: %d steps, at most 128",
+			 stages[_i].stage, counts[k]);
+		if (k)
+			ck_assert_msg(strstr(err.text, why), "%s", err.text);
+		else
+			genai_tokenizer_close(t);
+	}
+	free(text);
+}
+END_TEST
+
 // A pattern that backtracks without end is stopped.
 START_TEST(runaway_regex)
 {
@@ -342,6 +450,9 @@ TCase *bad_input_case(void)
 	tcase_add_test(c, every_truncation);
 	tcase_add_test(c, files);
 	tcase_add_loop_test(c, bad_encode, 0, 5);
+	tcase_add_loop_test(c, growing_normalizer, 0, 2);
+	tcase_add_test(c, growing_decoder);
+	tcase_add_loop_test(c, many_steps, 0, 3);
 	tcase_add_test(c, runaway_regex);
 	return c;
 }

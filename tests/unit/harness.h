@@ -1,9 +1,33 @@
-// harness.h - running one Check suite, plainly or as TAP for automake.
+// harness.h - running one Check suite, plainly or as TAP for automake; what
+// things cost.
 #ifndef GENAI_TESTS_HARNESS_H
 #define GENAI_TESTS_HARNESS_H
 
 #include <check.h>
 #include <stdlib.h>
+#include <time.h>
+
+#include <genai/module.h>
+
+// Processor time of all threads: what others do on the machine does not count.
+static inline double genai_cpu_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// Bounds on time and memory are promises of the code as it is shipped: a
+// sanitizer takes many times both.
+#define ck_assert_cost(is, limit)                                              \
+	do {                                                                   \
+		const double is_ = (double)(is), limit_ = (double)(limit);     \
+                                                                               \
+		if (!(GENAI_BUILD & 0xff))                                     \
+			ck_assert_msg(is_ < limit_, "%s: %g, at most %g", #is, \
+				      is_, limit_);                            \
+	} while (0)
 
 // Run the suite; with GENAI_TAP set, a line per test goes to stdout as TAP, and
 // the exit status only says that they are all there.

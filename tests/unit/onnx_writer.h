@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 // AttributeProto.AttributeType.
@@ -250,15 +249,6 @@ static inline struct ow ow_model(struct ow graph)
 	ow_opset(&m, "", 21);
 	ow_msg(&m, 7, graph);
 	return m;
-}
-
-// Processor time: what others do on the machine does not count.
-static inline double ow_seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 // The folder of a test, and what it loaded there.

@@ -148,10 +148,11 @@ static void text_attr(struct knode *k, struct text_attrs *a, char *name)
 		for (v++; *v && *v != ']'; v += *v == ',')
 			a->ints[k->node.n_attrs - 1][x->count++] =
 				strtoll(v, &v, 10);
-	} else if (!isdigit((unsigned char)*v) && *v != '-') {
+	} else if (!isdigit((unsigned char)*v) && *v != '-' &&
+		   strcmp(v, "nan")) {
 		x->s = v;
 		x->count = strlen(v);
-	} else if (strpbrk(v, ".e")) {
+	} else if (strpbrk(v, ".ea")) {
 		x->kind = GENAI_ATTR_FLOAT;
 		x->f = strtod(v, NULL);
 	} else {

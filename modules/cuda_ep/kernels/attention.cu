@@ -37,11 +37,11 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 	CEP_SMEM(raw);
 	u32 lane = threadIdx.x & 31, w = threadIdx.x >> 5;
 	u32 all = p.heads + 2 * p.kv_heads, half = p.rot / 2;
-	u64 unit = blockIdx.x * (u64)(blockDim.x / 32) + w;
-	u64 tok = unit / all;
-	u32 h = (u32)(unit % all), b = (u32)(tok / p.seq);
-	u32 s = (u32)(tok % p.seq), t = 0;
-	bool live = tok < (u64)p.batch * p.seq;
+	u32 unit = blockIdx.x * (blockDim.x / 32) + w; // 2^16 tokens at most
+	u32 h = unit % all, row = unit / all, b = row / p.seq;
+	u32 s = row % p.seq, t = 0;
+	u64 tok = row;
+	bool live = row < p.batch * p.seq;
 	bool is_q = h < p.heads, is_k = !is_q && h < p.heads + p.kv_heads;
 	u32 kh = is_q ? 0 : is_k ? h - p.heads : h - p.heads - p.kv_heads;
 	float *x = (float *)raw + w * p.size;
@@ -245,7 +245,8 @@ CEP_KERNEL(cep_gqa_slide_bf16, cep_gqa, 128)
 	slide<bf16>(p);
 }
 
-#define UN 4 // keys that a thread group has in flight
+#define MAX_SPLITS CEP_GQA_SPLITS // a lane each when they are put together
+#define UN 4			  // keys that a thread group has in flight
 
 // One block: a row, up to HG heads of one KV head, every splits-th chunk of
 // keys.  A group of c lanes holds one key, eight channels a lane.
@@ -308,23 +309,36 @@ template <class T, int HG> struct attend {
 				load8(key(j, true) + lane * 8, vv[u]);
 			}
 		}
+		float d[HG][UN];
+
+#pragma unroll
+		for (int h = 0; h < HG; h++)
+#pragma unroll
+			for (int u = 0; u < UN; u++) {
+				d[h][u] = 0;
+#pragma unroll
+				for (int e = 0; e < 8; e++)
+					d[h][u] += q[h][e] * kv[u][e];
+			}
+		// all sums step by step together: they hide each other's wait
+		for (u32 z = c / 2; z; z >>= 1)
+#pragma unroll
+			for (int h = 0; h < HG; h++)
+#pragma unroll
+				for (int u = 0; u < UN; u++)
+					d[h][u] += __shfl_xor_sync(
+						0xffffffffu, d[h][u], (int)z);
 #pragma unroll
 		for (int h = 0; h < HG; h++) {
 			float sc[UN], mx = m[h], r;
 
+#pragma unroll
 			for (int u = 0; u < UN; u++) {
 				u32 j = base + u * n_groups + group;
-				float d = 0;
 
-#pragma unroll
-				for (int e = 0; e < 8; e++)
-					d += q[h][e] * kv[u][e];
-				for (u32 z = c / 2; z; z >>= 1)
-					d += __shfl_xor_sync(0xffffffffu, d,
-							     (int)z);
 				sc[u] = -INFINITY;
 				if (j < len && h < (int)nh)
-					sc[u] = score(d, j, h);
+					sc[u] = score(d[h][u], j, h);
 				mx = fmaxf(mx, sc[u]);
 			}
 			if (mx == -INFINITY)
@@ -362,6 +376,21 @@ __device__ __forceinline__ void merge(float *m, float *l, float *acc, float m2,
 		acc[e] = acc[e] * a + acc2[e] * b;
 }
 
+// What each part of a sum counts for, a lane a part, and the whole's maximum
+// and denominator.
+__device__ __forceinline__ void weigh(float m, float l, float *weight,
+				      float *whole)
+{
+	float mx = warp_max(m), w = m == -INFINITY ? 0.f : expf(m - mx);
+
+	l = warp_sum(l * w);
+	weight[threadIdx.x & 31] = w;
+	if ((threadIdx.x & 31) == 0) {
+		whole[0] = mx;
+		whole[1] = l;
+	}
+}
+
 // Denominator with the sink and the extra zero logit.
 __device__ __forceinline__ float finish(float v, float m, float l, bool smooth,
 					bool has_sink, float sink)
@@ -389,6 +418,8 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 	u32 n_warps = blockDim.x / 32, per = p.heads / p.kv_heads;
 	u32 parts = (per + HG - 1) / HG, size = p.size, chunks, active;
 	float *sm = (float *)raw, *sml = sm + n_warps * HG * size;
+	float *weight = sml + n_warps * HG * 2;
+	float *whole = weight + HG * MAX_SPLITS;
 
 	a.row = blockIdx.z;
 	a.b = a.row / p.seq;
@@ -470,15 +501,22 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 		}
 	}
 	__syncthreads();
+	for (u32 h = warp; h < a.nh; h += n_warps) {
+		u32 k = threadIdx.x & 31;
+		const float *q = sml + (k * HG + h) * 2;
+
+		weigh(k < n_warps ? q[0] : -INFINITY, k < n_warps ? q[1] : 0.f,
+		      weight + h * MAX_SPLITS, whole + h * 2);
+	}
+	__syncthreads();
 	float *part = (float *)p.part;
 	for (u32 i = threadIdx.x; i < a.nh * size; i += blockDim.x) {
 		u32 h = i / size, d = i % size, head = a.h0 + h;
-		float m = sml[h * 2], l = sml[h * 2 + 1], v = sm[h * size + d];
+		float m = whole[h * 2], l = whole[h * 2 + 1], v = 0;
 
-		for (u32 w = 1; w < n_warps; w++)
-			merge(&m, &l, &v, sml[(w * HG + h) * 2],
-			      sml[(w * HG + h) * 2 + 1],
-			      &sm[(w * HG + h) * size + d], 1);
+		for (u32 w = 0; w < n_warps; w++)
+			v += sm[(w * HG + h) * size + d] *
+			     weight[h * MAX_SPLITS + w];
 		if (active == 1) {
 			float sink =
 				p.sink ? to_f(((const T *)p.sink)[head]) : 0.f;
@@ -513,21 +551,45 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 	if (!last)
 		return;
 	__threadfence();
-	for (u32 i = threadIdx.x; i < a.nh * size; i += blockDim.x) {
+	for (u32 h = warp; h < a.nh; h += n_warps) {
+		u64 head = (u64)a.row * p.heads + a.h0 + h;
+		u32 k = threadIdx.x & 31;
+		const float *q =
+			part + (head * p.splits + k) * (size + 2) + size;
+
+		weigh(k < active ? load_fresh(q) : -INFINITY,
+		      k < active ? load_fresh(q + 1) : 0.f,
+		      weight + h * MAX_SPLITS, whole + h * 2);
+	}
+	__syncthreads();
+	// two channels a thread, all parts of them under way at once
+	for (u32 i = 2 * threadIdx.x; i < a.nh * size; i += 2 * blockDim.x) {
 		u32 h = i / size, d = i % size, head = a.h0 + h;
-		u64 at = ((u64)a.row * p.heads + head) * p.splits * (size + 2);
-		volatile const float *q = part + at;
-		float m = q[size], l = q[size + 1], v = q[d];
+		const float *q =
+			part +
+			((u64)a.row * p.heads + head) * p.splits * (size + 2) +
+			d;
 		float sink = p.sink ? to_f(((const T *)p.sink)[head]) : 0.f;
+		float x[MAX_SPLITS][2], v[2] = {0, 0};
 
-		for (u32 k = 1; k < active; k++) {
-			float x = q[k * (size + 2) + d];
+#pragma unroll
+		for (u32 k = 0; k < MAX_SPLITS; k++)
+			if (k < active)
+				load_fresh2(q + k * (size + 2), x[k]);
+#pragma unroll
+		for (u32 k = 0; k < MAX_SPLITS; k++)
+			if (k < active) {
+				float w = weight[h * MAX_SPLITS + k];
 
-			merge(&m, &l, &v, q[k * (size + 2) + size],
-			      q[k * (size + 2) + size + 1], &x, 1);
-		}
-		((T *)p.out)[((u64)a.row * p.heads + head) * size + d] =
-			from_f<T>(finish(v, m, l, p.smooth, p.sink != 0, sink));
+				v[0] += x[k][0] * w;
+				v[1] += x[k][1] * w;
+			}
+		for (u32 e = 0; e < 2; e++)
+			((T *)p.out)[((u64)a.row * p.heads + head) * size + d +
+				     e] =
+				from_f<T>(finish(v[e], whole[h * 2],
+						 whole[h * 2 + 1], p.smooth,
+						 p.sink != 0, sink));
 	}
 }
 

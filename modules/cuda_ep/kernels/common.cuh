@@ -30,7 +30,9 @@ __device__ __forceinline__ void cep_trigger()
 
 __device__ __forceinline__ void cep_wait()
 {
-#if !defined(CEP_EMU) && __CUDA_ARCH__ >= 900
+#if defined(CEP_EMU)
+	emu_grid_wait();
+#elif __CUDA_ARCH__ >= 900
 	asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -105,6 +107,29 @@ __device__ __forceinline__ void load8(const bf16 *p, float *x)
 #pragma unroll
 	for (int i = 0; i < 8; i++)
 		x[i] = __bfloat162float(a.b[i]);
+}
+
+// What another block of the same kernel wrote.
+__device__ __forceinline__ float load_fresh(const float *p)
+{
+#ifdef CEP_EMU
+	return *p;
+#else
+	return __ldcg(p);
+#endif
+}
+
+__device__ __forceinline__ void load_fresh2(const float *p, float *x)
+{
+#ifdef CEP_EMU
+	x[0] = p[0];
+	x[1] = p[1];
+#else
+	float2 v = __ldcg((const float2 *)p);
+
+	x[0] = v.x;
+	x[1] = v.y;
+#endif
 }
 
 __device__ __forceinline__ float warp_sum(float v)

@@ -282,6 +282,22 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct gemv4 {
 		}
 	}
 
+	// A unit is complete: its sums go to its slot.
+	__device__ __forceinline__ void put(u32 u, u32 kt, float *acc) const
+	{
+		for (int i = 0; i < 2; i++) {
+			acc[i] += __shfl_xor_sync(0xffffffffu, acc[i], 1);
+			acc[i] += __shfl_xor_sync(0xffffffffu, acc[i], 2);
+		}
+		if (t == 0) {
+			u32 i = (u / n_class * n_class + kt % n_class) * 16;
+
+			slot[i + g] = acc[0];
+			slot[i + g + 8] = acc[1];
+		}
+		acc[0] = acc[1] = 0;
+	}
+
 	__device__ __forceinline__ void run(unsigned char *smem)
 	{
 		u32 warp = threadIdx.x / 32, u, kt, lu, lk;
@@ -325,35 +341,25 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct gemv4 {
 		cep_wait();
 		stage();
 		__syncthreads();
-		while (u < n_units) {
+		// one after the other, each in registers of its own: moving a
+		// tile would wait for it
+		auto turn = [&](tile<T> &x) {
 			u32 cu = u, ck = kt;
 
-			use(a, kt, acc);
-			a = b;
-			b = c;
+			if (u >= n_units)
+				return false;
+			use(x, kt, acc);
 			if (lu < n_units) {
-				load(c, at, lk);
+				load(x, at, lk);
 				if (step(&lu, &lk) && lu < n_units)
 					find(rg0 + lu / n_class, at);
 			}
-			if (!step(&u, &kt))
-				continue;
-			for (int i = 0; i < 2; i++) {
-				acc[i] +=
-					__shfl_xor_sync(0xffffffffu, acc[i], 1);
-				acc[i] +=
-					__shfl_xor_sync(0xffffffffu, acc[i], 2);
-			}
-			if (t == 0) {
-				u32 i = (cu / n_class * n_class +
-					 ck % n_class) *
-					16;
-
-				slot[i + g] = acc[0];
-				slot[i + g + 8] = acc[1];
-			}
-			acc[0] = acc[1] = 0;
-		}
+			if (step(&u, &kt))
+				put(cu, ck, acc);
+			return true;
+		};
+		while (turn(a) && turn(b) && turn(c))
+			;
 		__syncthreads();
 		store(n_rg);
 	}

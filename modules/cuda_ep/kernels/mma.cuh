@@ -10,6 +10,15 @@ __device__ __forceinline__ void mma16(float *d, u32 a0, u32 a1, u32 a2, u32 a3,
 {
 #ifdef CEP_EMU
 	emu_mma<__half>(d, a0, a1, a2, a3, b0, b1);
+#elif __CUDA_ARCH__ < 800 // half the depth at a time, the same fragments
+	asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+	    "{%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
+	    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+	    : "r"(a0), "r"(a1), "r"(b0));
+	asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+	    "{%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
+	    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+	    : "r"(a2), "r"(a3), "r"(b1));
 #else
 	asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
 	    "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
@@ -27,8 +36,16 @@ __device__ __forceinline__ void mma16(float *d, u32 a0, u32 a1, u32 a2, u32 a3,
 	    "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
 	    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 	    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+#else
+	__trap(); // cep_need_bf16 refuses such a node
 #endif
 }
+
+#if __CUDA_ARCH__ >= 800
+#define CEP_PREFETCH "L2::256B"
+#else
+#define CEP_PREFETCH "L2::128B"
+#endif
 
 // Weights are read once: keep them out of L1.
 __device__ __forceinline__ uint4 load_weights(const void *p)
@@ -38,7 +55,7 @@ __device__ __forceinline__ uint4 load_weights(const void *p)
 #else
 	uint4 r;
 
-	asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 "
+	asm volatile("ld.global.nc.L1::no_allocate." CEP_PREFETCH ".v4.u32 "
 		     "{%0,%1,%2,%3},[%4];"
 		     : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
 		     : "l"(p));

@@ -138,6 +138,9 @@ struct cep_rope {
 	struct cep_blame blame;
 };
 
+/* A row's keys are split over as many blocks at most. */
+#define CEP_GQA_SPLITS 32
+
 struct cep_gqa {
 	uint64_t q, k, v;
 	int64_t q_tok, k_tok, v_tok; /* elements per token row */

@@ -1,0 +1,165 @@
+/* genai/genai.h - the application interface: from a configuration and a model
+ * folder to tokens and text.
+ * Owns: runtimes, models, sessions, text.  Does not know: modules' insides.
+ *
+ * Objects form a tree: runtime > model > session; close children first (a close
+ * with children open logs and leaks rather than crash).  A runtime and all
+ * below it belong to one thread at a time; different runtimes are independent.
+ * After fork a child gets GENAI_E_FORKED from everything but close and what
+ * only reads (get_info, length). A failed call leaves its object usable, unless
+ * said. */
+#ifndef GENAI_GENAI_H
+#define GENAI_GENAI_H
+
+#include <genai/types.h>
+#include <genai/version.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+
+struct genai_runtime;
+struct genai_model;
+struct genai_session;
+struct genai_tokenizer;
+struct genai_detok;
+
+/* ---- runtime ---- */
+
+struct genai_runtime_options {
+	uint32_t size;
+	uint32_t flags;		 /* 0 */
+	const char *config_path; /* NULL: the search of docs/CONFIGURATION */
+	const char *const *sets; /* "section.key=value", win over the file */
+	uint32_t n_sets;
+	uint32_t reserved;
+	/* Warnings and information, one line each; NULL: warnings and errors
+	 * go to stderr. */
+	void (*log)(void *ctx, int32_t level, const char *text);
+	void *log_ctx;
+};
+
+/* Read the configuration, load and check the modules it names, bring the device
+ * up.  Errors: GENAI_E_CONFIG (file:line), _MODULE, _ABI, _NODEVICE, ... */
+int32_t genai_open(const struct genai_runtime_options *options,
+		   struct genai_runtime **out_rt, struct genai_error *err);
+void genai_close(struct genai_runtime *rt); /* NULL is allowed */
+
+/* ---- model ---- */
+
+#define GENAI_MODEL_ALL_LOGITS 1u /* logits of every position, not the last */
+
+struct genai_model_options {
+	uint32_t size;
+	uint32_t flags; /* GENAI_MODEL_* */
+	/* Called now and then while loading; total 0 if unknown.  A non-zero
+	 * return stops with GENAI_E_INTERRUPTED.  May be NULL. */
+	int32_t (*progress)(void *ctx, const char *what, uint64_t done,
+			    uint64_t total);
+	void *progress_ctx;
+};
+
+struct genai_model_info {
+	uint32_t size;
+	uint32_t vocab_size;	/* width of the logits */
+	uint64_t model_context; /* what the model allows */
+	uint64_t context;	/* positions that memory is set aside for */
+	uint64_t weights_bytes;
+	uint64_t kv_bytes_per_position;
+	uint32_t n_eos;
+	uint32_t all_logits; /* rows of logits per chunk: 1 or as given */
+	const int64_t *eos;  /* owned by the model */
+	int64_t bos;	     /* -1: none */
+	int64_t pad;	     /* -1: none */
+	const char *type;    /* genai_config.json's model.type */
+	/* Defaults of genai_config.json's search. */
+	int32_t do_sample;
+	float temperature, top_p, repetition_penalty;
+	int64_t top_k, max_length, min_length, no_repeat_ngram;
+};
+
+/* Open a model folder (or a .onnx file in one), plan it, place its weights.
+ * Errors: GENAI_E_NOTFOUND, _IO, _FORMAT, _UNSUPPORTED, _LIMIT, ... */
+int32_t genai_model_open(struct genai_runtime *rt, const char *path,
+			 const struct genai_model_options *options,
+			 struct genai_model **out_model,
+			 struct genai_error *err);
+void genai_model_close(struct genai_model *model);
+int32_t genai_model_get_info(const struct genai_model *model,
+			     struct genai_model_info *out_info);
+
+/* ---- session ---- */
+
+/* One sequence with its own key/value cache. */
+int32_t genai_session_open(struct genai_model *model,
+			   struct genai_session **out_s,
+			   struct genai_error *err);
+void genai_session_close(struct genai_session *s);
+
+/* Append tokens and compute them, in chunks.  Ids are checked against the
+ * vocabulary first; nothing is appended on failure.
+ * Errors: GENAI_E_INVAL an id out of range, with its position; GENAI_E_LIMIT
+ * more than the context, with both numbers; GENAI_E_DEVICE. */
+int32_t genai_session_append(struct genai_session *s, const int64_t *ids,
+			     size_t count, struct genai_error *err);
+/* Positions computed so far. */
+uint64_t genai_session_length(const struct genai_session *s);
+/* Forget all but the first length positions. */
+int32_t genai_session_rewind(struct genai_session *s, uint64_t length,
+			     struct genai_error *err);
+/* Copy the logits of the last append (or next) to out, widened to float: rows
+ * of vocab_size; *out_rows rows, at most cap_rows (the last ones).  Blocks on
+ * the device. */
+int32_t genai_session_logits(struct genai_session *s, float *out,
+			     size_t cap_rows, size_t *out_rows,
+			     struct genai_error *err);
+/* The most probable token after the last position, chosen on the device; the
+ * step that computes it is enqueued if need be, and, with ahead != 0, so is the
+ * one after it (the caller promises to want it; a rewind undoes it).  The token
+ * is appended: length grows by one when the next step is enqueued.
+ * Errors: GENAI_E_LIMIT at the end of the context; GENAI_E_DEVICE if the logits
+ * hold NaN. */
+int32_t genai_session_next(struct genai_session *s, int32_t ahead,
+			   int64_t *out_id, struct genai_error *err);
+
+/* ---- statistics ---- */
+
+struct genai_stats {
+	uint32_t size;
+	uint32_t n_fallbacks;
+	char executor[64], stream[64], barrier[64], pager[64];
+	uint64_t host_peak_bytes;    /* resident set, from the system */
+	uint64_t host_pinned_bytes;  /* registered and pinned */
+	uint64_t device_limit_bytes; /* 0: none */
+	uint64_t weight_budget_bytes;
+	uint64_t device_peak_bytes; /* by the ledger */
+	uint64_t weights_bytes, pinned_bytes, ring_bytes, in_place_bytes;
+	uint64_t streamed_bytes_per_token;
+	uint64_t h2d_bytes;
+	uint64_t captures, replays;
+	uint64_t simulated_ns;
+	struct {
+		char reason[48];
+		uint64_t count;
+	} fallbacks[8];
+	double load_s;
+	uint64_t device_used_bytes; /* now, by the driver's own account: how
+				       much less is free than before this
+				       process; 0: not known */
+};
+int32_t genai_model_get_stats(struct genai_model *model,
+			      struct genai_stats *out_stats,
+			      struct genai_error *err);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,240 @@
+/* check_cuda_steps.c - what the host does between two tokens: one replay, the
+ * token's copies, one event, and nothing that allocates or waits for the device
+ * but reading the token. */
+#include <stdio.h>
+#include "tests/cuda/cuda_kit.h"
+
+/* The sanitizers have allocators of their own, which cannot be stood in for. */
+#if defined(__GLIBC__) && !GENAI_BUILD_SAN
+#define COUNTS_ALLOCATIONS 1
+
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+
+static struct {
+	bool on;
+	uint64_t n;
+} allocations;
+
+static void count_allocation(void)
+{
+	if (allocations.on && !fake.do_inside())
+		allocations.n++;
+}
+
+void *malloc(size_t n)
+{
+	count_allocation();
+	return __libc_malloc(n);
+}
+
+void *calloc(size_t n, size_t size)
+{
+	count_allocation();
+	return __libc_calloc(n, size);
+}
+
+void *realloc(void *p, size_t n)
+{
+	count_allocation();
+	return __libc_realloc(p, n);
+}
+#endif
+
+#define OK(call)                                                               \
+	do {                                                                   \
+		int32_t rc_ = (call);                                          \
+		ck_assert_msg(!rc_, "%s: %d %s", #call, rc_, r.err.text);      \
+	} while (0)
+
+#define TOKENS 40
+
+static const int64_t prompt[] = {1, 5, 9};
+
+static void setup(void)
+{
+	fake_load();
+	fake.do_seed(FAKE_LATE);
+}
+
+static struct sim_run begin(int config, const char *model)
+{
+	struct sim_run r;
+	int64_t id;
+
+	cuda_config(&r, config);
+	OK(sim_open(&r, model));
+	OK(genai_session_append(r.session, prompt, 3, &r.err));
+	/* warm: the first step of one token is eager, the second recorded */
+	for (int i = 0; i < 4; i++)
+		OK(genai_session_next(r.session, 1, &id, &r.err));
+	return r;
+}
+
+/* Calls of a captured step, whichever pager is under it. */
+START_TEST(calls_of_a_token)
+{
+	static const struct {
+		const char *name;
+		uint64_t n;
+	} per_token[] = {
+		{"cuGraphLaunch", 1},
+		{"cuMemcpyDtoHAsync", 2}, /* the token, and its logit */
+		{"cuEventRecord", 1},
+		{"cuEventQuery", 1},
+	};
+	int configs[] = {1, 3, 5};
+	struct sim_run r = begin(configs[_i], CUDA_MODEL);
+	struct genai_stats st;
+	uint64_t before[4], all, sum = 0;
+	int32_t rc = 0;
+	int64_t id;
+
+	all = fake.do_calls();
+	for (int i = 0; i < 4; i++)
+		before[i] = fake.do_count(per_token[i].name);
+#ifdef COUNTS_ALLOCATIONS
+	allocations.n = 0;
+	allocations.on = true;
+#endif
+	/* the test's own assertions allocate */
+	for (int i = 0; i < TOKENS && !rc; i++)
+		rc = genai_session_next(r.session, 1, &id, &r.err);
+#ifdef COUNTS_ALLOCATIONS
+	allocations.on = false;
+	ck_assert_uint_eq(allocations.n, 0);
+#endif
+	OK(rc);
+	for (int i = 0; i < 4; i++) {
+		ck_assert_msg(fake.do_count(per_token[i].name) - before[i] ==
+				      TOKENS * per_token[i].n,
+			      "%s: %lu", per_token[i].name,
+			      (unsigned long)(fake.do_count(per_token[i].name) -
+					      before[i]));
+		sum += TOKENS * per_token[i].n;
+	}
+	ck_assert_uint_eq(fake.do_calls() - all, sum);
+	st = sim_stats(&r);
+	ck_assert_uint_eq(st.captures, 1);
+	ck_assert_uint_eq(st.n_fallbacks, 0);
+	sim_close(&r);
+	ck_assert_msg(!fake.do_races(), "%s", fake.do_race());
+	ck_assert_uint_eq(fake.do_alive(), 0);
+}
+END_TEST
+
+/* A step that is not recorded waits for nothing either, and takes nothing. */
+START_TEST(calls_of_an_eager_token)
+{
+	static const char *const never[] = {
+		"cuStreamSynchronize", "cuStreamQuery",
+		"cuMemAlloc",	       "cuMemFree",
+		"cuMemHostAlloc",      "cuMemFreeHost",
+		"cuMemHostRegister",   "cuMemHostUnregister",
+		"cuMemCreate",	       "cuMemMap",
+		"cuStreamCreate",      "cuEventCreate",
+		"cuGraphLaunch",       "cuStreamBeginCapture",
+	};
+	int configs[] = {0, 2, 4};
+	struct sim_run r = begin(configs[_i], CUDA_MODEL);
+	uint64_t n = sizeof(never) / sizeof(never[0]), before[16], reads, asks;
+	int64_t id;
+
+	for (uint64_t i = 0; i < n; i++)
+		before[i] = fake.do_count(never[i]);
+	reads = fake.do_count("cuMemcpyDtoHAsync");
+	asks = fake.do_count("cuEventQuery");
+	for (int i = 0; i < 10; i++)
+		OK(genai_session_next(r.session, 1, &id, &r.err));
+	for (uint64_t i = 0; i < n; i++)
+		ck_assert_msg(fake.do_count(never[i]) == before[i], "%s",
+			      never[i]);
+	ck_assert_uint_eq(fake.do_count("cuMemcpyDtoHAsync") - reads, 20);
+	ck_assert_uint_eq(fake.do_count("cuEventQuery") - asks, 10);
+	sim_close(&r);
+}
+END_TEST
+
+/* One recording and no fallback, for every model. */
+START_TEST(recorded_once)
+{
+	static const char *const models[] = {
+		"llama-cpu-fp32",   "llama-cpu-int4-asym", "llama-cuda-fp16",
+		"mistral-cpu-fp32", "phi3-cpu-int4",	   "qwen2-cpu-int8",
+		"qwen3-cpu-int4",
+	};
+	struct sim_run r = begin(5, models[_i]);
+	struct genai_stats st;
+	int64_t id;
+
+	for (int i = 0; i < 4; i++)
+		OK(genai_session_next(r.session, 1, &id, &r.err));
+	OK(genai_session_append(r.session, prompt, 2, &r.err));
+	for (int i = 0; i < 4; i++)
+		OK(genai_session_next(r.session, 1, &id, &r.err));
+	st = sim_stats(&r);
+	ck_assert_uint_eq(st.captures, 1);
+	ck_assert_uint_eq(st.n_fallbacks, 0);
+	ck_assert_uint_ge(st.replays, 10);
+	sim_close(&r);
+}
+END_TEST
+
+/* A recording that fails is ended, counted by its reason, and the step runs
+ * eagerly; once, and every time. */
+START_TEST(recording_fails)
+{
+	static const struct {
+		const char *call;
+		int code;
+	} cases[] = {
+		{"cuStreamBeginCapture", 2}, {"cuStreamEndCapture", 901},
+		{"cuStreamEndCapture", 2},   {"cuGraphInstantiate", 2},
+		{"cuGraphInstantiate", 900}, {"cuGraphUpload", 2},
+	};
+	bool always = _i >= 6;
+	int64_t want[CUDA_TALK], got[CUDA_TALK];
+	struct genai_stats st;
+	struct sim_run r;
+
+	cuda_config(&r, 0);
+	OK(sim_open(&r, CUDA_MODEL));
+	OK(cuda_talk(&r, want));
+	sim_close(&r);
+	fake.do_fail_in(cases[_i % 6].call, always ? FAKE_ALWAYS : 1,
+			cases[_i % 6].code);
+	cuda_config(&r, 5);
+	OK(sim_open(&r, CUDA_MODEL));
+	OK(cuda_talk(&r, got));
+	ck_assert_mem_eq(want, got, sizeof(want));
+	st = sim_stats(&r);
+	ck_assert_uint_eq(st.captures, always ? 0 : 1);
+	ck_assert_uint_eq(st.n_fallbacks, 1);
+	ck_assert_str_eq(st.fallbacks[0].reason, "the recording failed");
+	ck_assert_uint_ge(st.fallbacks[0].count, always ? 2 : 1);
+	sim_close(&r);
+	ck_assert_msg(!fake.do_races(), "%s", fake.do_race());
+	ck_assert_uint_eq(fake.do_alive(), 0);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("cuda_ep steps");
+	TCase *tc = tcase_create("all");
+
+	tcase_set_timeout(tc, 300);
+	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_loop_test(tc, calls_of_a_token, 0, 3);
+	tcase_add_loop_test(tc, calls_of_an_eager_token, 0, 3);
+	tcase_add_loop_test(tc, recorded_once, 0, 7);
+	tcase_add_loop_test(tc, recording_fails, 0, 12);
+	suite_add_tcase(s, tc);
+	return s;
+}
+
+int main(void)
+{
+	return genai_check_main(suite());
+}

@@ -1,0 +1,358 @@
+// executor.c - the executors of mutant_device: cpu_ref's, with one fault.
+#include "tests/mutants/device.h"
+
+// ---- what the executor sees ----
+
+static struct genai_stream_ops seen_stream;
+static struct genai_pager_ops seen_pager;
+static struct genai_stream_api seen_api;
+static struct genai_pager_api seen_pager_api;
+static const struct genai_stream_api *true_stream;
+static const struct genai_barrier_api *true_barrier;
+static const struct genai_pager_api *true_pager;
+
+static int32_t x_wait(void *self, struct genai_stream *s, struct genai_point p,
+		      struct genai_error *err)
+{
+	if (is("no-ready"))
+		return 0;
+	return true_stream->ops->wait(self, s, p, err);
+}
+
+static int32_t x_acquire(struct genai_pager *p, uint32_t visit,
+			 struct genai_stream *s, struct genai_place *out_place,
+			 struct genai_point *out_ready, struct genai_error *err)
+{
+	static genai_addr last;
+	int32_t rc = true_pager->ops->acquire(p, visit, s, out_place, out_ready,
+					      err);
+	genai_addr addr = out_place->addr;
+
+	if (!rc && is("stale-page") && visit == 5 && last)
+		out_place->addr = last;
+	last = addr;
+	if (!rc && is("wrong-row"))
+		out_place->addr += 16;
+	return rc;
+}
+
+static int32_t x_release(struct genai_pager *p, uint32_t visit,
+			 struct genai_point point, struct genai_error *err)
+{
+	if (is("release-early"))
+		point = (struct genai_point){NULL, 0};
+	if (is("release-missing") && visit == 3)
+		return 0;
+	if (is("release-twice"))
+		true_pager->ops->release(p, visit, point, err);
+	return true_pager->ops->release(p, visit, point, err);
+}
+
+// ---- executors ----
+
+static const struct genai_executor_ops *inner[2];
+static struct genai_point last_signal;
+static uint32_t binds, submits;
+static int64_t first_dim;
+static genai_addr behind_out;
+// pointers that were given for one call only
+static const struct genai_view *kept_max, *kept_in;
+static struct genai_view first_max, first_in;
+static const struct genai_visit_page *kept_pages;
+static uint32_t n_kept_pages;
+
+static int32_t create(const struct genai_executor_ops *real_ops, void *self,
+		      const struct genai_graph *graph,
+		      const struct genai_plan_options *options,
+		      struct genai_plan **out_plan, struct genai_error *err)
+{
+	struct genai_plan_options o = *options;
+	struct genai_mem mem = {.size = sizeof(mem)};
+	static struct genai_graph dense;
+	int32_t rc;
+
+	if (is("options-exact") && o.size != sizeof(o))
+		return mutant_fail(err, GENAI_E_INVAL, "another size");
+	if (is("tables-exact") && o.stream->ops->size != sizeof(seen_stream))
+		return mutant_fail(err, GENAI_E_ABI, "another table");
+	if (is("graph-dense")) {
+		dense = *graph;
+		dense.node_stride = sizeof(struct genai_node);
+		graph = &dense;
+	}
+	kept_max = o.max_inputs;
+	first_max = *o.max_inputs;
+
+	true_stream = o.stream;
+	true_barrier = o.barrier;
+	true_pager = o.pager;
+	seen_stream = *o.stream->ops;
+	seen_stream.wait = x_wait;
+	seen_api = (struct genai_stream_api){&seen_stream, o.stream->self};
+	seen_pager = *o.pager->ops;
+	seen_pager.acquire = x_acquire;
+	seen_pager.release = x_release;
+	seen_pager_api = *o.pager;
+	seen_pager_api.ops = &seen_pager;
+	o.stream = &seen_api;
+	o.pager = &seen_pager_api;
+	binds = submits = 0;
+	first_dim = 0;
+	if (is("plan-leaks"))
+		true_stream->ops->alloc(true_stream->self, GENAI_MEM_DEVICE, 64,
+					"mutant", &mem, NULL);
+	rc = real_ops->plan_create(self, graph, &o, out_plan, err);
+	if (rc == GENAI_E_UNSUPPORTED && is("unnamed"))
+		return mutant_fail(err, rc, "the graph is not supported");
+	return rc;
+}
+
+static int32_t visits(const struct genai_executor_ops *real_ops,
+		      struct genai_plan *p, const struct genai_visit **out,
+		      uint32_t *n, struct genai_error *err)
+{
+	static struct genai_visit copy[256];
+	int32_t rc = real_ops->plan_visits(p, out, n, err);
+
+	if (rc || *n > 256)
+		return rc;
+	memcpy(copy, *out, *n * sizeof(copy[0]));
+	for (uint32_t i = 0; i < *n; i++) {
+		if (is("visits-no-gather"))
+			copy[i].flags &= ~GENAI_WEIGHT_GATHER;
+		if (is("visits-order") && i)
+			copy[i].first_node = copy[*n - i].first_node;
+	}
+	if (is("visits-less"))
+		--*n;
+	*out = copy;
+	return 0;
+}
+
+static int32_t set_pages(const struct genai_executor_ops *real_ops,
+			 struct genai_plan *p,
+			 const struct genai_visit_page *pages, uint32_t n,
+			 struct genai_error *err)
+{
+	int32_t rc = real_ops->plan_set_pages(p, pages, n, err);
+
+	kept_pages = pages;
+	n_kept_pages = n;
+
+	return rc && is("pages-unchecked") ? 0 : rc;
+}
+
+static int32_t bind_in(const struct genai_executor_ops *real_ops,
+		       struct genai_plan *p, uint32_t i,
+		       const struct genai_view *view, struct genai_error *err)
+{
+	struct genai_view v = *view;
+	int32_t rc;
+
+	if (is("stale-shape") && v.rank == 2 && v.dtype == GENAI_DT_I64) {
+		if (first_dim)
+			v.dims[1] = first_dim;
+		first_dim = v.dims[1];
+	}
+	for (uint32_t k = v.rank, stride = 1; is("strides") && k-- > 0;) {
+		v.strides[k] = stride;
+		stride *= (uint32_t)v.dims[k];
+	}
+	rc = real_ops->bind_input(p, i, &v, err);
+	kept_in = view;
+	first_in = *view;
+	return rc && is("bind-unchecked") ? 0 : rc;
+}
+
+static int32_t bind_out(const struct genai_executor_ops *real_ops,
+			struct genai_plan *p, uint32_t i,
+			const struct genai_view *view, struct genai_error *err)
+{
+	uint64_t n = 4;
+
+	for (uint32_t d = 0; d < view->rank; d++)
+		n *= (uint64_t)view->dims[d];
+	behind_out = view->addr + n;
+	if (is("stale-address") && binds++ > 8)
+		return 0;
+	return real_ops->bind_output(p, i, view, err);
+}
+
+static int32_t submit(const struct genai_executor_ops *real_ops,
+		      struct genai_plan *p, struct genai_stream *s,
+		      const struct genai_point *wait, uint32_t n_wait,
+		      struct genai_point *out_signal, struct genai_error *err)
+{
+	struct genai_point before;
+	int32_t rc = 0;
+
+	if ((is("options-borrowed") &&
+	     memcmp(kept_max, &first_max, sizeof(first_max))) ||
+	    (is("view-borrowed") &&
+	     memcmp(kept_in, &first_in, sizeof(first_in))))
+		return mutant_fail(err, GENAI_E_INVAL, "it was mine");
+	if (is("pages-borrowed"))
+		rc = real_ops->plan_set_pages(p, kept_pages, n_kept_pages, err);
+	if (rc)
+		return rc;
+	true_stream->ops->mark(true_stream->self, s, &before, NULL);
+	if (is("skips-a-step") && ++submits == 7) {
+		*out_signal = last_signal;
+		return 0;
+	}
+	if (is("wait-list"))
+		n_wait = 0;
+	if (is("wait-first") && n_wait > 1)
+		n_wait = 1;
+	rc = real_ops->submit(p, s, wait, n_wait, out_signal, err);
+	if ((rc == GENAI_E_STATE && is("unbound")) ||
+	    (rc == GENAI_E_NOMEM && is("nomem-swallowed"))) {
+		*out_signal = before;
+		return 0;
+	}
+	if (rc)
+		return rc;
+	last_signal = *out_signal;
+	if (is("writes-beyond"))
+		true_stream->ops->copy(true_stream->self, s, behind_out,
+				       behind_out - 4, 4, GENAI_COPY_D2D, NULL);
+	if (is("submit-blocks"))
+		true_barrier->ops->host_read(true_barrier->self, NULL, 0, 0,
+					     NULL);
+	if (is("submit-reads"))
+		true_barrier->ops->host_read(true_barrier->self, out_signal, 1,
+					     UINT64_MAX, NULL);
+	if (is("signal-early"))
+		*out_signal = before;
+	if (is("no-signal"))
+		*out_signal = (struct genai_point){NULL, 0};
+	return 0;
+}
+
+static int32_t destroy(const struct genai_executor_ops *real_ops,
+		       struct genai_plan *p, const struct genai_ticket *ticket,
+		       struct genai_error *err)
+{
+	int32_t rc = real_ops->plan_destroy(p, ticket, err);
+
+	return rc && is("destroy-anytime") ? 0 : rc;
+}
+
+static int32_t exec_stats(const struct genai_executor_ops *real_ops,
+			  struct genai_plan *p, struct genai_exec_stats *out,
+			  struct genai_error *err)
+{
+	int32_t rc = real_ops->stats(p, out, err);
+
+	if (is("stats-steps"))
+		out->steps = 1;
+	if (is("stats-replays-none"))
+		out->replays = 0;
+	if (is("stats-wild")) {
+		out->n_fallbacks = 1;
+		memset(out->fallbacks[0].reason, 'x', 48);
+	}
+	if (is("stats-too-many"))
+		out->n_fallbacks = 9;
+	return rc;
+}
+
+static int32_t exec_caps(const struct genai_executor_ops *real_ops, void *self,
+			 struct genai_exec_caps *out, struct genai_error *err)
+{
+	struct genai_exec_caps all = {.size = sizeof(all)};
+	int32_t rc =
+		real_ops->caps(self, is("exec-caps-overrun") ? &all : out, err);
+
+	if (is("exec-caps-overrun"))
+		*out = all;
+	return rc;
+}
+
+// Both executors are wrapped alike; a table function knows only its plan.
+#define WRAP(k)                                                                \
+	static int32_t caps_##k(void *self, struct genai_exec_caps *out,       \
+				struct genai_error *err)                       \
+	{                                                                      \
+		return exec_caps(inner[k], self, out, err);                    \
+	}                                                                      \
+	static int32_t create_##k(void *self, const struct genai_graph *g,     \
+				  const struct genai_plan_options *o,          \
+				  struct genai_plan **out,                     \
+				  struct genai_error *err)                     \
+	{                                                                      \
+		return create(inner[k], self, g, o, out, err);                 \
+	}                                                                      \
+	static int32_t visits_##k(struct genai_plan *p,                        \
+				  const struct genai_visit **out, uint32_t *n, \
+				  struct genai_error *err)                     \
+	{                                                                      \
+		return visits(inner[k], p, out, n, err);                       \
+	}                                                                      \
+	static int32_t pages_##k(struct genai_plan *p,                         \
+				 const struct genai_visit_page *v, uint32_t n, \
+				 struct genai_error *err)                      \
+	{                                                                      \
+		return set_pages(inner[k], p, v, n, err);                      \
+	}                                                                      \
+	static int32_t bind_in_##k(struct genai_plan *p, uint32_t i,           \
+				   const struct genai_view *v,                 \
+				   struct genai_error *err)                    \
+	{                                                                      \
+		return bind_in(inner[k], p, i, v, err);                        \
+	}                                                                      \
+	static int32_t bind_out_##k(struct genai_plan *p, uint32_t i,          \
+				    const struct genai_view *v,                \
+				    struct genai_error *err)                   \
+	{                                                                      \
+		return bind_out(inner[k], p, i, v, err);                       \
+	}                                                                      \
+	static int32_t submit_##k(                                             \
+		struct genai_plan *p, struct genai_stream *s,                  \
+		const struct genai_point *wait, uint32_t n,                    \
+		struct genai_point *out, struct genai_error *err)              \
+	{                                                                      \
+		return submit(inner[k], p, s, wait, n, out, err);              \
+	}                                                                      \
+	static int32_t destroy_##k(struct genai_plan *p,                       \
+				   const struct genai_ticket *t,               \
+				   struct genai_error *err)                    \
+	{                                                                      \
+		return destroy(inner[k], p, t, err);                           \
+	}                                                                      \
+	static int32_t stats_##k(struct genai_plan *p,                         \
+				 struct genai_exec_stats *out,                 \
+				 struct genai_error *err)                      \
+	{                                                                      \
+		return exec_stats(inner[k], p, out, err);                      \
+	}
+
+WRAP(0)
+WRAP(1)
+
+struct genai_executor_ops mutant_executors[2] = {
+	{.size = sizeof(struct genai_executor_ops), .version = 1},
+	{.size = sizeof(struct genai_executor_ops), .version = 1},
+};
+
+#define FILL(k)                                                                \
+	(mutant_executors[k].caps = caps_##k,                                  \
+	 mutant_executors[k].plan_create = create_##k,                         \
+	 mutant_executors[k].plan_visits = visits_##k,                         \
+	 mutant_executors[k].plan_set_pages = pages_##k,                       \
+	 mutant_executors[k].plan_destroy = destroy_##k,                       \
+	 mutant_executors[k].bind_input = bind_in_##k,                         \
+	 mutant_executors[k].bind_output = bind_out_##k,                       \
+	 mutant_executors[k].submit = submit_##k,                              \
+	 mutant_executors[k].stats = stats_##k)
+
+void mutant_wrap_executors(const struct genai_executor_ops *eager,
+			   const struct genai_executor_ops *captured)
+{
+	inner[0] = eager;
+	inner[1] = captured;
+	mutant_executors[0] = *eager;
+	mutant_executors[1] = *captured;
+	FILL(0);
+	FILL(1);
+}
