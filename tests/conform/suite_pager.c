@@ -557,7 +557,7 @@ static const struct cf_test tests[] = {
 	{"pager/copy-fails", "GM-81", P, 0, copy_fails},
 	{"pager/close-ticket", "GM-82", P, 0, close_ticket},
 	{"pager/stats", "GM-83", P, 0, stats},
-	{"pager/plan", "GM-90", P, 0, plan},
+	{"pager/plan", "GM-92", P, 0, plan},
 	{"pager/alloc-fails", "GM-7", P, 0, alloc_fails},
 };
 const struct cf_suite cf_suite_pager = {tests,
