@@ -104,6 +104,12 @@ static void print_heading(struct bench *b)
 	       "link GB/s", "peak MB", "floor/s", "share");
 }
 
+// Where time is counted, that is the rate that the floor is of.
+static const struct spread *decode_of(const struct result *r)
+{
+	return r->sim.median > 0 ? &r->sim : &r->decode;
+}
+
 static double mega(uint64_t bytes)
 {
 	return (double)bytes * 1e-6;
@@ -120,18 +126,18 @@ static void print_row(const json_t *j, const struct genai_stats *st,
 	json_unpack((json_t *)j, "{s:s, s:s, s:I, s:I, s:F}", "weight_budget",
 		    &budget, "device_limit", &limit, "prompt_tokens", &n,
 		    "depth", &depth, "bytes_per_token", &bytes);
-	snprintf(spread, sizeof(spread), "(%.1f-%.1f)", r->decode.min,
-		 r->decode.max);
+	snprintf(spread, sizeof(spread), "(%.1f-%.1f)", decode_of(r)->min,
+		 decode_of(r)->max);
 	if (st->streamed_bytes_per_token)
 		snprintf(link, sizeof(link), "%.1f", r->link.median);
 	printf("%-18s %-12s %8s %8s %6" JSON_INTEGER_FORMAT
 	       " %6" JSON_INTEGER_FORMAT
 	       " %9.1f %8.1f %19s %8.1f %8.1f %9s %8.1f %9.1f %5.1f%%%s\n",
 	       st->executor, st->pager, budget, limit, n, depth,
-	       r->prefill.median, r->decode.median, spread, bytes * 1e-6,
+	       r->prefill.median, decode_of(r)->median, spread, bytes * 1e-6,
 	       mega(st->streamed_bytes_per_token), link,
 	       mega(st->device_peak_bytes), 1 / floor_s,
-	       100 * r->decode.median * floor_s,
+	       100 * decode_of(r)->median * floor_s,
 	       r->same ? "" : "  TOKENS DIFFER");
 	fflush(stdout);
 }
@@ -181,10 +187,9 @@ static void report(struct bench *b, struct cli_model *m, size_t p, size_t d,
 	struct genai_stats st = stats_of(m);
 	json_t *j = row_json(b, m, &st, p, d);
 	double at = (double)(b->prompts[p] + b->depths[d] + b->new_tokens / 2);
-	double bytes = (double)st.weights_bytes +
-		       (double)m->info.kv_bytes_per_position * at;
-	double floor_s = ceilings_floor_s(&b->ceil, bytes,
-					  (double)st.streamed_bytes_per_token);
+	double cache = (double)m->info.kv_bytes_per_position * at;
+	double bytes = (double)m->model->paging.read_bytes + cache;
+	double floor_s = ceilings_floor_s(&b->ceil, m->model, cache);
 
 	json_object_set_new(j, "prefill_tok_s", spread_json(r->prefill));
 	json_object_set_new(j, "decode_tok_s", spread_json(r->decode));
@@ -194,7 +199,7 @@ static void report(struct bench *b, struct cli_model *m, size_t p, size_t d,
 	json_object_set_new(j, "link_gb_s", json_real(r->link.median));
 	json_object_set_new(j, "floor_tok_s", json_real(1 / floor_s));
 	json_object_set_new(j, "share_of_floor",
-			    json_real(r->decode.median * floor_s));
+			    json_real(decode_of(r)->median * floor_s));
 	json_object_set_new(j, "tokens_same", json_boolean(r->same));
 	json_array_append_new(b->rows, j);
 	print_heading(b);

@@ -1,6 +1,7 @@
 // ceilings.c - the rates that bound a step: device memory, and the link to it.
 #include "tools/ceilings.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "tools/cli.h"
@@ -16,8 +17,9 @@ struct probe {
 	uint64_t bytes; /* of each */
 };
 
-static int32_t timed(struct probe *p, uint64_t dst, uint64_t src, uint32_t kind,
-		     double *out_s, struct genai_error *err)
+static int32_t timed(struct probe *p, uint64_t dst, uint64_t src,
+		     uint64_t bytes, uint32_t kind, double *out_s,
+		     struct genai_error *err)
 {
 	const struct genai_stream_ops *o = p->d->stream.ops;
 	struct genai_point pt;
@@ -27,7 +29,7 @@ static int32_t timed(struct probe *p, uint64_t dst, uint64_t src, uint32_t kind,
 	for (int i = 0; !rc && i < ROUNDS; i++) {
 		double t0 = cli_now(), t;
 
-		rc = o->copy(p->d->stream.self, p->s, dst, src, p->bytes, kind,
+		rc = o->copy(p->d->stream.self, p->s, dst, src, bytes, kind,
 			     err);
 		if (!rc)
 			rc = o->mark(p->d->stream.self, p->s, &pt, err);
@@ -51,6 +53,24 @@ static uint64_t block_bytes(const struct genai_device *d)
 	return bytes > MOST ? MOST : bytes < LEAST ? LEAST : bytes;
 }
 
+// Where time is counted the rates are exact; one of 0 costs nothing.
+static bool counted(const struct genai_stream_caps *c, struct ceilings *out)
+{
+	const uint64_t rates = c->link_bytes_per_s | c->memory_bytes_per_s |
+			       c->copy_latency_ns | c->launch_ns;
+
+	if (!(c->flags & GENAI_STREAM_CAP_RATES) || !rates)
+		return false;
+	out->counted = true;
+	out->link_bytes_s =
+		c->link_bytes_per_s ? (double)c->link_bytes_per_s : INFINITY;
+	out->memory_bytes_s = c->memory_bytes_per_s
+				      ? (double)c->memory_bytes_per_s
+				      : INFINITY;
+	out->copy_s = (double)c->copy_latency_ns * 1e-9;
+	return true;
+}
+
 int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 			 struct genai_error *err)
 {
@@ -58,8 +78,13 @@ int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 	const struct genai_stream_ops *o = p.d->stream.ops;
 	void *self = p.d->stream.self;
 	struct genai_ticket ticket = {.size = sizeof(ticket)};
-	double link = 0, mem = 0;
-	int32_t rc = o->create(self, "ceilings", &p.s, err);
+	double link = 0, small = 0, mem = 0;
+	int32_t rc;
+
+	memset(out, 0, sizeof(*out));
+	if (counted(&p.d->caps, out))
+		return 0;
+	rc = o->create(self, "ceilings", &p.s, err);
 
 	if (!rc)
 		rc = o->alloc(self, GENAI_MEM_DEVICE, p.bytes,
@@ -72,12 +97,16 @@ int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 			      GENAI_TAG_STAGING, &p.host, err);
 	if (!rc) {
 		memset(p.host.host, 0x5a, p.bytes);
-		rc = timed(&p, p.a.range.addr, (uintptr_t)p.host.host,
+		rc = timed(&p, p.a.range.addr, (uintptr_t)p.host.host, p.bytes,
 			   GENAI_COPY_H2D, &link, err);
 	}
+	if (!rc) {
+		rc = timed(&p, p.a.range.addr, (uintptr_t)p.host.host, LEAST,
+			   GENAI_COPY_H2D, &small, err);
+	}
 	if (!rc)
-		rc = timed(&p, p.b.range.addr, p.a.range.addr, GENAI_COPY_D2D,
-			   &mem, err);
+		rc = timed(&p, p.b.range.addr, p.a.range.addr, p.bytes,
+			   GENAI_COPY_D2D, &mem, err);
 	if (!genai_device_drain(p.d, &ticket, NULL)) {
 		if (p.a.range.bytes)
 			o->free(self, p.a.range.addr, &ticket, NULL);
@@ -92,14 +121,28 @@ int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 		return rc;
 	out->link_bytes_s = (double)p.bytes / link;
 	out->memory_bytes_s = 2.0 * (double)p.bytes / mem;
+	out->copy_s = small - (double)LEAST / out->link_bytes_s;
+	if (out->copy_s < 0)
+		out->copy_s = 0;
 	return 0;
 }
 
-double ceilings_floor_s(const struct ceilings *c, double weight_bytes,
-			double streamed_bytes)
+double ceilings_floor_s(const struct ceilings *c, const struct genai_model *m,
+			double cache_bytes)
 {
-	double memory = weight_bytes / c->memory_bytes_s;
-	double link = streamed_bytes / c->link_bytes_s;
+	const struct genai_paging *p = &m->paging;
+	const struct genai_pager_report *r = &p->report;
+	double read = (double)p->read_bytes, page = (double)p->page_bytes;
+	double memory = (read + cache_bytes) / c->memory_bytes_s;
+	double out = read - (double)p->budget + (double)r->ring_bytes;
+	double copied = out - (double)r->read_in_place_bytes, link;
 
+	if (r->ring_slots)
+		page = (double)r->slot_bytes;
+	link = out / c->link_bytes_s;
+	if (copied > 0)
+		link += copied / page * c->copy_s;
+	if (c->counted) // with what launches cost, and all that a step touches
+		memory = (double)r->resident_ns * 1e-9;
 	return memory > link ? memory : link;
 }

@@ -1,18 +1,24 @@
-/* ceilings.h - measured rates of a device, and the floor of a step. */
+/* ceilings.h - rates of a device, and the floor of a step. */
 #ifndef GENAI_TOOLS_CEILINGS_H
 #define GENAI_TOOLS_CEILINGS_H
 
-#include "core/runtime.h"
+#include "core/model/model.h"
 
 struct ceilings {
 	double memory_bytes_s; /* read + written by a copy on the device */
 	double link_bytes_s;   /* pinned host memory to the device */
+	double copy_s;	       /* of every copy, beside its bytes */
+	bool counted;	       /* by the device's clock, which is simulated */
 };
 
+/* Measured, or what the device says where time is counted. */
 int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 			 struct genai_error *err);
-/* max(weights over memory, streamed over link): no step can take less. */
-double ceilings_floor_s(const struct ceilings *c, double weight_bytes,
-			double streamed_bytes);
+/* No step takes less with this plan: all weights, and cache_bytes, from the
+ * device's memory and what launches cost; or what the budget leaves out, ring
+ * included, over the link, that which is not read in place in copies of a
+ * page. */
+double ceilings_floor_s(const struct ceilings *c, const struct genai_model *m,
+			double cache_bytes);
 
 #endif

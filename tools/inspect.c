@@ -136,8 +136,7 @@ static int32_t plan_of(struct inspect *in, struct cli_model *m)
 	rc = ceilings_measure(m->rt, &c, &in->c->err);
 	if (rc)
 		return rc;
-	floor_s = ceilings_floor_s(&c, (double)m->info.weights_bytes,
-				   (double)r->streamed_bytes);
+	floor_s = ceilings_floor_s(&c, m->model, 0);
 	json_object_set_new(in->j, "predicted",
 			    json_pack("{s:f, s:f, s:f}", "tokens_per_s_at_most",
 				      floor_s > 0 ? 1 / floor_s : 0,

@@ -1,23 +1,15 @@
-// paging.c - grouping the weights that a plan visits into pages.
-#include "core/model/paging.h"
+// paging.c - the weights of a plan and a pager: budget, size of pages, seal.
+#include "core/model/pages.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "core/graph/build.h"
 
-#define PLACE_ALIGN UINT64_C(256)
 #define MAX_PAGE (UINT64_C(8) << 20)
-#define MIN_PAGE (UINT64_C(4) << 10)   /* a unit of work is not worth less */
-#define LEAST_PAGE (UINT64_C(1) << 10) /* even if asked for */
-#define TILE_ROWS 8u /* tiles are cut at multiples of this many rows */
-
-static uint64_t up(uint64_t n)
-{
-	return (n + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
-}
+#define MIN_PAGE (UINT64_C(4) << 10) /* where the pager cannot tell */
+#define LEAST_PAGE UINT64_C(256)
 
 int32_t genai_paging_open(struct genai_runtime *rt, struct genai_paging *p,
 			  struct genai_error *err)
@@ -90,7 +82,8 @@ static int32_t page_target(struct genai_paging *p, uint64_t *out,
 				percent >= 0 ? "not a percentage" : why.text);
 		if (*out < LEAST_PAGE)
 			*out = LEAST_PAGE;
-	} else if (p->budget / 16 < MAX_PAGE && p->budget / 16 >= MIN_PAGE) {
+	} else if (!rt->pager_ops.plan && p->budget / 16 < MAX_PAGE &&
+		   p->budget / 16 >= MIN_PAGE) {
 		// small budgets need small pages: a ring of four takes a
 		// quarter of the budget.  Without room for a ring nothing is
 		// streamed, and small pages would only be small launches
@@ -99,331 +92,136 @@ static int32_t page_target(struct genai_paging *p, uint64_t *out,
 	return 0;
 }
 
-// ---- pages ----
+// ---- groupings ----
 
-struct build {
-	struct genai_paging *p;
-	struct genai_plan *plan;
-	const struct genai_graph *graph;
-	const struct genai_visit *visits;
-	uint32_t n_visits;
-	uint64_t target;
-	bool apart; /* every visit a page of its own: all stays in place */
-	/* per tensor: how often visited, whether gathered or held over tiles,
-	 * its page if it has one of its own */
-	uint32_t *uses;
-	uint8_t *gathered;
-	uint32_t *own_page;
-	struct genai_sweep_visit *sweep;
-	uint32_t n_sweep, cap_sweep;
-	/* the page being filled */
-	struct genai_extent *extents;
-	uint32_t n_extents, cap_extents;
-	uint64_t page_bytes;
-	uint32_t n_pages; /* added so far */
+#define MAX_GROUPINGS 128
+#define MAX_PAGES 65536
+
+struct groupings {
+	struct genai_grouping v[MAX_GROUPINGS];
+	uint32_t n;
 };
 
-static int32_t grow(void **p, uint32_t *cap, uint32_t need, size_t one,
-		    struct genai_error *err)
+// Pages of so many bytes, in every way that makes a difference.
+static void add_bytes(const struct genai_paging *p, const struct genai_pages *b,
+		      uint64_t bytes, struct groupings *g)
 {
-	uint32_t n = *cap ? *cap : 64;
-	void *more;
+	double all = (double)p->weights_bytes;
+	double out = all - (double)p->budget + 8 * (double)bytes;
+	double parts[] = {0, 1, 1.25 * out / all};
 
-	if (need <= *cap)
+	if (bytes < LEAST_PAGE || p->weights_bytes / bytes > MAX_PAGES)
+		return;
+	for (int i = 0; i < 12 && g->n < MAX_GROUPINGS; i++) {
+		struct genai_grouping *x = &g->v[g->n];
+
+		*x = (struct genai_grouping){bytes, i & 1, i & 2, parts[i / 4]};
+		g->n += (!x->parts || (b->has_parts && x->parts <= 1)) &&
+			(!x->apart || b->has_tied);
+	}
+}
+
+// Pages as asked for; small budgets need smaller ones, and so do those that
+// almost suffice.  Where nothing has to be cut, larger ones are no worse than
+// pages of a whole matrix.
+static void find_groupings(const struct genai_paging *p,
+			   const struct genai_pages *b, uint64_t target,
+			   struct groupings *g)
+{
+	static const uint32_t parts[] = {2, 3, 4, 6, 8, 12, 16, 24, 32};
+
+	g->n = 0;
+	add_bytes(p, b, target, g);
+	for (uint32_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (p->budget / parts[i] < target)
+			add_bytes(p, b, p->budget / parts[i], g);
+	for (uint32_t i = 2; i <= 8; i *= 2)
+		add_bytes(p, b, target / i, g);
+	for (uint32_t i = 2; i <= 64 && b->has_parts && !b->has_rows; i *= 2)
+		if (target <= p->budget / 2 / i)
+			add_bytes(p, b, target * i, g);
+}
+
+// A synchronous pager: of those that are no faster than an asynchronous one,
+// and have a ring if that has one, the one with the shortest sum.
+static uint32_t serial_best(const struct genai_pager_report *r, uint32_t n,
+			    uint32_t best)
+{
+	double least = 1.02 * (double)r[best].step_ns;
+	uint32_t at = best;
+
+	for (uint32_t i = 0; i < n && r[best].ring_slots; i++)
+		if (r[i].ring_slots && (double)r[i].serial_ns >= least &&
+		    (double)r[i].serial_ns < 0.99 * (double)r[at].serial_ns)
+			at = i;
+	return at;
+}
+
+// Of several ways to group the weights the one with the shortest step, if the
+// pager can tell; of those that are about equal the first.
+static int32_t choose(struct genai_paging *p, struct genai_pages *b,
+		      uint64_t target, struct genai_grouping *out,
+		      struct genai_error *err)
+{
+	struct genai_pager_report r[MAX_GROUPINGS];
+	struct groupings all;
+	double ns, best = 0;
+	uint32_t at = 0, n = 0;
+	int32_t rc = 0;
+
+	*out = (struct genai_grouping){.bytes = target};
+	if (!p->rt->pager_ops.plan || b->in_place ||
+	    p->budget >= p->weights_bytes)
 		return 0;
-	while (n < need)
-		n *= 2;
-	more = realloc(*p, n * one);
-	if (!more)
-		return genai_fail(err, GENAI_E_NOMEM,
-				  "no memory for the page plan");
-	*p = more;
-	*cap = n;
-	return 0;
-}
-
-static int32_t close_page(struct build *b, uint32_t flags,
-			  struct genai_error *err)
-{
-	int32_t rc;
-
-	if (!b->n_extents)
-		return 0;
-	rc = b->p->api.ops->add(b->p->api.pager, b->page_bytes, flags,
-				b->extents, b->n_extents, err);
-	b->n_extents = 0;
-	b->page_bytes = 0;
-	b->n_pages++;
-	return rc;
-}
-
-static void copy_aligned(void *ctx, void *dst, uint64_t bytes, const void *src,
-			 uint64_t src_bytes)
-{
-	(void)ctx;
-	(void)src_bytes;
-	memcpy(dst, src, bytes);
-}
-
-static uint64_t element_bytes(uint32_t dtype)
-{
-	int64_t one = 1;
-	uint64_t n = 1;
-
-	genai_tensor_bytes(dtype, 1, &one, &n);
-	return n;
-}
-
-// One entry of the sweep.
-static int32_t add_visit(struct build *b, uint32_t visit, uint64_t row_begin,
-			 uint64_t row_end, uint32_t page, uint64_t offset,
-			 struct genai_error *err)
-{
-	const struct genai_visit *v = &b->visits[visit];
-	uint32_t cap = b->cap_sweep;
-	int32_t rc = grow((void **)&b->sweep, &cap, b->n_sweep + 1,
-			  sizeof(*b->sweep), err);
-
-	if (!rc)
-		rc = grow((void **)&b->p->pages, &b->cap_sweep, b->n_sweep + 1,
-			  sizeof(*b->p->pages), err);
-	if (rc)
-		return rc;
-	b->sweep[b->n_sweep] = (struct genai_sweep_visit){
-		.size = sizeof(b->sweep[0]),
-		.page = page,
-		.offset = offset,
-		// a gather reads a few rows, nobody knows which
-		.bytes = v->flags & GENAI_WEIGHT_GATHER
-				 ? 0
-				 : v->device_bytes / v->rows *
-					   (row_end - row_begin)};
-	b->p->pages[b->n_sweep] = (struct genai_visit_page){
-		sizeof(b->p->pages[0]), visit, row_begin, row_end};
-	b->n_sweep++;
-	return 0;
-}
-
-// One part of a visit into the page being filled, and into the sweep.
-static int32_t put(struct build *b, uint32_t visit, uint64_t row_begin,
-		   uint64_t row_end, struct genai_error *err)
-{
-	const struct genai_visit *v = &b->visits[visit];
-	const struct genai_tensor *t = genai_graph_tensor(b->graph, v->tensor);
-	const struct genai_file *f = genai_graph_file(b->graph, t->file);
-	uint64_t rows = row_end - row_begin, row = t->bytes / v->rows;
-	const char *src = (const char *)f->data + t->offset + row_begin * row;
-	struct genai_extent *e;
-	int32_t rc = grow((void **)&b->extents, &b->cap_extents,
-			  b->n_extents + 1, sizeof(*b->extents), err);
-
-	if (rc)
-		return rc;
-	e = &b->extents[b->n_extents++];
-	*e = (struct genai_extent){
-		.size = sizeof(*e),
-		.src = src,
-		.src_bytes = rows * row,
-		.place = up(b->page_bytes),
-		.bytes = rows * (v->device_bytes / v->rows),
-		.fill = v->fill,
-		.ctx = v->fill_ctx,
-	};
-	// bytes that no kernel could load where they lie are copied once
-	if (!e->fill && (uintptr_t)src % element_bytes(t->dtype))
-		e->fill = copy_aligned;
-	b->page_bytes = e->place + e->bytes;
-	return add_visit(b, visit, row_begin, row_end, b->n_pages, e->place,
-			 err);
-}
-
-static bool wants_own_page(const struct build *b, const struct genai_visit *v)
-{
-	return b->apart || b->gathered[v->tensor] || b->uses[v->tensor] > 1;
-}
-
-static int32_t put_own(struct build *b, uint32_t visit, uint32_t flags,
-		       struct genai_error *err)
-{
-	const struct genai_visit *v = &b->visits[visit];
-	int32_t rc;
-
-	if (b->own_page[v->tensor] != GENAI_NONE)
-		return add_visit(b, visit, 0, v->rows, b->own_page[v->tensor],
-				 0, err);
-	rc = close_page(b, 0, err);
-	if (rc)
-		return rc;
-	b->own_page[v->tensor] = b->n_pages;
-	rc = put(b, visit, 0, v->rows, err);
-	return rc ? rc : close_page(b, flags, err);
-}
-
-// Visits from..to share a group: they are cut at the same rows.
-static int32_t put_tiles(struct build *b, uint32_t from, uint32_t to,
-			 uint64_t bytes, struct genai_error *err)
-{
-	uint64_t rows = b->visits[from].rows;
-	uint64_t tiles = (bytes + b->target - 1) / b->target;
-	uint64_t per = (rows + tiles - 1) / tiles;
-	int32_t rc = close_page(b, 0, err);
-
-	per = (per + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
-	for (uint64_t r = 0; !rc && r < rows; r += per) {
-		uint64_t end = r + per < rows ? r + per : rows;
-
-		for (uint32_t i = from; !rc && i < to; i++)
-			rc = put(b, i, r, end, err);
+	find_groupings(p, b, target, &all);
+	for (; !rc && n < all.n; n++) {
+		rc = genai_pages_build(b, &all.v[n], err);
+		r[n].size = sizeof(r[n]);
 		if (!rc)
-			rc = close_page(b, 0, err);
-	}
-	return rc;
-}
-
-static int32_t put_group(struct build *b, uint32_t from, uint32_t to,
-			 struct genai_error *err)
-{
-	const struct genai_visit *v = &b->visits[from];
-	uint64_t bytes = 0;
-	bool own = false;
-	int32_t rc = 0;
-
-	for (uint32_t i = from; i < to; i++) {
-		bytes += up(b->visits[i].device_bytes);
-		own |= wants_own_page(b, &b->visits[i]);
-	}
-	if (own || (bytes > b->target && !(v->flags & GENAI_WEIGHT_ROWS))) {
-		// cannot be cut: pinned as a whole or read in place
-		for (uint32_t i = from; !rc && i < to; i++)
-			rc = put_own(b, i, GENAI_PAGE_NO_STREAM, err);
-		return rc;
-	}
-	if (bytes > b->target)
-		return put_tiles(b, from, to, bytes, err);
-	if (up(b->page_bytes) + bytes > b->target)
-		rc = close_page(b, 0, err);
-	for (uint32_t i = from; !rc && i < to; i++)
-		rc = put(b, i, 0, b->visits[i].rows, err);
-	return rc;
-}
-
-static int32_t check_visits(struct build *b, struct genai_error *err)
-{
-	const char *name = genai_module_name(b->p->rt->executor.module);
-
-	for (uint32_t i = 0; i < b->n_visits; i++) {
-		const struct genai_visit *v = &b->visits[i];
-
-		if (v->tensor >= b->graph->n_tensors || !v->rows ||
-		    v->first_node > v->last_node ||
-		    v->last_node >= b->graph->n_nodes || !v->device_bytes ||
-		    v->device_bytes % v->rows ||
-		    genai_graph_tensor(b->graph, v->tensor)->bytes % v->rows)
-			return genai_fail(err, GENAI_E_MODULE,
-					  "module %s: visit %u is not sound",
-					  name, i);
-		if (i && v->first_node < b->visits[i - 1].first_node)
-			return genai_fail(err, GENAI_E_MODULE,
-					  "module %s: visit %u is out of order",
-					  name, i);
-		b->uses[v->tensor]++;
-		b->gathered[v->tensor] |= !!(v->flags & GENAI_WEIGHT_GATHER);
-	}
-	return 0;
-}
-
-static uint64_t total_bytes(const struct build *b)
-{
-	uint64_t total = 0;
-
-	for (uint32_t i = 0; i < b->n_visits; i++)
-		if (b->own_page[b->visits[i].tensor]) {
-			total += b->visits[i].device_bytes;
-			b->own_page[b->visits[i].tensor] = 0;
-		}
-	memset(b->own_page, 0xff, b->graph->n_tensors * sizeof(uint32_t));
-	return total;
-}
-
-static uint32_t group_end(const struct build *b, uint32_t from)
-{
-	uint32_t to = from + 1;
-
-	while (to < b->n_visits &&
-	       b->visits[to].group == b->visits[from].group &&
-	       b->visits[to].rows == b->visits[from].rows)
-		to++;
-	return to;
-}
-
-// What a node holds while a weight goes by in tiles may not take a slot: the
-// ring would come round to it.
-static void find_held(struct build *b)
-{
-	for (uint32_t i = 0, to; i < b->n_visits; i = to) {
-		uint32_t node = b->visits[i].first_node;
-		uint64_t bytes = 0;
-
-		to = group_end(b, i);
-		for (uint32_t k = i; k < to; k++)
-			bytes += up(b->visits[k].device_bytes);
-		if (bytes <= b->target ||
-		    !(b->visits[i].flags & GENAI_WEIGHT_ROWS))
+			rc = p->api.ops->plan(p->api.pager, b->sweep,
+					      b->n_sweep, p->budget, &r[n],
+					      err);
+		if (rc)
+			return rc;
+		ns = (double)r[n].step_ns + 0.01 * (double)r[n].serial_ns;
+		if (n && ns > best * 0.99)
 			continue;
-		for (uint32_t k = 0; k < b->n_visits; k++)
-			if ((k < i || k >= to) &&
-			    b->visits[k].first_node <= node &&
-			    b->visits[k].last_node >= node)
-				b->gathered[b->visits[k].tensor] = 1;
+		best = ns;
+		at = n;
+		// nothing is faster than everything on the device
+		if ((double)r[n].step_ns <= 1.002 * (double)r[0].resident_ns) {
+			n++;
+			break;
+		}
 	}
-}
-
-static int32_t build_pages(struct build *b, struct genai_error *err)
-{
-	int32_t rc = 0;
-
-	find_held(b);
-	for (uint32_t i = 0; !rc && i < b->n_visits;) {
-		uint32_t to = group_end(b, i);
-
-		rc = put_group(b, i, to, err);
-		i = to;
-	}
-	return rc ? rc : close_page(b, 0, err);
+	if (!(p->rt->pager_caps.flags & GENAI_PAGER_CAP_ASYNC))
+		at = serial_best(r, n, at);
+	*out = all.v[at];
+	return 0;
 }
 
 int32_t genai_paging_seal(struct genai_paging *p, struct genai_plan *plan,
 			  const struct genai_graph *graph, uint64_t room,
 			  struct genai_error *err)
 {
-	struct build b = {.p = p, .plan = plan, .graph = graph};
-	int32_t rc = p->rt->exec.plan_visits(plan, &b.visits, &b.n_visits, err);
+	struct genai_pages b;
+	struct genai_grouping how;
+	uint64_t target = 0;
+	int32_t rc = genai_pages_open(&b, p, plan, graph, err);
 
-	if (rc)
-		return rc;
-	b.uses = calloc(graph->n_tensors + 1, sizeof(*b.uses));
-	b.gathered = calloc(graph->n_tensors + 1, 1);
-	b.own_page =
-		malloc((graph->n_tensors + UINT64_C(1)) * sizeof(*b.own_page));
-	if (!b.uses || !b.gathered || !b.own_page) {
-		rc = genai_fail(err, GENAI_E_NOMEM,
-				"no memory for the page plan");
-		goto out;
-	}
-	memset(b.own_page, 0xff, graph->n_tensors * sizeof(*b.own_page));
-	rc = check_visits(&b, err);
-	if (rc)
-		goto out;
-	p->weights_bytes = total_bytes(&b);
-	rc = read_budget(p, room, err);
 	if (!rc)
-		rc = page_target(p, &b.target, err);
+		rc = read_budget(p, room, err);
+	if (!rc)
+		rc = page_target(p, &target, err);
 	if (rc)
 		goto out;
-	b.apart = p->budget == UINT64_MAX &&
-		  p->rt->device.caps.flags & GENAI_STREAM_CAP_SHARED;
-	rc = build_pages(&b, err);
+	b.in_place = p->budget == UINT64_MAX &&
+		     p->rt->device.caps.flags & GENAI_STREAM_CAP_SHARED;
+	rc = choose(p, &b, target, &how, err);
+	if (!rc)
+		rc = genai_pages_build(&b, &how, err);
 	p->n_pages = b.n_sweep;
+	p->page_bytes = how.bytes;
 	p->report.size = sizeof(p->report);
 	if (!rc)
 		rc = p->api.ops->seal(p->api.pager, b.sweep, b.n_sweep,
@@ -438,11 +236,7 @@ int32_t genai_paging_seal(struct genai_paging *p, struct genai_plan *plan,
 	if (!rc)
 		rc = genai_paging_share(p, plan, err);
 out:
-	free(b.uses);
-	free(b.gathered);
-	free(b.own_page);
-	free(b.sweep);
-	free(b.extents);
+	genai_pages_close(&b);
 	return rc;
 }
 

@@ -1,6 +1,6 @@
 /* paging.h - weights of a plan into pages of a pager.
- * Owns: grouping visits into pages, cutting large weights into row tiles, the
- * weight budget.  Does not know: placement (the pager's), operators. */
+ * Owns: the weight budget, the choice of a grouping (pages.h makes them).  Does
+ * not know: placement (the pager's), operators. */
 #ifndef GENAI_CORE_MODEL_PAGING_H
 #define GENAI_CORE_MODEL_PAGING_H
 
@@ -11,8 +11,10 @@ struct genai_paging {
 	struct genai_pager_api api;
 	struct genai_visit_page *pages; /* the sweep, for plan_set_pages */
 	uint32_t n_pages;
-	uint64_t weights_bytes;
-	uint64_t budget; /* UINT64_MAX: none */
+	uint64_t weights_bytes; /* all that it visits */
+	uint64_t read_bytes;	/* those that a step reads, not gathers from */
+	uint64_t page_bytes;	/* of the grouping */
+	uint64_t budget;	/* UINT64_MAX: none */
 	struct genai_pager_report report;
 };
 

@@ -58,7 +58,11 @@ struct genai_plan_options {
 };
 
 #define GENAI_WEIGHT_GATHER 1u	 /* read sparsely, by index: never streamed */
-#define GENAI_WEIGHT_ROWS 2u	 /* may be cut along its first dimension */
+#define GENAI_WEIGHT_ROWS 2u	 /* may be cut along its first dimension, where
+				    there are many rows at multiples of 8 */
+#define GENAI_WEIGHT_FILL_PARTS 4u /* ROWS: fill is only for parts; whole it is
+				      used as stored */
+#define GENAI_WEIGHT_ANY_ROWS 8u /* ROWS: parts may begin at any row */
 
 /* A part of a stored tensor that a node reads. */
 struct genai_visit {
@@ -78,6 +82,13 @@ struct genai_visit {
 	void (*fill)(void *ctx, void *dst, uint64_t bytes, const void *src,
 		     uint64_t src_bytes);
 	void *fill_ctx;
+	/* For plans of what moves when: units of work of a step between the
+	 * visit before and this one (units_after: from the last one to the
+	 * step's end), the bytes of device memory that those before use beside
+	 * stored tensors, and those that each unit of this node uses.
+	 * 0: not known. */
+	uint32_t units_before, units_after;
+	uint64_t bytes_before, work_bytes;
 };
 
 /* Where the core put (a part of) a visit.  In sweep order: the index into this

@@ -99,6 +99,7 @@ struct genai_work {
 #define GENAI_STREAM_CAP_SHARED                                                \
 	16u /* host and device memory are the same:                            \
 	       in place costs nothing */
+#define GENAI_STREAM_CAP_RATES 32u /* the rates of caps are known */
 
 struct genai_stream_caps {
 	uint32_t size;
@@ -109,6 +110,11 @@ struct genai_stream_caps {
 	uint64_t free_bytes;
 	uint64_t alignment; /* of every allocation; a power of two */
 	uint64_t granule;   /* of reserve/map; a power of two */
+	/* RATES: what plans are made by.  A rate of 0 costs nothing. */
+	uint64_t link_bytes_per_s;   /* of copies from host memory */
+	uint64_t memory_bytes_per_s; /* of the device's own memory */
+	uint64_t copy_latency_ns;    /* of every copy */
+	uint64_t launch_ns;	     /* of every unit of work */
 };
 
 struct genai_stream_stats {

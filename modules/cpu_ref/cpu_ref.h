@@ -8,7 +8,8 @@
  * clock.c    time that is counted, not waited for
  * faults.c   failures by number
  * trace.c    the order, printed
- * plan.c     a graph into nodes with shapes, an arena, visits
+ * plan.c     a graph into nodes with shapes, an arena
+ * visits.c   the weights it visits, the pages they are in
  * exec.c     submit, eager and captured
  * op.h       operators */
 #ifndef CREF_CPU_REF_H

@@ -271,7 +271,7 @@ static int32_t step_node(struct step *st, uint32_t node,
 		struct cref_node *n = &st->s->nodes[node];
 		uint64_t rows = 0;
 
-		if (n->op->flags & CREF_OP_TILED && n->out[0]->rank)
+		if (n->op->flags & CREF_OP_ROWS && n->out[0]->rank)
 			rows = (uint64_t)n->out[0]->dims[n->out[0]->rank - 1];
 		rc = launch_unit(p, st->s, node, &st->s->units[st->unit++], 0,
 				 rows, st->stream, err);

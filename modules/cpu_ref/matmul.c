@@ -208,7 +208,7 @@ int32_t cref_matmul_run(struct cref_node *n, const struct cref_run *r)
 	struct cref_mm_job j = {0};
 	struct mm_widen w = {n->in[0], r->workspace};
 	struct mm_state s;
-	uint64_t batches = 1;
+	uint64_t batches = 1, first = 0;
 
 	memcpy(&s, &n->state, sizeof(s));
 	j.a = n->in[0]->data;
@@ -222,6 +222,10 @@ int32_t cref_matmul_run(struct cref_node *n, const struct cref_run *r)
 	j.M = (uint64_t)s.M;
 	j.K = j.lda = (uint64_t)s.K;
 	j.N = j.ldb = j.ldc = (uint64_t)s.N;
+	if (b->rank == 2 && r->row_end) { /* columns of it, packed */
+		j.N = j.ldb = r->row_end - r->row_begin;
+		first = r->row_begin;
+	}
 	for (uint32_t i = 0; i < s.rank; i++)
 		batches *= (uint64_t)s.dims[i];
 	for (uint64_t u = 0; u < batches; u++) {
@@ -240,7 +244,7 @@ int32_t cref_matmul_run(struct cref_node *n, const struct cref_run *r)
 		one.b = (const char *)b->data +
 			ib * s.K * s.N * (cref_dtype_bits(b->dtype) / 8);
 		one.c = (char *)c->data +
-			(int64_t)u * s.M * s.N *
+			((int64_t)u * s.M * s.N + (int64_t)first) *
 				(cref_dtype_bits(c->dtype) / 8);
 		cref_mm_mul(&one, r->pool);
 	}

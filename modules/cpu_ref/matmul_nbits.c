@@ -244,6 +244,14 @@ int32_t cref_matmul_nbits_prepare(struct cref_node *n, struct genai_error *err)
 	return ops_out(n, 0, a->dtype, a->rank, dims, err);
 }
 
+/* From row_begin on: of an input that was cut, or travels by value. */
+static const void *nb_rows(const struct cref_tensor *t, uint64_t row_begin,
+			   uint64_t row)
+{
+	return (const char *)t->data +
+	       (t->data == t->value ? row_begin * row : 0);
+}
+
 int32_t cref_matmul_nbits_run(struct cref_node *n, const struct cref_run *r)
 {
 	const uint64_t K = (uint64_t)n->state.i[S_K];
@@ -262,13 +270,14 @@ int32_t cref_matmul_nbits_run(struct cref_node *n, const struct cref_run *r)
 	w->block = (uint32_t)block;
 	w->s_dtype = n->in[2]->dtype;
 	w->z_kind = (uint32_t)n->state.i[S_Z];
-	w->b = n->in[1]->data;
-	w->s = n->in[2]->data;
-	w->z = w->z_kind != CREF_Z_NONE ? n->in[3]->data : NULL;
 	w->b_row = blocks * (block / 8 * bits);
 	w->s_row = blocks * size;
 	w->z_row = w->z_kind == CREF_Z_PACKED ? (blocks * bits + 7) / 8
 					      : blocks * size;
+	w->b = n->in[1]->data;
+	w->s = nb_rows(n->in[2], r->row_begin, w->s_row);
+	if (w->z_kind != CREF_Z_NONE)
+		w->z = nb_rows(n->in[3], r->row_begin, w->z_row);
 	j.a = n->in[0]->data;
 	j.a_dtype = n->in[0]->dtype;
 	j.M = (uint64_t)n->state.i[S_M];

@@ -63,9 +63,10 @@ struct cref_node {
 struct cref_run {
 	struct cref_pool *pool;
 	void *workspace;
-	/* For operators with CREF_OP_TILED: the output rows (N) of this unit,
-	 * in [0, N); the data pointers of the tiled inputs point at row
-	 * row_begin.  Whole: 0 and N. */
+	/* For operators with CREF_OP_TILED or _COLUMNS: the output rows (N) of
+	 * this unit, in [0, N); the data pointers of the inputs that are cut
+	 * point at row row_begin, except where they are their values.  Whole: 0
+	 * and N. */
 	uint64_t row_begin, row_end;
 	struct genai_error *err; /* filled on failure (host side values) */
 };
@@ -77,6 +78,10 @@ struct cref_run {
 /* Weight rows are outermost in inputs 1.. (B, scales, zero points of
  * MatMulNBits; 'bias' input 5 is not tiled): may be run by row ranges. */
 #define CREF_OP_TILED 2u
+/* Input 1 is a matrix [K, N]: may be run by ranges of its columns, each packed
+ * to [K, columns]. */
+#define CREF_OP_COLUMNS 8u
+#define CREF_OP_ROWS (CREF_OP_TILED | CREF_OP_COLUMNS)
 /* Output 0 may be written over input 0 (same dtype, dims; elementwise). */
 #define CREF_OP_INPLACE 4u
 

@@ -168,7 +168,7 @@ OPS_ROW("", "Gemm", 7, 0, ops_gemm_prepare, ops_gemm_run)
 OPS_ROW("", "Einsum", 12, 0, ops_einsum_prepare, ops_einsum_run)
 
 /* kernels.h */
-OPS_ROW("", "MatMul", 1, 0, cref_matmul_prepare, cref_matmul_run)
+OPS_ROW("", "MatMul", 1, CREF_OP_COLUMNS, cref_matmul_prepare, cref_matmul_run)
 OPS_ROW("com.microsoft", "MatMulNBits", 1, CREF_OP_TILED,
 	cref_matmul_nbits_prepare, cref_matmul_nbits_run)
 OPS_ROW("com.microsoft", "GatherBlockQuantized", 1, 0, cref_gather_bits_prepare,

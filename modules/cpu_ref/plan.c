@@ -1,5 +1,4 @@
-// plan.c - planning a graph: its largest shapes, the arena of activations, the
-// weights it visits, the pages that it was given.
+// plan.c - planning a graph: its largest shapes, the arena of activations.
 #include "plan.h"
 
 #include <string.h>
@@ -117,116 +116,6 @@ static int32_t layout(struct genai_plan *p, struct cref_shape *s,
 	return rc;
 }
 
-// ---- visits ----
-
-// Inputs that are read by index, a few rows a step.
-static bool gathers(const struct genai_node *n, uint32_t input)
-{
-	if (!strcmp(n->op, "Gather") || !strcmp(n->op, "GatherBlockQuantized"))
-		return input != 1;
-	if (!strcmp(n->op, "GroupQueryAttention"))
-		return input == 7 || input == 8;
-	if (!strcmp(n->op, "RotaryEmbedding"))
-		return input == 2 || input == 3;
-	return false;
-}
-
-static struct genai_visit *find_visit(struct genai_plan *p, uint32_t node,
-				      uint32_t tensor)
-{
-	for (uint32_t i = p->n_visits; i-- > 0;) {
-		if (p->visits[i].first_node != node)
-			break;
-		if (p->visits[i].tensor == tensor)
-			return &p->visits[i];
-	}
-	return NULL;
-}
-
-// May the node run by ranges of rows?  What travels by value has no address
-// that a range could begin at.
-static bool cuttable(const struct cref_shape *s, uint32_t node)
-{
-	const struct genai_node *gn = genai_graph_node(s->plan->graph, node);
-
-	if (!(s->nodes[node].op->flags & CREF_OP_TILED))
-		return false;
-	for (uint32_t k = 1; k < gn->n_inputs && k <= 3; k++)
-		if (gn->inputs[k] != GENAI_NONE &&
-		    s->where[gn->inputs[k]] != CREF_WEIGHT)
-			return false;
-	return true;
-}
-
-static bool is_cut(const struct cref_shape *s, uint32_t node, uint32_t input)
-{
-	return input >= 1 && input <= 3 && cuttable(s, node);
-}
-
-static void visit_input(struct genai_plan *p, struct cref_shape *s,
-			uint32_t node, uint32_t input)
-{
-	const struct genai_graph *g = p->graph;
-	const struct genai_node *gn = genai_graph_node(g, node);
-	struct cref_node *n = &s->nodes[node];
-	uint32_t v = gn->inputs[input];
-	uint32_t tensor;
-	struct genai_visit *visit;
-
-	if (v == GENAI_NONE || s->where[v] != CREF_WEIGHT)
-		return;
-	tensor = genai_graph_value(g, p->root[v])->tensor;
-	visit = find_visit(p, node, tensor);
-	if (!visit) {
-		visit = &p->visits[p->n_visits];
-		*visit = (struct genai_visit){
-			.size = sizeof(*visit),
-			.tensor = tensor,
-			.first_node = node,
-			.last_node = node,
-			.group = p->n_visits,
-			.rows = 1,
-			.device_bytes = genai_graph_tensor(g, tensor)->bytes,
-		};
-		p->n_visits++;
-	}
-	if (gathers(gn, input))
-		visit->flags |= GENAI_WEIGHT_GATHER;
-	if (is_cut(s, node, input)) {
-		visit->flags |= GENAI_WEIGHT_ROWS;
-		visit->rows = (uint64_t)n->out[0]->dims[n->out[0]->rank - 1];
-		visit->group = UINT32_MAX - 1 - node; // one per node
-	}
-}
-
-static int32_t find_visits(struct genai_plan *p, struct cref_shape *s,
-			   struct genai_error *err)
-{
-	const struct genai_graph *g = p->graph;
-	uint64_t most = 0;
-
-	for (uint32_t i = 0; i < g->n_nodes; i++)
-		most += genai_graph_node(g, i)->n_inputs;
-	p->visits = zalloc(p->dev, most * sizeof(*p->visits));
-	p->node_pages =
-		zalloc(p->dev, (g->n_nodes + UINT64_C(1)) * sizeof(uint32_t));
-	if (!p->visits || !p->node_pages)
-		return CREF_FAIL(p->dev, err, GENAI_E_NOMEM,
-				 "no memory for a plan");
-	for (uint32_t i = 0; i < g->n_nodes; i++) {
-		uint32_t n = s->runs[i] ? genai_graph_node(g, i)->n_inputs : 0;
-
-		// what is not cut comes first: it is held over all tiles
-		for (uint32_t k = 0; k < n; k++)
-			if (!is_cut(s, i, k))
-				visit_input(p, s, i, k);
-		for (uint32_t k = 0; k < n; k++)
-			if (is_cut(s, i, k))
-				visit_input(p, s, i, k);
-	}
-	return 0;
-}
-
 // ---- create, destroy ----
 
 void cref_plan_free(struct genai_plan *p)
@@ -254,6 +143,7 @@ void cref_plan_free(struct genai_plan *p)
 	host->free(host->ctx, p->offset);
 	host->free(host->ctx, p->max_bytes);
 	host->free(host->ctx, p->visits);
+	host->free(host->ctx, p->columns);
 	host->free(host->ctx, p->pages);
 	host->free(host->ctx, p->node_pages);
 	host->free(host->ctx, p->place);
@@ -346,7 +236,7 @@ int32_t cref_plan_create(void *self, const struct genai_graph *graph,
 	p->n_shapes = 1;
 	rc = layout(p, p->shapes[0], err);
 	if (!rc)
-		rc = find_visits(p, p->shapes[0], err);
+		rc = cref_find_visits(p, p->shapes[0], err);
 	if (!rc && p->arena_bytes + p->workspace_bytes)
 		rc = p->stream->ops->alloc(p->stream->self, GENAI_MEM_DEVICE,
 					   p->arena_bytes + p->workspace_bytes,
@@ -365,88 +255,6 @@ int32_t cref_plan_create(void *self, const struct genai_graph *graph,
 err_plan:
 	cref_plan_free(p);
 	return rc;
-}
-
-int32_t cref_plan_visits(struct genai_plan *plan,
-			 const struct genai_visit **out_visits,
-			 uint32_t *out_count, struct genai_error *err)
-{
-	(void)err;
-	*out_visits = plan->visits;
-	*out_count = plan->n_visits;
-	return 0;
-}
-
-static int32_t check_page(struct genai_plan *p,
-			  const struct genai_visit_page *pg, uint32_t i,
-			  uint32_t *node, struct genai_error *err)
-{
-	const struct genai_visit *v;
-
-	if (pg->visit >= p->n_visits)
-		return CREF_FAIL(p->dev, err, GENAI_E_INVAL,
-				 "page entry %u: no visit %u", i, pg->visit);
-	v = &p->visits[pg->visit];
-	if (pg->row_begin >= pg->row_end || pg->row_end > v->rows ||
-	    (!(v->flags & GENAI_WEIGHT_ROWS) &&
-	     (pg->row_begin || pg->row_end != v->rows)))
-		return CREF_FAIL(p->dev, err, GENAI_E_INVAL,
-				 "page entry %u: rows %llu to %llu of %llu", i,
-				 (unsigned long long)pg->row_begin,
-				 (unsigned long long)pg->row_end,
-				 (unsigned long long)v->rows);
-	if (v->first_node < *node)
-		return CREF_FAIL(p->dev, err, GENAI_E_INVAL,
-				 "page entry %u is not in the order of use", i);
-	*node = v->first_node;
-	return 0;
-}
-
-int32_t cref_plan_set_pages(struct genai_plan *p,
-			    const struct genai_visit_page *pages,
-			    uint32_t n_pages, struct genai_error *err)
-{
-	const struct genai_host *host = p->dev->host;
-	struct genai_visit_page *copy;
-	genai_addr *place;
-	uint64_t rows = 0, want = 0;
-	uint32_t node = 0, at = 0;
-	int32_t rc = 0;
-
-	for (uint32_t i = 0; !rc && i < n_pages; i++) {
-		rc = check_page(p, &pages[i], i, &node, err);
-		rows += pages[i].row_end - pages[i].row_begin;
-	}
-	for (uint32_t i = 0; i < p->n_visits; i++)
-		want += p->visits[i].rows;
-	if (!rc && rows != want)
-		rc = CREF_FAIL(p->dev, err, GENAI_E_INVAL,
-			       "the pages hold %llu rows, the visits %llu",
-			       (unsigned long long)rows,
-			       (unsigned long long)want);
-	if (rc)
-		return rc;
-	copy = zalloc(p->dev, n_pages * sizeof(*copy));
-	place = zalloc(p->dev, n_pages * sizeof(*place));
-	if (!copy || !place) {
-		host->free(host->ctx, copy);
-		host->free(host->ctx, place);
-		return CREF_FAIL(p->dev, err, GENAI_E_NOMEM,
-				 "no memory for %u pages", n_pages);
-	}
-	if (n_pages)
-		memcpy(copy, pages, n_pages * sizeof(*copy));
-	host->free(host->ctx, p->pages);
-	host->free(host->ctx, p->place);
-	p->pages = copy;
-	p->place = place;
-	p->n_pages = n_pages;
-	for (uint32_t i = 0; i <= p->graph->n_nodes; i++) {
-		while (at < n_pages && p->visits[copy[at].visit].first_node < i)
-			at++;
-		p->node_pages[i] = at;
-	}
-	return 0;
 }
 
 // ---- shapes ----

@@ -29,6 +29,12 @@ struct cref_unit {
 	struct cref_tensor *target[CREF_MAX_ACCESS];
 };
 
+/* A stored matrix [K, N] that may be cut by columns. */
+struct cref_columns {
+	const char *data;
+	uint64_t K, N, size; /* size: of an element */
+};
+
 /* Everything that depends on the inputs' dims. */
 struct cref_shape {
 	struct genai_plan *plan;
@@ -67,6 +73,7 @@ struct genai_plan {
 	struct genai_mem arena;
 
 	struct genai_visit *visits;
+	struct cref_columns *columns; /* per visit */
 	uint32_t n_visits;
 	struct genai_visit_page *pages;
 	uint32_t n_pages;
@@ -99,16 +106,20 @@ void cref_shape_free(struct cref_shape *s);
 int32_t cref_plan_create(void *self, const struct genai_graph *graph,
 			 const struct genai_plan_options *options,
 			 struct genai_plan **out_plan, struct genai_error *err);
+void cref_plan_free(struct genai_plan *plan);
+/* The shapes for the inputs bound now, from the cache or built. */
+int32_t cref_plan_shape(struct genai_plan *plan, struct cref_shape **out_shape,
+			struct genai_error *err);
+
+/* visits.c */
+int32_t cref_find_visits(struct genai_plan *plan, struct cref_shape *s,
+			 struct genai_error *err);
 int32_t cref_plan_visits(struct genai_plan *plan,
 			 const struct genai_visit **out_visits,
 			 uint32_t *out_count, struct genai_error *err);
 int32_t cref_plan_set_pages(struct genai_plan *plan,
 			    const struct genai_visit_page *pages,
 			    uint32_t n_pages, struct genai_error *err);
-void cref_plan_free(struct genai_plan *plan);
-/* The shapes for the inputs bound now, from the cache or built. */
-int32_t cref_plan_shape(struct genai_plan *plan, struct cref_shape **out_shape,
-			struct genai_error *err);
 
 static inline uint64_t cref_view_bytes(const struct genai_view *v)
 {

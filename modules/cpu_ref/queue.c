@@ -443,8 +443,14 @@ static int32_t caps(void *self, struct genai_stream_caps *out,
 	(void)err;
 	if (!dev->clock.link_bytes_per_s)
 		c.flags |= GENAI_STREAM_CAP_SHARED;
+	if (dev->clock.on)
+		c.flags |= GENAI_STREAM_CAP_RATES;
 	snprintf(c.device_name, sizeof(c.device_name),
 		 "simulated device, %u threads", cref_pool_threads(dev->pool));
+	c.link_bytes_per_s = dev->clock.link_bytes_per_s;
+	c.memory_bytes_per_s = dev->clock.memory_bytes_per_s;
+	c.copy_latency_ns = dev->clock.copy_latency_ns;
+	c.launch_ns = dev->clock.launch_ns;
 	genai_struct_give(out, &c);
 	return 0;
 }

@@ -151,7 +151,7 @@ static int32_t fold(struct cref_shape *s, uint32_t i, struct genai_error *err)
 					 "no memory to fold node %s", gn->name);
 	}
 	run.workspace = ws;
-	if (n->op->flags & CREF_OP_TILED && n->out[0]->rank)
+	if (n->op->flags & CREF_OP_ROWS && n->out[0]->rank)
 		run.row_end =
 			(uint64_t)n->out[0]->dims[n->out[0]->rank - 1];
 	for (uint32_t k = 0; k < n->n_in; k++)

@@ -2,9 +2,12 @@
 // Decode reads every weight once a token in one fixed order.  Any least
 // recently used policy then misses always; the best possible keeps as many
 // bytes as the budget holds and streams the rest, spread evenly over the sweep
-// so that the link never idles.
+// so that the link never idles.  How large a ring that takes, and whether some
+// pages are better read where they lie, depends on the device: plans are made
+// and the one whose step takes least, by cost.c, is kept.
 #include "pager.h"
 
+#include <math.h>
 #include <string.h>
 
 static bool may_stream(const struct pager_page *pg)
@@ -12,199 +15,385 @@ static bool may_stream(const struct pager_page *pg)
 	return !(pg->flags & GENAI_PAGE_NO_STREAM) && pg->visits;
 }
 
-// Most pages of the ring that the sweep needs at once: nodes hold the pages of
-// their visits, at most two here (a boundary), plus one to load ahead.
-#define MIN_SLOTS 3u
-#define AUTO_SLOTS 6u
+// ---- one plan ----
 
-static void pin(struct pager_choice *c, struct pager_page *pg)
+// slots of slot_bytes; of what is not pinned, the share in_place of the bytes
+// is read in place; one page less is pinned than could be.
+struct shape {
+	uint32_t slots;
+	uint64_t slot_bytes;
+	double in_place;
+	bool one_less;
+};
+
+static void place(struct pager_choice *c, struct pager_page *pg,
+		  enum pager_placement to)
 {
-	pg->placement = PAGER_PINNED;
-	c->pinned += pager_up(pg->bytes);
+	if (pg->placement == PAGER_PINNED)
+		c->pinned -= pager_up(pg->bytes);
+	pg->placement = to;
+	if (to == PAGER_PINNED)
+		c->pinned += pager_up(pg->bytes);
 }
 
-enum sort { CANNOT_STREAM, SPARSE, STREAMABLE };
+enum sort { CANNOT_STREAM, CAN_STREAM, SPARSE };
 
-static enum sort sort_of(const struct pager_page *pg)
+static enum sort sort_of(const struct pager_page *pg, uint64_t slot_bytes)
 {
-	if (may_stream(pg))
-		return STREAMABLE;
+	if (may_stream(pg) && pager_up(pg->bytes) <= slot_bytes)
+		return CAN_STREAM;
 	return pg->sparse ? SPARSE : CANNOT_STREAM;
 }
 
-// Pin what fits of a sort of pages, the largest first.
-static void pin_largest(struct genai_pager *p, struct pager_choice *c,
-			uint64_t room, enum sort sort)
+// Pin what fits of those that lie as from, the largest first.
+static void pin_largest(struct genai_pager *p, const struct pager_plan *plan,
+			struct pager_choice *c, uint64_t room, enum sort sort,
+			enum pager_placement from)
 {
-	for (;;) {
-		struct pager_page *best = NULL;
+	for (uint32_t k = 0; k < p->n_pages; k++) {
+		struct pager_page *pg = plan->by_size[k];
 
-		for (uint32_t i = 0; i < p->n_pages; i++) {
-			struct pager_page *pg = &p->pages[i];
-
-			if (pg->placement == PAGER_IN_PLACE &&
-			    sort_of(pg) == sort &&
-			    pager_up(pg->bytes) <= room - c->pinned &&
-			    (!best || best->bytes < pg->bytes))
-				best = pg;
-		}
-		if (!best)
-			return;
-		pin(c, best);
+		if (pg->placement == from &&
+		    sort_of(pg, c->slot_bytes) == sort &&
+		    pager_up(pg->bytes) <= room - c->pinned)
+			place(c, pg, PAGER_PINNED);
 	}
 }
 
-// Pin an even share of the streamable pages, Bresenham-like: what streams comes
-// up evenly in the time of a sweep, for which the bytes it reads stand.
-static void spread(struct genai_pager *p, struct pager_choice *c, uint64_t room)
+// Leave pages out, by a credit in bytes that grows with the time of the
+// resident step, and pin the others while there is room.  The credit is what
+// the link has brought ahead by then: it ends where the ring is full.  The
+// first page is left out at once, so that the link has something to do from the
+// start.  Returns the bytes that were left out for lack of room.
+static uint64_t leave_out(struct genai_pager *p, const struct pager_plan *plan,
+			  struct pager_choice *c, uint64_t room, double rate)
 {
-	uint64_t total = 0, sweep = 0, left = room - c->pinned;
-	double credit = 0, share;
+	double credit = 0, full = (double)(c->slots * c->slot_bytes);
+	uint64_t lacking = 0;
+	bool begun = false;
 
-	for (uint32_t i = 0; i < p->n_pages; i++) {
-		if (!p->pages[i].sparse)
-			sweep += pager_up(p->pages[i].bytes);
-		if (may_stream(&p->pages[i]))
-			total += pager_up(p->pages[i].bytes);
-	}
-	share = (double)(total - left) / (double)sweep;
-	for (uint32_t i = 0; i < p->n_pages; i++) {
-		struct pager_page *pg = &p->pages[i];
+	for (uint32_t k = 0; k < plan->n_events; k++) {
+		const struct pager_event *e = &plan->events[k];
+		struct pager_page *pg = &p->pages[e->page];
+		uint64_t bytes = pager_up(pg->bytes);
+		bool can = sort_of(pg, c->slot_bytes) == CAN_STREAM;
 
-		if (!pg->sparse)
-			credit += (double)pager_up(pg->bytes) * share;
-		if (!may_stream(pg))
+		if (begun)
+			credit = pager_min(
+				credit + rate * pager_event_ns(plan, e), full);
+		if (!can || !e->first)
 			continue;
-		if (credit < (double)pager_up(pg->bytes) * 0.5 &&
-		    pager_up(pg->bytes) <= room - c->pinned) {
-			pin(c, pg);
-		} else {
-			credit -= (double)pager_up(pg->bytes);
-			pg->placement = PAGER_STREAMED;
-			c->n_streamed++;
+		if (!begun)
+			credit = (double)bytes / 2;
+		begun = true;
+		if (credit < (double)bytes / 2 && bytes <= room - c->pinned) {
+			place(c, pg, PAGER_PINNED);
+			continue;
 		}
+		if (credit < (double)bytes / 2)
+			lacking += bytes;
+		else
+			credit -= (double)bytes;
+		place(c, pg, PAGER_STREAMED);
+	}
+	return lacking;
+}
+
+// Pin as many of the pages that can be streamed as there is room for, so that
+// the others come up evenly.
+static void spread(struct genai_pager *p, const struct pager_plan *plan,
+		   struct pager_choice *c, uint64_t room)
+{
+	uint64_t can = 0, left = room - c->pinned, pinned = c->pinned, lacking;
+	double rate, out;
+
+	for (uint32_t i = 0; i < p->n_pages; i++)
+		if (sort_of(&p->pages[i], c->slot_bytes) == CAN_STREAM)
+			can += pager_up(p->pages[i].bytes);
+	if (can <= left)
+		return; // all of them will be pinned
+	out = (double)(can - left);
+	rate = plan->resident_ns > 0 ? out / plan->resident_ns : 0;
+	for (int i = 0; i < 4; i++) {
+		c->pinned = pinned;
+		for (uint32_t k = 0; k < p->n_pages; k++)
+			if (sort_of(&p->pages[k], c->slot_bytes) == CAN_STREAM)
+				p->pages[k].placement = PAGER_IN_PLACE;
+		lacking = leave_out(p, plan, c, room, rate);
+		if (lacking <= c->slot_bytes)
+			return;
+		// credit was lost while the ring was full
+		rate *= out / (out - (double)lacking + 1);
 	}
 }
 
-static void in_place_all(struct genai_pager *p)
+// Of the pages in the ring, an even share is read where it lies instead.
+static void take_out(struct genai_pager *p, const struct pager_plan *plan,
+		     double share)
 {
+	double credit = 0;
+
+	for (uint32_t k = 0; k < plan->n_events; k++) {
+		const struct pager_event *e = &plan->events[k];
+		struct pager_page *pg = &p->pages[e->page];
+		double bytes = (double)pager_up(pg->bytes);
+
+		if (pg->placement != PAGER_STREAMED || !e->first)
+			continue;
+		credit += bytes * share;
+		if (credit < bytes / 2)
+			continue;
+		credit -= bytes;
+		pg->placement = PAGER_IN_PLACE;
+	}
+}
+
+static void number(struct genai_pager *p, const struct pager_plan *plan,
+		   struct pager_choice *c)
+{
+	c->n_streamed = 0;
+	for (uint32_t k = 0; k < plan->n_events; k++) {
+		struct pager_page *pg = &p->pages[plan->events[k].page];
+
+		if (pg->placement != PAGER_STREAMED || !plan->events[k].first)
+			continue;
+		pg->stream_index = c->n_streamed;
+		pg->slot = c->n_streamed % c->slots;
+		plan->streamed[c->n_streamed++] = plan->events[k].page;
+	}
+}
+
+// A slot that a sweep's last page and the next one's first share, and no other,
+// would be loaded between two neighbours, with nothing to hide it.
+static bool uneven(const struct pager_choice *c)
+{
+	return c->n_streamed % c->slots == 1;
+}
+
+static void smallest_in_place(struct genai_pager *p,
+			      const struct pager_plan *plan,
+			      struct pager_choice *c)
+{
+	uint32_t best = plan->streamed[0];
+
+	for (uint32_t i = 1; i < c->n_streamed; i++)
+		if (p->pages[plan->streamed[i]].bytes < p->pages[best].bytes)
+			best = plan->streamed[i];
+	p->pages[best].placement = PAGER_IN_PLACE;
+	number(p, plan, c);
+}
+
+static void place_all(struct genai_pager *p, const struct pager_plan *plan,
+		      uint64_t room, const struct shape *s,
+		      struct pager_choice *c)
+{
+	memset(c, 0, sizeof(*c));
+	c->slots = s->slots;
+	c->slot_bytes = s->slot_bytes;
 	for (uint32_t i = 0; i < p->n_pages; i++)
 		p->pages[i].placement = PAGER_IN_PLACE;
-}
-
-static uint64_t streamable_bytes(const struct genai_pager *p)
-{
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < p->n_pages; i++)
-		if (may_stream(&p->pages[i]))
-			n += pager_up(p->pages[i].bytes);
-	return n;
-}
-
-static uint64_t largest_streamable(const struct genai_pager *p)
-{
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < p->n_pages; i++)
-		if (may_stream(&p->pages[i]) && n < pager_up(p->pages[i].bytes))
-			n = pager_up(p->pages[i].bytes);
-	return n;
-}
-
-// Rounding leaves room for a page or two.
-static void top_up(struct genai_pager *p, struct pager_choice *c, uint64_t room)
-{
-	for (;;) {
-		struct pager_page *best = NULL;
-
-		for (uint32_t i = 0; i < p->n_pages; i++) {
-			struct pager_page *pg = &p->pages[i];
-
-			if (pg->placement == PAGER_STREAMED &&
-			    pager_up(pg->bytes) <= room - c->pinned &&
-			    (!best || best->bytes < pg->bytes))
-				best = pg;
-		}
-		if (!best)
-			return;
-		pin(c, best);
-		c->n_streamed--;
+	// Pages that cannot stream come first when a step reads all of them.
+	// Those that are read sparsely cost next to nothing in place.
+	pin_largest(p, plan, c, room, CANNOT_STREAM, PAGER_IN_PLACE);
+	if (s->slots) {
+		spread(p, plan, c, room);
+		pin_largest(p, plan, c, room, CAN_STREAM, PAGER_STREAMED);
+		take_out(p, plan, s->in_place);
 	}
+	pin_largest(p, plan, c, room, CAN_STREAM, PAGER_IN_PLACE);
+	pin_largest(p, plan, c, room, SPARSE, PAGER_IN_PLACE);
+	if (s->slots)
+		number(p, plan, c);
 }
 
-// A ring of the given number of slots; false if it would be no good.
-static bool try_ring(struct genai_pager *p, struct pager_choice *c,
-		     uint64_t budget, uint32_t slots)
+// False if a plan of that shape would be no good.
+static bool try_shape(struct genai_pager *p, const struct pager_plan *plan,
+		      uint64_t budget, const struct shape *s,
+		      struct pager_choice *c)
 {
-	struct pager_choice was = *c;
+	uint64_t room = budget - s->slots * s->slot_bytes;
 
-	c->slots = slots;
-	spread(p, c, budget - slots * c->slot_bytes);
-	top_up(p, c, budget - slots * c->slot_bytes);
-	// A slot that a sweep's last page and the next one's first share, and
-	// no other, would be loaded between two neighbours, with nothing to
-	// hide it.  With no more pages than slots all would be resident.
-	if (c->n_streamed > slots && c->n_streamed % slots != 1)
+	if (s->one_less) {
+		if (room < s->slot_bytes)
+			return false;
+		room -= s->slot_bytes;
+	}
+	place_all(p, plan, room, s, c);
+	if (!s->slots)
 		return true;
-	for (uint32_t i = 0; i < p->n_pages; i++)
-		if (may_stream(&p->pages[i]))
-			p->pages[i].placement = PAGER_IN_PLACE;
-	*c = was;
-	return false;
+	if (uneven(c) && c->n_streamed > s->slots)
+		smallest_in_place(p, plan, c);
+	// with no more pages than slots all would be resident
+	return c->n_streamed > s->slots && !uneven(c);
 }
 
-// A ring near the wanted number of slots: one less, one more, two less, ...
-static bool find_ring(struct genai_pager *p, struct pager_choice *c,
-		      uint64_t budget)
+// ---- the best of many ----
+
+#define USUAL_SLOTS 6
+
+struct search {
+	struct genai_pager *p;
+	const struct pager_plan *plan;
+	uint64_t budget;
+	bool serial;	 /* by the time with copies between the kernels */
+	double floor_ns; /* which may not be less */
+	struct shape best;
+	double best_ns, best_score;
+};
+
+// Of two that take about as long, the one that is better the other way, and a
+// ring of a few slots: clocks are less exact than arithmetic, and guesses more
+// so.
+static double score(const struct search *s, const struct shape *shape,
+		    double step_ns, double serial_ns)
 {
-	uint64_t left = budget - c->pinned;
-	uint32_t slots = AUTO_SLOTS;
+	bool known = s->p->caps.flags & GENAI_STREAM_CAP_RATES;
+	double off = (double)shape->slots - USUAL_SLOTS;
+	double ns = s->serial ? serial_ns + 0.01 * step_ns
+			      : step_ns + 0.01 * serial_ns;
 
-	if (p->m->ring_slots)
-		return p->m->ring_slots * c->slot_bytes <= left &&
-		       try_ring(p, c, budget, (uint32_t)p->m->ring_slots);
-	while (slots > MIN_SLOTS && slots * c->slot_bytes > budget / 4)
-		slots--;
-	for (uint32_t i = 0; i < 2 * AUTO_SLOTS; i++) {
-		uint32_t n = i % 2 ? slots - (i + 1) / 2 : slots + i / 2;
+	if (shape->slots)
+		ns *= 1 + (known ? 0.0005 : 0.004) * pager_max(off, -off);
+	return ns;
+}
 
-		if (n >= MIN_SLOTS && n < 2 * slots &&
-		    n * c->slot_bytes <= left && try_ring(p, c, budget, n))
-			return true;
+// What no plan of that shape can beat.
+static double least_score(const struct search *s, const struct shape *shape)
+{
+	const struct pager_rates *r = &s->plan->rates;
+	double room = (double)(s->budget - shape->slots * shape->slot_bytes);
+	double out = pager_max((double)s->plan->read_bytes - room, 0);
+	double there = shape->slots ? out * shape->in_place : out;
+	double ns = s->plan->resident_ns, link = (out - there) * r->link;
+
+	if (shape->slots)
+		link += (out - there) / (double)shape->slot_bytes * r->latency;
+	return score(s, shape,
+		     pager_max(ns + there * (r->in_place - r->memory),
+			       link + there * r->in_place),
+		     ns + link + there * pager_max(r->link - r->memory, 0));
+}
+
+// Returns what a step takes; infinite where that is not the best, or cannot be.
+static double consider(struct search *s, const struct shape *shape)
+{
+	struct pager_choice c;
+	double is;
+
+	if (shape->slots * shape->slot_bytes > s->budget ||
+	    least_score(s, shape) >= s->best_score ||
+	    !try_shape(s->p, s->plan, s->budget, shape, &c))
+		return INFINITY;
+	pager_step_ns(s->p, s->plan, &c);
+	if (c.serial_ns < s->floor_ns)
+		return INFINITY;
+	is = score(s, shape, c.step_ns, c.serial_ns);
+	if (is < s->best_score) {
+		s->best = *shape;
+		s->best_ns = s->serial ? c.serial_ns : c.step_ns;
+		s->best_score = is;
 	}
-	return false;
+	return s->serial ? c.serial_ns : c.step_ns;
 }
 
-static void choose_streamed(struct genai_pager *p, struct pager_choice *c,
-			    uint64_t budget)
+static double consider_slots(struct search *s, uint64_t slot_bytes,
+			     uint32_t slots)
 {
-	uint64_t left = budget - c->pinned, all = streamable_bytes(p);
+	struct shape shape = {slots, slot_bytes, 0, false};
+	double best = consider(s, &shape), ns;
 
-	c->slot_bytes = largest_streamable(p);
-	// one page too much is better read where it lies than through a ring
-	if (all > left && all - left > c->slot_bytes && find_ring(p, c, budget))
+	if (s->plan->n_events > PAGER_MANY ||
+	    best <= s->plan->resident_ns * 1.001)
+		return best;
+	shape.one_less = true;
+	best = pager_min(best, consider(s, &shape));
+	shape.one_less = false;
+	for (shape.in_place = 0.25; shape.in_place < 1;
+	     shape.in_place += 0.25) {
+		ns = consider(s, &shape);
+		if (ns > best)
+			break;
+		best = ns;
+	}
+	return best;
+}
+
+// More slots until that does not help any more.
+static void consider_size(struct search *s, uint64_t slot_bytes)
+{
+	uint32_t n = s->plan->held + 1;
+	int worse = 0;
+
+	if (s->p->m->ring_slots) {
+		consider_slots(s, slot_bytes, (uint32_t)s->p->m->ring_slots);
 		return;
-	pin_largest(p, c, budget, STREAMABLE);
+	}
+	for (; n <= PAGER_MAX_SLOTS && n * slot_bytes <= s->budget;
+	     n += 1 + n / 4) {
+		double ns = consider_slots(s, slot_bytes, n);
+
+		worse = ns > s->best_ns * 1.02 ? worse + 1 : 0;
+		if (worse == 4)
+			return;
+	}
 }
 
-void pager_choose(struct genai_pager *p, uint64_t budget,
-		  struct pager_choice *c)
+// Slots of the largest page; then smaller ones, for which larger pages are
+// pinned or stay where they are.
+static void search(struct search *s)
 {
+	uint64_t last = UINT64_MAX;
+	uint32_t sizes = 0;
+
+	for (uint32_t k = 0; k < s->p->n_pages && sizes < 4; k++) {
+		const struct pager_page *pg = s->plan->by_size[k];
+		uint64_t bytes = pager_up(pg->bytes);
+
+		if (!may_stream(pg) || bytes > last / 3 * 2)
+			continue;
+		last = bytes;
+		sizes++;
+		consider_size(s, bytes);
+	}
+}
+
+// The plan with the shortest step if copies go on beside the kernels.  A
+// synchronous pager takes the one with the shortest sum of both, with a ring
+// where that one has a ring, and never one that would beat it.
+void pager_choose(struct genai_pager *p, const struct pager_plan *plan,
+		  uint64_t budget, struct pager_choice *c)
+{
+	static const struct shape none;
+	struct search s = {.p = p, .plan = plan, .budget = budget};
 	uint64_t total = 0;
+	double step_ns;
 
 	memset(c, 0, sizeof(*c));
-	in_place_all(p);
-	for (uint32_t i = 0; i < p->n_pages; i++)
+	for (uint32_t i = 0; i < p->n_pages; i++) {
+		p->pages[i].placement = PAGER_IN_PLACE;
 		total += pager_up(p->pages[i].bytes);
+	}
 	if (budget == UINT64_MAX && p->caps.flags & GENAI_STREAM_CAP_SHARED)
 		return;
 	if (budget > total)
-		budget = total;
-	// Pages that cannot stream come first when a step reads all of them: in
-	// place they cost the link at its worse rate, every step.  Those that
-	// are read sparsely cost next to nothing there and come last.
-	pin_largest(p, c, budget, CANNOT_STREAM);
-	choose_streamed(p, c, budget);
-	pin_largest(p, c, budget - c->slots * c->slot_bytes, SPARSE);
+		s.budget = budget = total;
+	s.best_score = INFINITY;
+	// slots that somebody asked for are used if they can be
+	if (!p->m->ring_slots || budget == total)
+		consider(&s, &none);
+	if (budget < total)
+		search(&s);
+	try_shape(p, plan, budget, &s.best, c);
+	pager_step_ns(p, plan, c);
+	if (p->m->async || !s.best.slots)
+		return;
+	step_ns = c->step_ns;
+	s.serial = true;
+	s.floor_ns = step_ns * 1.02;
+	s.best_score = score(&s, &s.best, step_ns, c->serial_ns);
+	s.best_ns = c->serial_ns;
+	search(&s);
+	try_shape(p, plan, budget, &s.best, c);
+	pager_step_ns(p, plan, c);
+	c->step_ns = step_ns;
 }

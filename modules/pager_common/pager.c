@@ -52,12 +52,18 @@ static int32_t pager_open(void *self, const struct genai_stream_api *stream,
 	return rc;
 }
 
+static void forget_pages(struct genai_pager *p)
+{
+	while (p->n_pages)
+		p->m->host->free(p->m->host->ctx,
+				 p->pages[--p->n_pages].extents);
+}
+
 static void free_tables(struct genai_pager *p)
 {
 	const struct genai_host *host = p->m->host;
 
-	for (uint32_t i = 0; i < p->n_pages; i++)
-		host->free(host->ctx, p->pages[i].extents);
+	forget_pages(p);
 	host->free(host->ctx, p->pages);
 	host->free(host->ctx, p->sweep);
 	host->free(host->ctx, p->held);
@@ -87,6 +93,8 @@ static int32_t check_extents(struct genai_pager *p, uint64_t bytes,
 			     const struct genai_extent *e, uint32_t n,
 			     struct genai_error *err)
 {
+	uint64_t end = 0; // of the extents so far
+
 	for (uint32_t i = 0; i < n; i++) {
 		if (e[i].place % PAGER_ALIGN || e[i].bytes > bytes ||
 		    e[i].place > bytes - e[i].bytes || !e[i].src ||
@@ -98,13 +106,16 @@ static int32_t check_extents(struct genai_pager *p, uint64_t bytes,
 					  (unsigned long long)e[i].bytes,
 					  (unsigned long long)e[i].place,
 					  (unsigned long long)bytes);
-		for (uint32_t k = 0; k < i; k++)
+		// usually they come in order
+		for (uint32_t k = 0; k < i && e[i].place < end; k++)
 			if (e[k].place < e[i].place + e[i].bytes &&
 			    e[i].place < e[k].place + e[k].bytes)
 				return PAGER_FAIL(p, err, GENAI_E_INVAL,
 						  "page %u: extents %u and %u "
 						  "overlap",
 						  p->n_pages, k, i);
+		if (end < e[i].place + e[i].bytes)
+			end = e[i].place + e[i].bytes;
 	}
 	return 0;
 }
@@ -195,6 +206,25 @@ static int32_t check_sweep(struct genai_pager *p,
 		pg->last = i;
 		pg->visits++;
 	}
+	return 0;
+}
+
+static int32_t plan(struct genai_pager *p,
+		    const struct genai_sweep_visit *sweep, uint32_t n,
+		    uint64_t budget, struct genai_pager_report *out,
+		    struct genai_error *err)
+{
+	struct pager_choice c;
+	int32_t rc =
+		p->sealed ? PAGER_FAIL(p, err, GENAI_E_STATE, "plan after seal")
+			  : check_sweep(p, sweep, n, err);
+
+	if (!rc)
+		rc = pager_plan(p, sweep, n, budget, &c, err);
+	if (rc)
+		return rc;
+	genai_struct_give(out, &p->report);
+	forget_pages(p);
 	return 0;
 }
 
@@ -475,4 +505,5 @@ const struct genai_pager_ops pager_table = {
 	.step_end = step_end,
 	.reset = reset,
 	.stats = stats,
+	.plan = plan,
 };

@@ -1,6 +1,8 @@
 /* pager.h - what pager_sync and pager_async share: all but the stream that
  * copies go on.
  * choose.c  which pages are pinned, streamed, read in place
+ * cost.c    what a step takes then
+ * plan.c    the two together, and the report
  * place.c   the memory for it
  * pager.c   the table: steps, acquire, release
  * module.c  keys and handshake, compiled once per module with PAGER_ASYNC */
@@ -10,7 +12,7 @@
 #include <stdbool.h>
 #include <genai/pager.h>
 
-#define PAGER_ALIGN 256
+#define PAGER_ALIGN 16 /* of extents in a page */
 
 /* Deliberate faults, of builds for tests/unit/check_rules.c only. */
 #ifndef PAGER_MUTANT
@@ -82,9 +84,25 @@ struct genai_pager {
 #define PAGER_FAIL(p, err, code, ...)                                          \
 	((p)->m->host->error_set((p)->m->host->ctx, (err), (code), __VA_ARGS__))
 
+/* What a page takes of the device: large ones begin at lines of the cache, of
+ * small ones that would waste too much. */
+#define PAGER_LARGE (UINT64_C(64) << 10)
+
 static inline uint64_t pager_up(uint64_t n)
 {
-	return (n + PAGER_ALIGN - 1) / PAGER_ALIGN * PAGER_ALIGN;
+	uint64_t to = n < PAGER_LARGE ? PAGER_ALIGN : 256;
+
+	return (n + to - 1) / to * to;
+}
+
+static inline double pager_max(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+static inline double pager_min(double a, double b)
+{
+	return a < b ? a : b;
 }
 
 /* choose.c: sets every page's placement. */
@@ -93,9 +111,66 @@ struct pager_choice {
 	uint64_t slot_bytes;
 	uint64_t pinned;
 	uint32_t n_streamed;
+	/* what a step takes: at best, with copies beside the kernels; in this
+	 * plan, with copies between them */
+	double step_ns, serial_ns;
 };
-void pager_choose(struct genai_pager *p, uint64_t budget,
-		  struct pager_choice *c);
+
+/* cost.c: ns a byte, ns a copy, ns a unit of work. */
+struct pager_rates {
+	double link, memory, in_place, latency, launch;
+};
+
+/* A page is used: work without weights, then with them. */
+struct pager_event {
+	uint32_t page;
+	bool first, last; /* of the sweep's uses of the page */
+	double before, inside;
+	uint64_t bytes;
+};
+
+#define PAGER_MANY 20000u /* events: fewer plans are tried */
+#define PAGER_MAX_SLOTS 64u
+
+/* What plans are made of. */
+struct pager_plan {
+	struct pager_rates rates;
+	struct pager_event *events;
+	uint32_t n_events;
+	uint32_t held;		   /* pages that are held at once */
+	uint64_t read_bytes;	   /* pages that a step reads all of */
+	double resident_ns, after; /* after: from the last event on */
+	void **by_size;		   /* pages, largest first */
+	uint32_t *streamed;	   /* page of each streamed index */
+	double *ready;		   /* of each slot */
+};
+
+static inline double pager_event_ns(const struct pager_plan *plan,
+				    const struct pager_event *e)
+{
+	return e->before + e->inside + (double)e->bytes * plan->rates.memory;
+}
+
+void pager_rates(const struct genai_pager *p, struct pager_rates *out_rates);
+uint32_t pager_events(const struct genai_pager *p,
+		      const struct genai_sweep_visit *sweep, uint32_t n,
+		      const struct pager_rates *r, struct pager_event *out);
+uint32_t pager_held(const struct genai_pager *p,
+		    const struct genai_sweep_visit *sweep, uint32_t n);
+/* Sets the choice's times. */
+void pager_step_ns(const struct genai_pager *p, const struct pager_plan *plan,
+		   struct pager_choice *c);
+void pager_choose(struct genai_pager *p, const struct pager_plan *plan,
+		  uint64_t budget, struct pager_choice *c);
+/* plan.c: choose, and report what was chosen; nothing else is changed. */
+int32_t pager_plan(struct genai_pager *p, const struct genai_sweep_visit *sweep,
+		   uint32_t n, uint64_t budget, struct pager_choice *c,
+		   struct genai_error *err);
+
+void *pager_zalloc(struct genai_pager *p, uint64_t bytes);
+/* Sort pointers; before says whether a comes before b. */
+typedef bool pager_before(const void *a, const void *b);
+void pager_sort(void **v, uint32_t n, pager_before *before);
 
 /* place.c */
 int32_t pager_place(struct genai_pager *p, uint64_t budget,

@@ -4,53 +4,13 @@
 
 #include <string.h>
 
-static void *zalloc(struct genai_pager *p, uint64_t bytes)
-{
-	void *m =
-		p->m->host->alloc(p->m->host->ctx, bytes ? bytes : 1, "pager");
-
-	if (m)
-		memset(m, 0, bytes);
-	return m;
-}
-
 // ---- sources ----
 
-static int cmp_extent(const void *a, const void *b)
+static bool comes_before(const void *a, const void *b)
 {
-	const struct genai_extent *x = *(struct genai_extent *const *)a;
-	const struct genai_extent *y = *(struct genai_extent *const *)b;
+	const struct genai_extent *x = a, *y = b;
 
-	return x->src < y->src ? -1 : x->src > y->src;
-}
-
-static void sift(struct genai_extent **v, uint32_t root, uint32_t n)
-{
-	for (uint32_t child; (child = 2 * root + 1) < n; root = child) {
-		struct genai_extent *t;
-
-		if (child + 1 < n && cmp_extent(&v[child], &v[child + 1]) < 0)
-			child++;
-		if (cmp_extent(&v[root], &v[child]) >= 0)
-			return;
-		t = v[root];
-		v[root] = v[child];
-		v[child] = t;
-	}
-}
-
-// Heap sort: no memory, no callback across the C library.
-static void sort_extents(struct genai_extent **v, uint32_t n)
-{
-	for (uint32_t i = n / 2; i-- > 0;)
-		sift(v, i, n);
-	for (uint32_t i = n; i-- > 1;) {
-		struct genai_extent *t = v[0];
-
-		v[0] = v[i];
-		v[i] = t;
-		sift(v, 0, i);
-	}
+	return (uintptr_t)x->src < (uintptr_t)y->src;
 }
 
 // The extent that holds all of a visit, or NULL.
@@ -178,7 +138,7 @@ static uint32_t count_extents(const struct genai_pager *p)
 static int32_t register_sources(struct genai_pager *p, struct genai_error *err)
 {
 	uint32_t n = count_extents(p), at = 0;
-	struct genai_extent **v = zalloc(p, (n + UINT64_C(1)) * sizeof(*v));
+	void **v = pager_zalloc(p, (n + UINT64_C(1)) * sizeof(*v));
 	const char *begin = NULL, *end = NULL;
 	int32_t rc = 0;
 
@@ -188,9 +148,10 @@ static int32_t register_sources(struct genai_pager *p, struct genai_error *err)
 		for (uint32_t k = 0;
 		     !p->pages[i].own && k < p->pages[i].n_extents; k++)
 			v[at++] = &p->pages[i].extents[k];
-	sort_extents(v, n);
+	pager_sort(v, n, comes_before);
 	for (uint32_t i = 0; !rc && i < n; i++) {
-		const char *src = v[i]->src;
+		const struct genai_extent *e = v[i];
+		const char *src = e->src;
 
 		if (begin && (uint64_t)(src - end) > JOIN_GAP && src > end) {
 			rc = register_block(p, begin, end, err);
@@ -198,8 +159,8 @@ static int32_t register_sources(struct genai_pager *p, struct genai_error *err)
 		}
 		if (!begin)
 			begin = end = src;
-		if (src + v[i]->bytes > end)
-			end = src + v[i]->bytes;
+		if (src + e->bytes > end)
+			end = src + e->bytes;
 	}
 	if (!rc && begin)
 		rc = register_block(p, begin, end, err);
@@ -246,23 +207,29 @@ static genai_addr alias_of(const struct genai_pager *p, const void *src)
 	return 0;
 }
 
-static void assign(struct genai_pager *p, const struct pager_choice *c)
+// Large pages first: small ones do not keep to the lines of the cache.
+static void assign_pinned(struct genai_pager *p, bool large, uint64_t *at)
 {
-	uint64_t at = 0;
-	uint32_t k = 0;
-
 	for (uint32_t i = 0; i < p->n_pages; i++) {
 		struct pager_page *pg = &p->pages[i];
 
-		if (pg->placement == PAGER_PINNED) {
-			pg->addr = p->pinned.range.addr + at;
-			at += pager_up(pg->bytes);
-		} else if (pg->placement == PAGER_STREAMED) {
-			pg->stream_index = k;
-			pg->slot = k % c->slots;
-			p->streamed[k++] = i;
-		}
+		if (pg->placement != PAGER_PINNED ||
+		    (pg->bytes >= PAGER_LARGE) != large)
+			continue;
+		pg->addr = p->pinned.range.addr + *at;
+		*at += pager_up(pg->bytes);
 	}
+}
+
+static void assign(struct genai_pager *p, const struct pager_choice *c)
+{
+	uint64_t at = 0;
+
+	assign_pinned(p, true, &at);
+	assign_pinned(p, false, &at);
+	for (uint32_t i = 0; i < p->n_pages; i++)
+		if (p->pages[i].placement == PAGER_STREAMED)
+			p->streamed[p->pages[i].stream_index] = i;
 	for (uint32_t i = 0; i < p->n_sweep; i++) {
 		const struct genai_sweep_visit *v = &p->sweep[i];
 		const struct pager_page *pg = &p->pages[v->page];
@@ -285,9 +252,9 @@ static int32_t take_memory(struct genai_pager *p, const struct pager_choice *c,
 {
 	int32_t rc = 0;
 
-	p->slots = zalloc(p, c->slots * sizeof(*p->slots));
-	p->saved = zalloc(p, c->slots * sizeof(*p->saved));
-	p->streamed = zalloc(p, c->n_streamed * sizeof(*p->streamed));
+	p->slots = pager_zalloc(p, c->slots * sizeof(*p->slots));
+	p->saved = pager_zalloc(p, c->slots * sizeof(*p->saved));
+	p->streamed = pager_zalloc(p, c->n_streamed * sizeof(*p->streamed));
 	if (!p->slots || !p->saved || !p->streamed)
 		return PAGER_FAIL(p, err, GENAI_E_NOMEM, "no memory");
 	p->n_slots = c->slots;
@@ -301,28 +268,6 @@ static int32_t take_memory(struct genai_pager *p, const struct pager_choice *c,
 					  c->slots * c->slot_bytes,
 					  GENAI_TAG_RING, &p->ring, err);
 	return rc;
-}
-
-static void fill_report(struct genai_pager *p, const struct pager_choice *c)
-{
-	struct genai_pager_report *r = &p->report;
-
-	r->size = sizeof(*r);
-	r->n_pages = p->n_pages;
-	r->pinned_bytes = c->pinned;
-	r->ring_bytes = c->slots * c->slot_bytes;
-	r->ring_slots = c->slots;
-	r->slot_bytes = c->slots ? c->slot_bytes : 0;
-	r->n_streamed = c->n_streamed;
-	for (uint32_t i = 0; i < p->n_pages; i++) {
-		const struct pager_page *pg = &p->pages[i];
-
-		r->total_bytes += pg->bytes;
-		if (pg->placement == PAGER_IN_PLACE)
-			r->in_place_bytes += pg->bytes;
-		if (pg->placement == PAGER_STREAMED)
-			r->streamed_bytes += pg->bytes;
-	}
 }
 
 // Sources: own copies where needed, then registration, else copies of all.
@@ -426,14 +371,13 @@ int32_t pager_place(struct genai_pager *p, uint64_t budget,
 	struct pager_choice c;
 	int32_t rc;
 
-	memset(&p->report, 0, sizeof(p->report));
-	pager_choose(p, budget, &c);
-	rc = make_sources(p, err);
+	rc = pager_plan(p, p->sweep, p->n_sweep, budget, &c, err);
+	if (!rc)
+		rc = make_sources(p, err);
 	if (!rc)
 		rc = take_memory(p, &c, err);
 	if (rc)
 		return rc;
-	fill_report(p, &c);
 	assign(p, &c);
 	return load_pinned(p, err);
 }

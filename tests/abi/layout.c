@@ -126,7 +126,7 @@ AT(genai_work, name, 8);
 AT(genai_work, fn, 16);
 AT(genai_work, ctx, 24);
 
-SIZE(genai_stream_caps, 120);
+SIZE(genai_stream_caps, 152);
 AT(genai_stream_caps, size, 0);
 AT(genai_stream_caps, flags, 4);
 AT(genai_stream_caps, device_kind, 8);
@@ -135,6 +135,10 @@ AT(genai_stream_caps, total_bytes, 88);
 AT(genai_stream_caps, free_bytes, 96);
 AT(genai_stream_caps, alignment, 104);
 AT(genai_stream_caps, granule, 112);
+AT(genai_stream_caps, link_bytes_per_s, 120);
+AT(genai_stream_caps, memory_bytes_per_s, 128);
+AT(genai_stream_caps, copy_latency_ns, 136);
+AT(genai_stream_caps, launch_ns, 144);
 
 SIZE(genai_stream_stats, 72);
 AT(genai_stream_stats, size, 0);
@@ -281,13 +285,16 @@ AT(genai_extent, bytes, 32);
 AT(genai_extent, fill, 40);
 AT(genai_extent, ctx, 48);
 
-SIZE(genai_sweep_visit, 32);
+SIZE(genai_sweep_visit, 48);
 AT(genai_sweep_visit, size, 0);
 AT(genai_sweep_visit, page, 4);
 AT(genai_sweep_visit, offset, 8);
 AT(genai_sweep_visit, bytes, 16);
 AT(genai_sweep_visit, flags, 24);
-AT(genai_sweep_visit, reserved, 28);
+AT(genai_sweep_visit, units, 28);
+AT(genai_sweep_visit, work_bytes, 32);
+AT(genai_sweep_visit, units_after, 40);
+AT(genai_sweep_visit, reserved, 44);
 
 SIZE(genai_place, 16);
 AT(genai_place, size, 0);
@@ -298,7 +305,7 @@ SIZE(genai_pager_caps, 8);
 AT(genai_pager_caps, size, 0);
 AT(genai_pager_caps, flags, 4);
 
-SIZE(genai_pager_report, 72);
+SIZE(genai_pager_report, 104);
 AT(genai_pager_report, size, 0);
 AT(genai_pager_report, n_pages, 4);
 AT(genai_pager_report, total_bytes, 8);
@@ -310,6 +317,10 @@ AT(genai_pager_report, host_bytes, 48);
 AT(genai_pager_report, ring_slots, 56);
 AT(genai_pager_report, n_streamed, 60);
 AT(genai_pager_report, slot_bytes, 64);
+AT(genai_pager_report, step_ns, 72);
+AT(genai_pager_report, serial_ns, 80);
+AT(genai_pager_report, resident_ns, 88);
+AT(genai_pager_report, read_in_place_bytes, 96);
 
 SIZE(genai_pager_stats, 40);
 AT(genai_pager_stats, size, 0);
@@ -319,7 +330,7 @@ AT(genai_pager_stats, acquires, 16);
 AT(genai_pager_stats, copies, 24);
 AT(genai_pager_stats, copy_bytes, 32);
 
-SIZE(genai_pager_ops, 96);
+SIZE(genai_pager_ops, 104);
 AT(genai_pager_ops, size, 0);
 AT(genai_pager_ops, version, 4);
 AT(genai_pager_ops, reserved, 6);
@@ -334,6 +345,7 @@ AT(genai_pager_ops, release, 64);
 AT(genai_pager_ops, step_end, 72);
 AT(genai_pager_ops, reset, 80);
 AT(genai_pager_ops, stats, 88);
+AT(genai_pager_ops, plan, 96);
 
 SIZE(genai_pager_api, 24);
 AT(genai_pager_api, ops, 0);
@@ -363,7 +375,7 @@ AT(genai_plan_options, max_inputs, 32);
 AT(genai_plan_options, n_max_inputs, 40);
 AT(genai_plan_options, reserved, 44);
 
-SIZE(genai_visit, 56);
+SIZE(genai_visit, 80);
 AT(genai_visit, size, 0);
 AT(genai_visit, tensor, 4);
 AT(genai_visit, first_node, 8);
@@ -374,6 +386,10 @@ AT(genai_visit, rows, 24);
 AT(genai_visit, device_bytes, 32);
 AT(genai_visit, fill, 40);
 AT(genai_visit, fill_ctx, 48);
+AT(genai_visit, units_before, 56);
+AT(genai_visit, units_after, 60);
+AT(genai_visit, bytes_before, 64);
+AT(genai_visit, work_bytes, 72);
 
 SIZE(genai_visit_page, 24);
 AT(genai_visit_page, size, 0);
@@ -533,6 +549,7 @@ IS(GENAI_STREAM_CAP_NATIVE, 2u);
 IS(GENAI_STREAM_CAP_IN_PLACE, 4u);
 IS(GENAI_STREAM_CAP_RESERVE, 8u);
 IS(GENAI_STREAM_CAP_SHARED, 16u);
+IS(GENAI_STREAM_CAP_RATES, 32u);
 IS(GENAI_VALUE_INPUT, 1u);
 IS(GENAI_VALUE_OUTPUT, 2u);
 IS(GENAI_VALUE_OUTER, 4u);
@@ -557,6 +574,8 @@ IS(GENAI_EXEC_CAP_RECORDS, 1u);
 IS(GENAI_EXEC_CAP_ROWS_EXACT, 2u);
 IS(GENAI_WEIGHT_GATHER, 1u);
 IS(GENAI_WEIGHT_ROWS, 2u);
+IS(GENAI_WEIGHT_FILL_PARTS, 4u);
+IS(GENAI_WEIGHT_ANY_ROWS, 8u);
 IS(GENAI_MODEL_ALL_LOGITS, 1u);
 
 int main(void)

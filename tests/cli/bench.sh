@@ -94,6 +94,36 @@ runs "--set is what rows say" bench m --prompt-tokens 4 --new-tokens 2 \
 rows
 is "of the budget" "$(json rows 0 weight_budget)" "25%"
 
+# ---- where time is counted ----
+
+runs "both pagers beside the floor" bench m --prompt-tokens 4 --new-tokens 8 \
+	--repeat 1 --weight-budget 0,10%,30%,100% --matrix \
+	'executor=cpu_ref:captured,pager=pager_sync|pager_async' \
+	--set module.cpu_ref.clock=simulated \
+	--set module.cpu_ref.link_bytes_per_s=50000000 \
+	--set module.cpu_ref.memory_bytes_per_s=1000000000 \
+	--set module.cpu_ref.copy_latency_ns=500 \
+	--set module.cpu_ref.launch_ns=2000 --json b.json
+rows
+ok=1
+for i in 0 1 2 3; do
+	sync=$(json rows $i share_of_floor)
+	async=$(json rows $((i + 4)) share_of_floor)
+	slow=$(json rows $i simulated_tok_s median)
+	fast=$(json rows $((i + 4)) simulated_tok_s median)
+	awk -v s="$sync" -v a="$async" -v slow="$slow" -v fast="$fast" 'BEGIN {
+		exit !(s > 0.3 && s <= 1.0001 && a >= 0.6 && a <= 1.0001 &&
+			fast >= slow)
+	}' || ok=
+done
+if [ "$ok" ]; then
+	ok "neither passes it, and async is never behind"
+else
+	not_ok "neither passes it, and async is never behind" "$(cat out)"
+fi
+is "by the clock's rates" "$(json memory_bytes_s) $(json link_bytes_s)" \
+	"1000000000.0 50000000.0"
+
 # ---- the picture ----
 
 cp -R m 'a<b&"c'

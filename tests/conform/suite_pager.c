@@ -52,7 +52,7 @@ static void add_refuses(void)
 				     .bytes = 512};
 	add_fails(good, 768, 0, 2); // overlap
 	e = good;
-	e.place = 128;
+	e.place = 264;
 	add_fails(e, 768, 0, 1);
 	add_fails(good, 767, 0, 1); // leaves the page
 	e = good;
@@ -177,6 +177,51 @@ static void budgets(void)
 		try_budget(UINT64_MAX);
 		book_free(&b);
 	}
+}
+
+// What plan says is what seal does; it takes nothing and forgets the pages.
+static void plan(void)
+{
+	struct genai_pager_report r, none;
+	uint32_t takes;
+
+	open_book(41, 24);
+	if (!b.ops->plan) {
+		close_book();
+		cf_skip("does not plan");
+	}
+	takes = book_tap.takes;
+	for (uint32_t part = 0; part <= 100; part += 20) {
+		memset(&r, 0, sizeof(r));
+		r.size = sizeof(r);
+		CF_OK(b.ops->plan(b.p, b.sweep, b.n_visits,
+				  b.total * part / 100, &r, &cf_err));
+		ck_assert_uint_eq(r.n_pages, b.n_pages);
+		ck_assert_uint_le(r.pinned_bytes + r.ring_bytes,
+				  b.total * part / 100);
+		memset(&none, 0, sizeof(none));
+		CF_FAILS(GENAI_E_INVAL,
+			 b.ops->plan(b.p, b.sweep, b.n_visits, b.total, &none,
+				     &cf_err));
+		ck_assert_msg(!none.n_pages, "an output written on failure");
+		book_add_all(&b);
+	}
+	ck_assert_msg(book_tap.takes == takes && !book_tap.copies,
+		      "plan took memory or copied");
+	CF_OK(b.ops->plan(b.p, b.sweep, b.n_visits, b.total / 2, &r, &cf_err));
+	book_add_all(&b);
+	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	ck_assert_uint_eq(r.pinned_bytes, b.report.pinned_bytes);
+	ck_assert_uint_eq(r.ring_bytes, b.report.ring_bytes);
+	ck_assert_uint_eq(r.streamed_bytes, b.report.streamed_bytes);
+	ck_assert_uint_eq(r.in_place_bytes, b.report.in_place_bytes);
+	ck_assert_uint_eq(r.ring_slots, b.report.ring_slots);
+	CF_FAILS(GENAI_E_STATE, b.ops->plan(b.p, b.sweep, b.n_visits, b.total,
+					    &r, &cf_err));
+	for (int i = 0; i < 3; i++)
+		CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "sealed after plans");
+	close_book();
 }
 
 static void fills(void)
@@ -512,6 +557,7 @@ static const struct cf_test tests[] = {
 	{"pager/copy-fails", "GM-81", P, 0, copy_fails},
 	{"pager/close-ticket", "GM-82", P, 0, close_ticket},
 	{"pager/stats", "GM-83", P, 0, stats},
+	{"pager/plan", "GM-92", P, 0, plan},
 	{"pager/alloc-fails", "GM-7", P, 0, alloc_fails},
 };
 const struct cf_suite cf_suite_pager = {tests,

@@ -117,7 +117,7 @@ static int32_t m_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
 		     const struct genai_extent *extents, uint32_t n,
 		     struct genai_error *err)
 {
-	if (is("add-unaligned") && n == 1 && extents[0].place % 256)
+	if (is("add-unaligned") && n == 1 && extents[0].place % PAGER_ALIGN)
 		return 0;
 	if (n_kept < 64) {
 		kept[n_kept] = extents;
@@ -145,7 +145,7 @@ static void after_seal(struct genai_pager *p)
 		for (uint32_t k = 0; k < p->pages[i].n_extents; k++) {
 			struct genai_extent *e = &p->pages[i].extents[k];
 
-			if (e->fill)
+			if (e->fill && p->pages[i].copy.host)
 				e->fill(e->ctx,
 					(char *)p->pages[i].copy.host +
 						e->place,
@@ -183,6 +183,16 @@ static int32_t m_seal(struct genai_pager *p,
 			genai_struct_give(out, &p->report);
 	}
 	return rc;
+}
+
+static int32_t m_plan(struct genai_pager *p,
+		      const struct genai_sweep_visit *sweep, uint32_t n,
+		      uint64_t budget, struct genai_pager_report *out,
+		      struct genai_error *err)
+{
+	return pager_table.plan(p, sweep, n,
+				is("plan-lies") ? budget / 2 : budget, out,
+				err);
 }
 
 static int32_t m_begin(struct genai_pager *p, struct genai_stream *s,
@@ -324,6 +334,7 @@ static struct genai_pager_ops table = {
 	.step_end = m_end,
 	.reset = m_reset,
 	.stats = m_stats,
+	.plan = m_plan,
 };
 
 // ---- the handshake ----

@@ -4,7 +4,7 @@
 #include "core/model/paging.h"
 #include "tests/unit/session_kit.h"
 
-#define MAX 64
+#define MAX 2048
 
 static struct {
 	struct {
@@ -18,7 +18,8 @@ static struct {
 	uint64_t budget;
 	struct genai_visit_page parts[MAX];
 	uint32_t n_parts;
-	uint64_t hold; /* bytes that the pager says it holds */
+	uint64_t hold;		/* bytes that the pager says it holds */
+	uint32_t n_plans, best; /* best: the plan that is said to be */
 } seen;
 
 static struct genai_visit visits[16];
@@ -78,6 +79,25 @@ static int32_t fake_seal(struct genai_pager *p,
 	return 0;
 }
 
+// Forgets the pages, and likes one grouping.
+static int32_t fake_plan(struct genai_pager *p,
+			 const struct genai_sweep_visit *sweep, uint32_t n,
+			 uint64_t budget, struct genai_pager_report *out,
+			 struct genai_error *e)
+{
+	(void)p;
+	(void)sweep;
+	(void)n;
+	(void)budget;
+	(void)e;
+	out->step_ns = out->serial_ns = seen.n_plans == seen.best ? 10 : 1000;
+	out->ring_slots = 0;
+	out->resident_ns = 1;
+	seen.n_plans++;
+	seen.n_pages = 0;
+	return 0;
+}
+
 static int32_t fake_visits(struct genai_plan *p, const struct genai_visit **out,
 			   uint32_t *n, struct genai_error *e)
 {
@@ -106,6 +126,7 @@ static void begin(const char *budget, const char *more)
 	rt->pager_ops.close = fake_close;
 	rt->pager_ops.add = fake_add;
 	rt->pager_ops.seal = fake_seal;
+	rt->pager_ops.plan = NULL;
 	rt->exec.plan_visits = fake_visits;
 	rt->exec.plan_set_pages = fake_set;
 	memset(&seen, 0, sizeof(seen));
@@ -213,12 +234,12 @@ START_TEST(small_ones_share_a_page)
 	ck_assert_uint_eq(seen.n_pages, 1);
 	ck_assert_uint_eq(seen.pages[0].n, 6);
 	for (uint32_t i = 0; i < 6; i++) {
-		ck_assert_uint_eq(seen.pages[0].e[i].place, i * 1024);
-		ck_assert_uint_eq(seen.sweep[i].offset, i * 1024);
+		ck_assert_uint_eq(seen.pages[0].e[i].place, i * 1008);
+		ck_assert_uint_eq(seen.sweep[i].offset, i * 1008);
 		ck_assert_uint_eq(seen.pages[0].e[i].bytes, 1000);
 		ck_assert_ptr_eq(seen.pages[0].e[i].src, data + 256 + i * 1000);
 	}
-	ck_assert_uint_eq(seen.pages[0].bytes, 5 * 1024 + 1000);
+	ck_assert_uint_eq(seen.pages[0].bytes, 5 * 1008 + 1000);
 	ck_assert_uint_eq(paging.weights_bytes, 6000);
 	ck_assert_uint_eq(seen.budget, 1 << 20);
 	end();
@@ -257,19 +278,22 @@ END_TEST
 
 START_TEST(large_matrices_are_cut)
 {
+	uint32_t rows = _i ? 20 : 24;
+
 	begin("1MiB", "module.pager_sync.page_bytes=8KiB");
 	tensors(40000, 0); // 100 rows of 400 bytes
-	visit(0, 0, 100);
+	visit(0, 0, 100)->flags |= _i ? GENAI_WEIGHT_ANY_ROWS : 0;
 	sealed(UINT64_MAX);
 	whole_sweep();
-	// five tiles of at least 20 rows, cut at multiples of eight
+	// five tiles of at least 20 rows; cut at multiples of eight, or
+	// anywhere
 	ck_assert_uint_eq(seen.n_pages, 5);
 	for (uint32_t i = 0; i < 5; i++) {
-		ck_assert_uint_eq(seen.parts[i].row_begin, i * 24);
+		ck_assert_uint_eq(seen.parts[i].row_begin, i * rows);
 		ck_assert_uint_eq(seen.parts[i].row_end,
-				  i < 4 ? (i + 1) * 24 : 100);
+				  i < 4 ? (i + 1) * rows : 100);
 		ck_assert_ptr_eq(seen.pages[i].e[0].src,
-				 data + 256 + (size_t)i * 24 * 400);
+				 data + 256 + (size_t)i * rows * 400);
 		ck_assert_uint_eq(seen.pages[i].flags, 0);
 	}
 	end();
@@ -307,9 +331,11 @@ START_TEST(large_ones_that_cannot_be_cut)
 	visit(0, 0, 1);
 	visit(1, 1, 1);
 	sealed(UINT64_MAX);
+	// whole: whether there are slots for them is the pager's
 	ck_assert_uint_eq(seen.n_pages, 2);
-	ck_assert_uint_eq(seen.pages[0].flags, GENAI_PAGE_NO_STREAM);
-	ck_assert_uint_eq(seen.pages[1].flags, GENAI_PAGE_NO_STREAM);
+	ck_assert_uint_eq(seen.pages[0].bytes, 40000);
+	ck_assert_uint_eq(seen.pages[0].flags, 0);
+	ck_assert_uint_eq(seen.pages[1].flags, 0);
 	end();
 }
 END_TEST
@@ -373,6 +399,104 @@ static void fill(void *ctx, void *dst, uint64_t bytes, const void *src,
 	(void)src;
 	(void)src_bytes;
 }
+
+// ---- groupings that the pager likes better ----
+
+static void begin_choice(uint32_t best)
+{
+	begin("20KiB", "module.pager_sync.page_bytes=8KiB");
+	rt->pager_ops.plan = fake_plan;
+	seen.best = best;
+}
+
+START_TEST(pages_filled)
+{
+	begin_choice(1);
+	tensors(40000, 0); // 100 rows of 400 bytes
+	for (uint32_t i = 0; i < 6; i++)
+		visit(i, i, 100)->flags |= GENAI_WEIGHT_ANY_ROWS;
+	sealed(UINT64_MAX);
+	whole_sweep();
+	ck_assert_uint_gt(seen.n_plans, 4);
+	ck_assert_uint_eq(seen.n_pages, 30); // 20 rows each: 8000 bytes
+	for (uint32_t i = 0; i < 30; i++)
+		ck_assert_uint_eq(seen.pages[i].bytes, 8000);
+	end();
+}
+END_TEST
+
+// A head that is the embedding, too: cut apart from it.
+START_TEST(tied_ones_apart)
+{
+	begin_choice(_i ? 2 : 0);
+	tensors(40000, 0);
+	visit(0, 0, 1)->flags = GENAI_WEIGHT_GATHER;
+	visit(1, 1, 100);
+	visit(0, 5, 100);
+	sealed(UINT64_MAX);
+	whole_sweep();
+	ck_assert_uint_eq(seen.n_pages, _i ? 11 : 6);
+	ck_assert_uint_eq(seen.pages[0].bytes, 40000);
+	ck_assert_uint_eq(seen.pages[0].flags, GENAI_PAGE_NO_STREAM);
+	for (uint32_t i = 1; i < seen.n_pages; i++)
+		ck_assert_uint_eq(seen.pages[i].flags, 0);
+	ck_assert_uint_eq(seen.sweep[0].bytes, 0);
+	ck_assert_uint_eq(paging.weights_bytes, 80000);
+	ck_assert_uint_eq(paging.read_bytes, 80000);
+	end();
+}
+END_TEST
+
+// What is filled only as parts is left alone whole.
+START_TEST(cut_if_better)
+{
+	struct genai_visit *v;
+
+	begin_choice(_i ? 2 : 0);
+	tensors(40000, 0);
+	v = visit(0, 0, 100);
+	v->flags |= GENAI_WEIGHT_FILL_PARTS;
+	v->fill = fill;
+	visit(1, 1, 1);
+	sealed(UINT64_MAX);
+	whole_sweep();
+	ck_assert_uint_eq(seen.n_pages, _i ? 6 : 2);
+	for (uint32_t i = 0; i < seen.n_pages; i++)
+		ck_assert_int_eq(seen.pages[i].e[0].fill != NULL,
+				 _i && i + 1 < seen.n_pages);
+	end();
+}
+END_TEST
+
+// What a step does between the visits, tile by tile.
+START_TEST(work_between_visits)
+{
+	struct genai_visit *v;
+
+	begin("1MiB", "module.pager_sync.page_bytes=16KiB");
+	tensors(32000, 0);
+	visit(0, 0, 1)->units_before = 2;
+	v = visit(1, 3, 80);
+	v->units_before = 3;
+	v->bytes_before = 100;
+	v->work_bytes = 7;
+	v = visit(2, 3, 80);
+	v->group = v[-1].group;
+	v->units_after = 4;
+	sealed(UINT64_MAX);
+	whole_sweep();
+	ck_assert_uint_eq(seen.n_sweep, 9); // four tiles of two
+	ck_assert_uint_eq(seen.sweep[0].units, 3);
+	ck_assert_uint_eq(seen.sweep[1].units, 4);
+	ck_assert_uint_eq(seen.sweep[1].work_bytes, 107);
+	for (uint32_t i = 2; i < 9; i++) {
+		ck_assert_uint_eq(seen.sweep[i].units, i % 2);
+		ck_assert_uint_eq(seen.sweep[i].work_bytes, i % 2 ? 7 : 0);
+	}
+	ck_assert_uint_eq(seen.sweep[8].units_after, 4);
+	end();
+}
+END_TEST
 
 START_TEST(another_layout_on_the_device)
 {
@@ -523,11 +647,15 @@ int main(void)
 	tcase_add_test(tc, small_ones_share_a_page);
 	tcase_add_test(tc, pages_of_a_given_size);
 	tcase_add_test(tc, auto_pages_follow_the_budget);
-	tcase_add_test(tc, large_matrices_are_cut);
+	tcase_add_loop_test(tc, large_matrices_are_cut, 0, 2);
 	tcase_add_test(tc, groups_are_cut_together);
 	tcase_add_test(tc, large_ones_that_cannot_be_cut);
 	tcase_add_test(tc, gathered_ones_are_never_streamed);
 	tcase_add_test(tc, shared_tensors);
+	tcase_add_test(tc, pages_filled);
+	tcase_add_loop_test(tc, tied_ones_apart, 0, 2);
+	tcase_add_loop_test(tc, cut_if_better, 0, 2);
+	tcase_add_test(tc, work_between_visits);
 	tcase_add_test(tc, odd_offsets);
 	tcase_add_test(tc, another_layout_on_the_device);
 	tcase_add_test(tc, in_place_each_apart);

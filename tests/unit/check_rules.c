@@ -130,16 +130,41 @@ END_TEST
 
 // ---- after an error ----
 
+static void set_paged(struct sim_run *r)
+{
+	sim_init(r, "eager", "pager_async");
+	sim_set(r, "runtime.weight_budget=20%%");
+	sim_set(r, "module.pager_async.page_bytes=4KiB");
+}
+
+// Copies until the first token of a prompt.
+static uint64_t copies_to_first(void)
+{
+	static const int64_t prompt[] = {1, 5, 9, 33, 7};
+	struct genai_stream_stats st = {.size = sizeof(st)};
+	const struct genai_stream_api *s;
+	struct sim_run r;
+	int64_t id;
+
+	set_paged(&r);
+	ck_assert_int_eq(sim_open(&r, "qwen3-cpu-int4"), 0);
+	ck_assert_int_eq(genai_session_append(r.session, prompt, 5, NULL), 0);
+	ck_assert_int_eq(sim_next(&r, &id, 1, 0), 0);
+	s = &r.rt->device.stream;
+	ck_assert_int_eq(s->ops->stats(s->self, &st, NULL), 0);
+	sim_close(&r);
+	return st.copies;
+}
+
 static int32_t talk_again(int mutant, int64_t *ids)
 {
 	struct sim_run r;
 	int32_t rc;
 
-	sim_init(&r, "eager", "pager_async");
-	sim_set(&r, "runtime.weight_budget=20%%");
-	sim_set(&r, "module.pager_async.page_bytes=4KiB");
-	// a copy of a page in the first step after priming
-	sim_set(&r, "module.cpu_ref.fault=copy:40");
+	set_paged(&r);
+	// a copy of a page in the step after that
+	sim_set(&r, "module.cpu_ref.fault=copy:%lu",
+		(unsigned long)copies_to_first() + 8);
 	use(&r, "pager_async", mutant);
 	ck_assert_int_eq(sim_open(&r, "qwen3-cpu-int4"), 0);
 	ck_assert_int_eq(sim_talk(&r, ids), GENAI_E_DEVICE);

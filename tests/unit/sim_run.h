@@ -57,22 +57,29 @@ static inline void sim_init(struct sim_run *r, const char *executor,
 	sim_set(r, "module.cpu_ref.threads=1");
 }
 
-static inline int32_t sim_open(struct sim_run *r, const char *model)
+static inline int32_t sim_open_at(struct sim_run *r, const char *path)
 {
 	struct genai_runtime_options o = {.size = sizeof(o),
 					  .sets = r->sets,
 					  .n_sets = r->n_sets,
 					  .log = sim_log,
 					  .log_ctx = r};
-	char path[1024];
 	int32_t rc = genai_open(&o, &r->rt, &r->err);
 
-	snprintf(path, sizeof(path), "%s%s", SIM_MODELS, model);
 	if (!rc)
 		rc = genai_model_open(r->rt, path, NULL, &r->model, &r->err);
 	if (!rc)
 		rc = genai_session_open(r->model, &r->session, &r->err);
 	return rc;
+}
+
+// A model of the test data.
+static inline int32_t sim_open(struct sim_run *r, const char *model)
+{
+	char path[1024];
+
+	snprintf(path, sizeof(path), "%s%s", SIM_MODELS, model);
+	return sim_open_at(r, path);
 }
 
 static inline void sim_close(struct sim_run *r)

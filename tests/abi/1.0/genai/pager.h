@@ -38,7 +38,7 @@ struct genai_extent {
 	uint32_t reserved;
 	const void *src;
 	uint64_t src_bytes;
-	uint64_t place; /* multiple of 256 */
+	uint64_t place; /* multiple of 16 */
 	uint64_t bytes;
 	void (*fill)(void *ctx, void *dst, uint64_t bytes, const void *src,
 		     uint64_t src_bytes);
@@ -57,6 +57,13 @@ struct genai_sweep_visit {
 	uint64_t offset; /* of the visit's bytes in the page */
 	uint64_t bytes;	 /* 0: a few of them, chosen by data */
 	uint32_t flags; /* GENAI_VISIT_* */
+	/* What a step does up to this visit and with it, after the visit
+	 * before: units of work, and bytes of device memory beside the visits'
+	 * own.  0 units: held together with the visit before.  If all visits
+	 * have 0, nothing is known. */
+	uint32_t units;
+	uint64_t work_bytes;
+	uint32_t units_after; /* of the last visit: to the step's end */
 	uint32_t reserved;
 };
 
@@ -94,6 +101,12 @@ struct genai_pager_report {
 	uint32_t ring_slots;
 	uint32_t n_streamed;	 /* pages that go through the ring */
 	uint64_t slot_bytes;
+	/* What a step takes, by the rates of the device (without them in units
+	 * that compare plans): at best, with copies beside the kernels; in this
+	 * plan, with copies between them; and with everything on the device. */
+	uint64_t step_ns, serial_ns, resident_ns;
+	uint64_t read_in_place_bytes; /* of in_place_bytes: read by every step,
+					 not gathered from */
 };
 
 struct genai_pager_stats {
@@ -172,6 +185,13 @@ struct genai_pager_ops {
 	int32_t (*stats)(struct genai_pager *pager,
 			 struct genai_pager_stats *out_stats,
 			 struct genai_error *err);
+	/* What seal would decide for the pages and the sweep; takes nothing,
+	 * and forgets the pages: others may be added.  Optional. */
+	int32_t (*plan)(struct genai_pager *pager,
+			const struct genai_sweep_visit *sweep,
+			uint32_t n_visits, uint64_t budget_bytes,
+			struct genai_pager_report *out_report,
+			struct genai_error *err);
 };
 
 /* An open pager, as an executor gets it.  The functions are the core's. */
