@@ -9,6 +9,7 @@
 #define MOST (UINT64_C(64) << 20)
 #define LEAST (UINT64_C(64) << 10)
 #define ROUNDS 5
+#define COPIES 64 /* in a row, for what each takes beside its bytes */
 
 struct probe {
 	struct genai_device *d;
@@ -17,8 +18,9 @@ struct probe {
 	uint64_t bytes; /* of each */
 };
 
+// n copies in a row, and the wait for them.
 static int32_t timed(struct probe *p, uint64_t dst, uint64_t src,
-		     uint64_t bytes, uint32_t kind, double *out_s,
+		     uint64_t bytes, uint32_t kind, uint32_t n, double *out_s,
 		     struct genai_error *err)
 {
 	const struct genai_stream_ops *o = p->d->stream.ops;
@@ -29,8 +31,9 @@ static int32_t timed(struct probe *p, uint64_t dst, uint64_t src,
 	for (int i = 0; !rc && i < ROUNDS; i++) {
 		double t0 = cli_now(), t;
 
-		rc = o->copy(p->d->stream.self, p->s, dst, src, bytes, kind,
-			     err);
+		for (uint32_t k = 0; !rc && k < n; k++)
+			rc = o->copy(p->d->stream.self, p->s, dst, src, bytes,
+				     kind, err);
 		if (!rc)
 			rc = o->mark(p->d->stream.self, p->s, &pt, err);
 		if (!rc)
@@ -78,7 +81,7 @@ int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 	const struct genai_stream_ops *o = p.d->stream.ops;
 	void *self = p.d->stream.self;
 	struct genai_ticket ticket = {.size = sizeof(ticket)};
-	double link = 0, small = 0, mem = 0;
+	double link = 0, one = 0, many = 0, mem = 0;
 	int32_t rc;
 
 	memset(out, 0, sizeof(*out));
@@ -98,15 +101,17 @@ int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 	if (!rc) {
 		memset(p.host.host, 0x5a, p.bytes);
 		rc = timed(&p, p.a.range.addr, (uintptr_t)p.host.host, p.bytes,
-			   GENAI_COPY_H2D, &link, err);
-	}
-	if (!rc) {
-		rc = timed(&p, p.a.range.addr, (uintptr_t)p.host.host, LEAST,
-			   GENAI_COPY_H2D, &small, err);
+			   GENAI_COPY_H2D, 1, &link, err);
 	}
 	if (!rc)
+		rc = timed(&p, p.a.range.addr, (uintptr_t)p.host.host, LEAST,
+			   GENAI_COPY_H2D, 1, &one, err);
+	if (!rc)
+		rc = timed(&p, p.a.range.addr, (uintptr_t)p.host.host, LEAST,
+			   GENAI_COPY_H2D, COPIES, &many, err);
+	if (!rc)
 		rc = timed(&p, p.b.range.addr, p.a.range.addr, p.bytes,
-			   GENAI_COPY_D2D, &mem, err);
+			   GENAI_COPY_D2D, 1, &mem, err);
 	if (!genai_device_drain(p.d, &ticket, NULL)) {
 		if (p.a.range.bytes)
 			o->free(self, p.a.range.addr, &ticket, NULL);
@@ -121,7 +126,8 @@ int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 		return rc;
 	out->link_bytes_s = (double)p.bytes / link;
 	out->memory_bytes_s = 2.0 * (double)p.bytes / mem;
-	out->copy_s = small - (double)LEAST / out->link_bytes_s;
+	out->copy_s =
+		(many - one) / (COPIES - 1) - (double)LEAST / out->link_bytes_s;
 	if (out->copy_s < 0)
 		out->copy_s = 0;
 	return 0;

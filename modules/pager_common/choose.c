@@ -271,7 +271,7 @@ static double least_score(const struct search *s, const struct shape *shape)
 	return score(s, shape,
 		     pager_max(ns + there * (r->in_place - r->memory),
 			       link + there * r->in_place),
-		     ns + link + there * pager_max(r->link - r->memory, 0));
+		     ns + link + there * (r->in_place_alone - r->memory));
 }
 
 // Returns what a step takes; infinite where that is not the best, or cannot be.

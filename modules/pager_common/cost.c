@@ -19,7 +19,7 @@ static void guess(struct pager_rates *r, uint64_t total)
 
 	r->link = ns_per_byte(UINT64_C(25000000000));
 	r->memory = r->link / 40;
-	r->in_place = r->link * 2;
+	r->in_place = r->in_place_alone = r->link * 2;
 	all = (double)total * r->link;
 	r->latency = all / 2000 < 2600 ? all / 2000 : 2600;
 	r->launch = all / 5000 < 2500 ? all / 5000 : 2500;
@@ -34,6 +34,8 @@ void pager_rates(const struct genai_pager *p, struct pager_rates *r)
 		r->link = ns_per_byte(c->link_bytes_per_s);
 		r->memory = ns_per_byte(c->memory_bytes_per_s);
 		r->in_place = pager_max(r->link / IN_PLACE, r->memory);
+		// a synchronous pager must not seem slower than it is
+		r->in_place_alone = pager_max(r->link, r->memory);
 		r->latency = (double)c->copy_latency_ns;
 		r->launch = (double)c->launch_ns;
 		return;
@@ -100,8 +102,7 @@ uint32_t pager_held(const struct genai_pager *p,
 	return known ? most : 2;
 }
 
-// Kernels and copies one after the other.  What is read in place counts as the
-// link can: a synchronous pager must not seem slower than it is.
+// Kernels and copies one after the other.
 static double serial_ns(const struct genai_pager *p,
 			const struct pager_plan *plan)
 {
@@ -113,8 +114,7 @@ static double serial_ns(const struct genai_pager *p,
 		const struct pager_page *pg = &p->pages[e->page];
 
 		if (pg->placement == PAGER_IN_PLACE)
-			t += (double)e->bytes *
-			     (pager_max(r->link, r->memory) - r->memory);
+			t += (double)e->bytes * (r->in_place_alone - r->memory);
 		else if (pg->placement == PAGER_STREAMED && e->first)
 			t += r->latency + (double)pg->bytes * r->link;
 	}

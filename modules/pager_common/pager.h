@@ -116,9 +116,10 @@ struct pager_choice {
 	double step_ns, serial_ns;
 };
 
-/* cost.c: ns a byte, ns a copy, ns a unit of work. */
+/* cost.c: ns a byte, ns a copy, ns a unit of work.  in_place: beside copies,
+ * and in_place_alone where the link has nothing else to do. */
 struct pager_rates {
-	double link, memory, in_place, latency, launch;
+	double link, memory, in_place, in_place_alone, latency, launch;
 };
 
 /* A page is used: work without weights, then with them. */

@@ -477,11 +477,34 @@ START_TEST(holds)
 }
 END_TEST
 
+// Nothing is known of the device: what a GPU reads in place is slow.
+START_TEST(streams_without_rates)
+{
+	const struct subject *s = by_name(subjects, N_SUBJECTS,
+					  sizeof(subjects[0]), "tiny-qwen3-12");
+	double read, streamed;
+	struct sim_run r;
+
+	make(s);
+	read = read_bytes(s);
+	sim_init(&r, "captured", _i ? "pager_async" : "pager_sync");
+	sim_set(&r, "runtime.context=%u", s->context);
+	sim_set(&r, "runtime.weight_budget=%.0f", read / 2);
+	ck_assert_msg(!sim_open_at(&r, path), "%s", r.err.text);
+	streamed = (double)sim_stats(&r).streamed_bytes_per_token;
+	ck_assert_double_ge(streamed, read * 0.45);
+	ck_assert_double_le(streamed, read * 0.6);
+	sim_close(&r);
+	remove_tree(path);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("floor");
 	TCase *t = tcase_create("all");
 
+	tcase_add_loop_test(t, streams_without_rates, 0, 2);
 	tcase_add_loop_test(t, holds, 0, N_HELD);
 	tcase_set_timeout(t, 120);
 	suite_add_tcase(s, t);
