@@ -86,6 +86,8 @@ static void make(const struct subject *s)
 static const struct rates rates[] = {
 	{"h200", 55e6, 4600e6, 2500, 20, 0},
 	{"h200-tiny", 55e9, 4600e9, 2600, 3000, 0},
+	{"h200-graph", 55e9, 4600e9, 2600, 730, 0},
+	{"desktop", 25e9, 900e9, 5000, 1500, 0},
 	{"pcie3", 12e6, 300e6, 5000, 200, 0},
 	{"pcie3-tiny", 12e9, 300e9, 10000, 5000, 0},
 	{"equal", 1e9, 1e9, 0, 0, 0},
