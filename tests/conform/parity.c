@@ -529,7 +529,8 @@ static const char *take(struct parity *p, const char *opt, char *v)
 	} else if (!strcmp(opt, "--config")) {
 		p->config = v;
 	} else if (!strcmp(opt, "--seeds")) {
-		return number(v, &p->seeds) ? NULL : "--seeds: not a number";
+		if (!number(v, &p->seeds) || !p->seeds)
+			return "--seeds: at least 1";
 	} else if (!strcmp(opt, "--seed")) {
 		return number(v, &p->first) ? NULL : "--seed: not a number";
 	} else if (!strcmp(opt, "--tokens")) {
@@ -563,7 +564,8 @@ static int parse(struct parity *p, int argc, char **argv)
 		if (argv[i][0] != '-' && p->dirs.n < MAX_LIST)
 			p->dirs.v[p->dirs.n++] = argv[i];
 		else if (argv[i][0] != '-' || ++i == argc)
-			why = "too many folders, or an option without value";
+			why = "too many folders, or no value for the last "
+			      "option";
 		else
 			why = take(p, argv[i - 1], argv[i]);
 		if (why)
