@@ -470,6 +470,32 @@ START_TEST(lost_device)
 }
 END_TEST
 
+// On the real clock it takes 50 ms at least; on the simulated one: check_clock.
+START_TEST(slow_copy)
+{
+	struct timespec from, to;
+	struct genai_stream *s;
+	struct genai_mem d, h;
+
+	open_device(SETS("module.cpu_ref.fault=slow:2"));
+	s = stream("s");
+	d = take(GENAI_MEM_DEVICE, 64);
+	h = take(GENAI_MEM_HOST_PINNED, 64);
+	copy_once(s, &d, &h);
+	copy_once(s, &d, &h);
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	reach(mark(s));
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	ck_assert_int_ge((to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec -
+				 from.tv_nsec,
+			 50000000);
+	give(&d);
+	give(&h);
+	end_stream(s);
+	close_device();
+}
+END_TEST
+
 // ---- trace ----
 
 START_TEST(trace)
@@ -536,6 +562,7 @@ static Suite *suite(void)
 	tcase_add_test(t, out_of_memory);
 	tcase_add_test(t, failed_copy);
 	tcase_add_test(t, lost_device);
+	tcase_add_test(t, slow_copy);
 	tcase_add_test(t, trace);
 	suite_add_tcase(s, t);
 	return s;

@@ -157,6 +157,32 @@ START_TEST(two_sessions)
 }
 END_TEST
 
+// A model that nobody asked anything: its plan goes with it, after a drain of
+// what another one does meanwhile.
+START_TEST(never_used)
+{
+	static const int64_t prompt[] = {1, 5, 9, 33, 7};
+	struct genai_model *idle = NULL;
+	struct sim_run r;
+	int64_t ids[4];
+
+	sim_init(&r, _i & 1 ? "captured" : "eager",
+		 _i & 2 ? "pager_async" : "pager_sync");
+	sim_set(&r, "runtime.weight_budget=20%%");
+	sim_set(&r, "module.cpu_ref.schedule=late");
+	ck_assert_msg(!sim_open(&r, "qwen3-cpu-int4"), "%s", r.err.text);
+	OK(genai_model_open(r.rt, SIM_MODELS "qwen2-cpu-int8", NULL, &idle,
+			    &r.err));
+	OK(genai_session_append(r.session, prompt, 5, &r.err));
+	OK(genai_session_next(r.session, 1, &ids[0], &r.err));
+	genai_model_close(idle);
+	ck_assert_str_eq(r.log, "");
+	OK(sim_next(&r, ids + 1, 3, 1));
+	sim_close(&r);
+	ck_assert_str_eq(r.log, "");
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("sim models");
@@ -167,6 +193,7 @@ static Suite *suite(void)
 	tcase_add_test(t, survives_loss);
 	tcase_add_test(t, survives_no_memory);
 	tcase_add_loop_test(t, two_sessions, 0, 20);
+	tcase_add_loop_test(t, never_used, 0, 4);
 	tcase_set_timeout(t, 60);
 	suite_add_tcase(s, t);
 	return s;
