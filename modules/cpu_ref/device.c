@@ -409,7 +409,6 @@ int32_t cref_mem_unreserve(void *self, struct genai_range range,
 	uint32_t i;
 	int32_t rc = 0;
 
-	(void)ticket; // nothing is mapped in it any more
 	pthread_mutex_lock(&dev->lock);
 	i = find_reserved(dev, range);
 	if (i == GENAI_NONE || dev->reserved[i].bytes != range.bytes)
@@ -422,6 +421,9 @@ int32_t cref_mem_unreserve(void *self, struct genai_range range,
 		rc = CREF_FAIL(dev, err, GENAI_E_BUSY,
 			       "part of the reserved range %#llx is mapped",
 			       (unsigned long long)range.addr);
+	if (!rc && ticket) // nothing is mapped in it any more
+		rc = dev->host->ticket_check(dev->host->ctx, ticket, range,
+					     err);
 	if (!rc) {
 		munmap(cref_host(range.addr), range.bytes);
 		dev->reserved[i] = dev->reserved[--dev->n_reserved];

@@ -196,6 +196,25 @@ static void poisoned(void)
 	cf_close(&r);
 }
 
+// Whoever calls need not want to know why.
+static void err_null(void)
+{
+	struct genai_stream *s;
+	struct genai_ticket t;
+	struct genai_point p;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	cf_call(&r, s, "fails", break_down, NULL);
+	p = cf_mark(&r, s);
+	ck_assert_int_eq(r.ba->host_read(r.d, &p, 1, UINT64_MAX, NULL),
+			 GENAI_E_LIMIT);
+	ck_assert_int_eq(r.ba->drain(r.d, everything, UINT64_MAX, &t, NULL), 0);
+	CF_OK(r.st->reset(r.d, &t, &cf_err));
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
 #define B GENAI_IFACE_BARRIER
 static const struct cf_test tests[] = {
 	{"barrier/host-read", "GM-60", B, 0, host_read},
@@ -203,6 +222,7 @@ static const struct cf_test tests[] = {
 	{"barrier/deadline", "GM-62", B, 0, deadline},
 	{"barrier/in-recording", "GM-63", B, CF_RECORD, in_recording},
 	{"barrier/poisoned", "GM-64", B, 0, poisoned},
+	{"barrier/err-null", "GM-5", B, 0, err_null},
 };
 const struct cf_suite cf_suite_barrier = {tests,
 					  sizeof(tests) / sizeof(tests[0])};

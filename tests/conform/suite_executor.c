@@ -270,6 +270,31 @@ static void destroy_ticket(void)
 	end();
 }
 
+// Whoever calls need not want to know why.
+static void err_null(void)
+{
+	const int64_t ids[] = {9};
+	struct genai_plan_options o;
+	struct genai_view max, v;
+	float out[LM_VOCAB];
+
+	lm_open();
+	rig_lm_view(&max);
+	o = rig_options(&g, graph, &max);
+	o.flags = 1u << 31;
+	ck_assert(rig_try_plan(&g, &o, graph, NULL));
+	rig_plan(&g, graph, &max, 0);
+	ck_assert(g.r.rt->exec.submit(g.plan, g.s, NULL, 0, NULL, NULL));
+	rig_lm_run(&g, ids, 1, out);
+	v = g.in[0];
+	v.dims[1] = LM_STEP + 1;
+	ck_assert(g.r.rt->exec.bind_input(g.plan, 0, &v, NULL));
+	ck_assert(g.r.rt->exec.output_shape(g.plan, 7, &v, NULL));
+	ck_assert(g.r.rt->exec.plan_destroy(g.plan, NULL, NULL));
+	rig_lm_run(&g, ids, 1, out);
+	end();
+}
+
 // ---- memory that fails ----
 
 static int32_t life(uint32_t n, bool *reached, struct genai_error *err)
@@ -341,6 +366,7 @@ static const struct cf_test tests[] = {
 	{"executor/bind-refuses", "GM-107", E, 0, bind_refuses},
 	{"executor/unbound", "GM-108", E, 0, unbound},
 	{"executor/destroy-ticket", "GM-109", E, 0, destroy_ticket},
+	{"executor/err-null", "GM-5", E, 0, err_null},
 	{"executor/alloc-fails", "GM-7", E, 0, alloc_fails},
 	{"executor/device-full", "GM-110", E, 0, device_full},
 };

@@ -82,41 +82,112 @@ static void free_ticket(void)
 	t = cf_drain(&r);
 	CF_FAILS(GENAI_E_INVAL,
 		 r.st->free(r.d, a.range.addr + 64, &t, &cf_err));
+	CF_FAILS(GENAI_E_INVAL,
+		 r.d->raw.free(r.d->raw_self, a.range.addr + 64, &t, &cf_err));
 	CF_OK(r.st->free(r.d, a.range.addr, &t, &cf_err));
 	CF_OK(r.st->free(r.d, b.range.addr, &t, &cf_err));
 	CF_FAILS(GENAI_E_INVAL, r.st->free(r.d, a.range.addr, &t, &cf_err));
+	CF_FAILS(GENAI_E_INVAL,
+		 r.d->raw.free(r.d->raw_self, a.range.addr, &t, &cf_err));
 	cf_destroy(&r, s);
 	cf_close(&r);
 }
 
-// The module's own check, without the core's in front of it.
+// The module's own check, without the core's in front of it: of tickets that
+// were made up, of another device, of another range.
+static struct genai_ticket good, bad[3];
+
+static void make_tickets(struct genai_range elsewhere)
+{
+	good = cf_drain(&r);
+	bad[0] = bad[1] = good;
+	bad[0].seal ^= 1;
+	bad[1].device++;
+	bad[2].size = sizeof(bad[2]);
+	CF_OK(r.ba->drain(r.d, elsewhere, UINT64_MAX, &bad[2], &cf_err));
+}
+
 static void ticket_kinds(void)
 {
-	struct genai_ticket all, t;
-	struct genai_mem a, b;
+	const struct genai_stream_ops *raw;
+	unsigned char *file = aligned_alloc(4096, 4096);
+	struct genai_mem a, b, reg = {.size = sizeof(reg)};
 	struct genai_stream *s;
 
+	memset(file, 1, 4096);
 	cf_open(&r, 0, NULL);
+	raw = &r.d->raw;
 	s = cf_stream(&r, "s");
 	a = cf_alloc(&r, 4096);
 	b = cf_alloc(&r, 4096);
+	CF_OK(r.st->host_register(r.d, file, 4096, &reg, &cf_err));
+	cf_copy(&r, s, a.range.addr, (uintptr_t)file, 4096, GENAI_COPY_H2D);
 	cf_copy(&r, s, a.range.addr, b.range.addr, 4096, GENAI_COPY_D2D);
-	all = cf_drain(&r);
-	t = all;
-	t.seal ^= 1;
-	CF_FAILS(GENAI_E_STATE,
-		 r.d->raw.free(r.d->raw_self, a.range.addr, &t, &cf_err));
-	t = all;
-	t.device++;
-	CF_FAILS(GENAI_E_STATE,
-		 r.d->raw.free(r.d->raw_self, a.range.addr, &t, &cf_err));
-	CF_OK(r.ba->drain(r.d, b.range, UINT64_MAX, &t, &cf_err));
-	CF_FAILS(GENAI_E_STATE,
-		 r.d->raw.free(r.d->raw_self, a.range.addr, &t, &cf_err));
-	CF_OK(r.st->free(r.d, b.range.addr, &t, &cf_err));
-	CF_FAILS(GENAI_E_STATE, r.d->raw.reset(r.d->raw_self, &t, &cf_err));
-	CF_FAILS(GENAI_E_STATE, r.d->raw.reset(r.d->raw_self, NULL, &cf_err));
-	CF_OK(r.st->free(r.d, a.range.addr, &all, &cf_err));
+	make_tickets(b.range);
+	for (int i = 0; i < 3; i++) {
+		CF_FAILS(GENAI_E_STATE, raw->free(r.d->raw_self, a.range.addr,
+						  &bad[i], &cf_err));
+		CF_FAILS(GENAI_E_STATE,
+			 raw->host_unregister(r.d->raw_self, reg.range.addr,
+					      &bad[i], &cf_err));
+		CF_FAILS(GENAI_E_STATE,
+			 raw->reset(r.d->raw_self, &bad[i], &cf_err));
+	}
+	CF_FAILS(GENAI_E_STATE, raw->reset(r.d->raw_self, NULL, &cf_err));
+	CF_OK(r.st->free(r.d, b.range.addr, &bad[2], &cf_err));
+	CF_OK(r.st->free(r.d, a.range.addr, &good, &cf_err));
+	CF_OK(r.st->host_unregister(r.d, reg.range.addr, &good, &cf_err));
+	cf_destroy(&r, s);
+	cf_close(&r);
+	free(file);
+}
+
+static void ticket_ranges(void)
+{
+	const struct genai_stream_ops *raw;
+	struct genai_range all = {0}, part;
+	struct genai_mem b;
+
+	cf_open(&r, 0, NULL);
+	raw = &r.d->raw;
+	b = cf_alloc(&r, 4096);
+	CF_OK(r.st->reserve(r.d, r.caps.granule, &all, &cf_err));
+	part = (struct genai_range){all.addr, r.caps.granule};
+	CF_OK(r.st->map(r.d, part, "kv", &cf_err));
+	cf_put(&r, part.addr, &good, sizeof(good));
+	make_tickets(b.range);
+	for (int i = 0; i < 3; i++)
+		CF_FAILS(GENAI_E_STATE,
+			 raw->unmap(r.d->raw_self, part, &bad[i], &cf_err));
+	CF_OK(r.st->unmap(r.d, part, &good, &cf_err));
+	for (int i = 0; i < 3; i++)
+		CF_FAILS(GENAI_E_STATE,
+			 raw->unreserve(r.d->raw_self, all, &bad[i], &cf_err));
+	CF_OK(r.st->unreserve(r.d, all, &good, &cf_err));
+	cf_free(&r, &b);
+	cf_close(&r);
+}
+
+// Whoever calls need not want to know why.
+static void err_null(void)
+{
+	const struct genai_stream_ops *raw;
+	struct genai_mem m, none = {.size = sizeof(none)};
+	struct genai_stream *s;
+	char host[64] = "";
+
+	cf_open(&r, 0, NULL);
+	raw = &r.d->raw;
+	s = cf_stream(&r, "s");
+	m = cf_alloc(&r, 4096);
+	ck_assert(raw->alloc(r.d->raw_self, GENAI_MEM_DEVICE, 0, "x", &none,
+			     NULL));
+	ck_assert(raw->host_register(r.d->raw_self, host, 0, &none, NULL));
+	ck_assert(raw->free(r.d->raw_self, m.range.addr + 64, NULL, NULL));
+	ck_assert(raw->copy(r.d->raw_self, s, m.range.addr, (uintptr_t)host, 64,
+			    GENAI_COPY_H2D, NULL));
+	ck_assert(raw->reset(r.d->raw_self, NULL, NULL));
+	cf_free(&r, &m);
 	cf_destroy(&r, s);
 	cf_close(&r);
 }
@@ -269,6 +340,8 @@ static const struct cf_test tests[] = {
 	{"stream/free-ticket", "GM-22", S, 0, free_ticket},
 	{"stream/given-back", "GM-22", S, 0, given_back},
 	{"stream/ticket-kinds", "GM-23", S, 0, ticket_kinds},
+	{"stream/ticket-ranges", "GM-23", S, CF_RESERVE, ticket_ranges},
+	{"stream/err-null", "GM-5", S, 0, err_null},
 	{"stream/host-memory", "GM-24", S, 0, host_memory},
 	{"stream/in-place", "GM-25", S, CF_IN_PLACE, in_place},
 	{"stream/ranges", "GM-26", S, CF_RESERVE, ranges},

@@ -200,9 +200,8 @@ static void plan(void)
 		ck_assert_uint_le(r.pinned_bytes + r.ring_bytes,
 				  b.total * part / 100);
 		memset(&none, 0, sizeof(none));
-		CF_FAILS(GENAI_E_INVAL,
-			 b.ops->plan(b.p, b.sweep, b.n_visits, b.total, &none,
-				     &cf_err));
+		CF_FAILS(GENAI_E_INVAL, b.ops->plan(b.p, b.sweep, b.n_visits,
+						    b.total, &none, &cf_err));
 		ck_assert_msg(!none.n_pages, "an output written on failure");
 		book_add_all(&b);
 	}
@@ -216,8 +215,8 @@ static void plan(void)
 	ck_assert_uint_eq(r.streamed_bytes, b.report.streamed_bytes);
 	ck_assert_uint_eq(r.in_place_bytes, b.report.in_place_bytes);
 	ck_assert_uint_eq(r.ring_slots, b.report.ring_slots);
-	CF_FAILS(GENAI_E_STATE, b.ops->plan(b.p, b.sweep, b.n_visits, b.total,
-					    &r, &cf_err));
+	CF_FAILS(GENAI_E_STATE,
+		 b.ops->plan(b.p, b.sweep, b.n_visits, b.total, &r, &cf_err));
 	for (int i = 0; i < 3; i++)
 		CF_OK(book_step(&b, 0, &cf_err));
 	book_check(&b, "sealed after plans");
@@ -460,6 +459,27 @@ static void close_ticket(void)
 	close_book();
 }
 
+// Whoever calls need not want to know why.
+static void err_null(void)
+{
+	struct genai_extent odd = {.size = sizeof(odd)};
+	struct genai_point p = {0}, tail;
+	struct genai_place place;
+
+	book_open_sealed(&b, 74, 20, NULL);
+	ck_assert(b.ops->add(b.p, 768, 0, &odd, 1, NULL));
+	ck_assert(book_seal(&b, b.total / 2, NULL));
+	ck_assert(b.ops->acquire(b.p, 0, b.s, &place, &p, NULL));
+	ck_assert(b.ops->release(b.p, 0, p, NULL));
+	ck_assert(b.ops->step_end(b.p, b.s, &tail, NULL));
+	ck_assert(b.ops->reset(b.p, NULL, NULL));
+	CF_OK(book_step(&b, 0, NULL));
+	ck_assert(b.ops->close(b.p, NULL, NULL));
+	CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "after refusals");
+	close_book();
+}
+
 static void stats(void)
 {
 	struct genai_pager_stats x = {.size = sizeof(x)}, y = x;
@@ -556,6 +576,7 @@ static const struct cf_test tests[] = {
 	{"pager/no-registration", "GM-80", P, 0, no_registration},
 	{"pager/copy-fails", "GM-81", P, 0, copy_fails},
 	{"pager/close-ticket", "GM-82", P, 0, close_ticket},
+	{"pager/err-null", "GM-5", P, 0, err_null},
 	{"pager/stats", "GM-83", P, 0, stats},
 	{"pager/plan", "GM-92", P, 0, plan},
 	{"pager/alloc-fails", "GM-7", P, 0, alloc_fails},

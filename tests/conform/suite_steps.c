@@ -340,6 +340,47 @@ static void other_stream(void)
 	lm_close();
 }
 
+// A sum that is written over what it was made from: each submit counts once,
+// the one that records and those that replay too.
+static void state(void)
+{
+	const int64_t dims[] = {1, 64};
+	uint32_t n = cf_n_schedules();
+	float by[64], x[64];
+	struct genai_view max = rig_view(GENAI_DT_F32, 2, dims);
+
+	for (uint32_t s = 0; s < n; s++) {
+		uint32_t in, w, out;
+
+		rig_open(&g, cf_schedule(s));
+		rig_need_op(&g, "", "Add");
+		for (int i = 0; i < 64; i++)
+			x[i] = by[i] = (float)(i + 1);
+		rig_graph_begin(&made);
+		in = rig_input(&made, "x", GENAI_DT_F32, 2, dims);
+		w = rig_weight(&made, "by", GENAI_DT_F32, 2, dims, by);
+		out = rig_float_value(&made, "y");
+		rig_node(&made, "Add", "", "advance", (uint32_t[]){in, w}, 2,
+			 out);
+		graph = rig_graph_end(&made, out);
+		rig_plan(&g, graph, &max, 0);
+		rig_in(&g, 0, x, 2, dims);
+		g.out[0] = g.in[0];
+		rig_rebind(&g, false);
+		for (int k = 1; k <= 12; k++) {
+			rig_submit(&g);
+			if (k % 4)
+				continue;
+			rig_read(&g, x, sizeof(x));
+			for (int i = 0; i < 64; i++)
+				ck_assert_msg(x[i] == by[i] * (float)(k + 1),
+					      "%d submits counted %g times", k,
+					      (double)(x[i] / by[i]) - 1);
+		}
+		lm_close();
+	}
+}
+
 // ---- recordings ----
 
 static void records(void)
@@ -466,6 +507,7 @@ static const struct cf_test tests[] = {
 	{"executor/rebind-shape", "GM-117 GM-126", E, 0, rebind_shape},
 	{"executor/rebind-address", "GM-118", E, 0, rebind_address},
 	{"executor/other-stream", "GM-124", E, 0, other_stream},
+	{"executor/state", "GM-128", E, 0, state},
 	{"executor/records", "GM-119", E, CF_RECORDS, records},
 	{"executor/records-between", "GM-120", E, CF_RECORDS, records_between},
 	{"executor/bad-index", "GM-121", E, 0, bad_index},

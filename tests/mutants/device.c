@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/mutants/device.h"
 
@@ -44,6 +45,8 @@ static int32_t s_alloc(void *self, uint32_t kind, uint64_t bytes,
 	if (is("alloc-recording") && recording)
 		return 0;
 	rc = stream->alloc(self, kind, bytes, tag, &mem, err);
+	if (rc && is("err-needed"))
+		err->code = rc;
 	if (rc && is("writes-on-failure"))
 		out->size = 0;
 	if (rc && is("error-without-text") && err)
@@ -71,7 +74,9 @@ static int32_t s_free(void *self, genai_addr addr,
 	if (is("free-nothing"))
 		return 0;
 	rc = stream->free(self, addr, ticket, err);
-	if (rc == GENAI_E_BUSY && is("free-busy"))
+	if ((rc == GENAI_E_BUSY && is("free-busy")) ||
+	    (rc == GENAI_E_INVAL && is("free-part")) ||
+	    (rc == GENAI_E_STATE && recording && is("free-recording")))
 		return 0;
 	return rc;
 }
@@ -85,6 +90,8 @@ static int32_t s_register(void *self, const void *ptr, uint64_t bytes,
 {
 	int32_t rc;
 
+	if (is("register-recording") && recording)
+		return 0;
 	if (!is("in-place-snapshot") || bytes > sizeof(snapshot) ||
 	    original.range.bytes)
 		return stream->host_register(self, ptr, bytes, out, err);
@@ -107,7 +114,24 @@ static int32_t s_unregister(void *self, genai_addr addr,
 					     err);
 		memset(&original, 0, sizeof(original));
 	}
-	return rc;
+	return rc == GENAI_E_STATE && is("unregister-any") ? 0 : rc;
+}
+
+static int32_t s_map(void *self, struct genai_range range, const char *tag,
+		     struct genai_error *err)
+{
+	int32_t rc = stream->map(self, range, tag, err);
+
+	return rc == GENAI_E_STATE && is("map-recording") ? 0 : rc;
+}
+
+static int32_t s_unmap(void *self, struct genai_range range,
+		       const struct genai_ticket *ticket,
+		       struct genai_error *err)
+{
+	int32_t rc = stream->unmap(self, range, ticket, err);
+
+	return rc == GENAI_E_STATE && is("unmap-any") ? 0 : rc;
 }
 
 static int32_t s_unreserve(void *self, struct genai_range range,
@@ -116,7 +140,10 @@ static int32_t s_unreserve(void *self, struct genai_range range,
 {
 	int32_t rc = stream->unreserve(self, range, ticket, err);
 
-	return rc && is("unreserve-mapped") ? 0 : rc;
+	return (rc && is("unreserve-mapped")) ||
+			       (rc == GENAI_E_STATE && is("unreserve-any"))
+		       ? 0
+		       : rc;
 }
 
 static int32_t s_destroy(void *self, struct genai_stream *s,
@@ -347,6 +374,8 @@ static int32_t b_read(void *self, const struct genai_point *points, uint32_t n,
 	if (is("read-no-deadline"))
 		deadline = UINT64_MAX;
 	rc = barrier->host_read(self, points, n, deadline, err);
+	if (rc && is("read-err-needed"))
+		err->code = rc;
 	if (rc == GENAI_E_DEADLINE && is("read-gives-up"))
 		return 0;
 	if (rc && rc != GENAI_E_STATE && rc != GENAI_E_DEADLINE &&
@@ -458,6 +487,8 @@ static void fill_tables(void)
 	s_table.free = s_free;
 	s_table.host_register = s_register;
 	s_table.host_unregister = s_unregister;
+	s_table.map = s_map;
+	s_table.unmap = s_unmap;
 	s_table.unreserve = s_unreserve;
 	s_table.destroy = s_destroy;
 	s_table.mark = s_mark;
@@ -499,6 +530,8 @@ static int32_t init(const struct genai_host *h,
 	h->config_get_str(h->ctx, "real", path, sizeof(path));
 	if (is("host-exact") && h->size != sizeof(*h))
 		return GENAI_E_ABI;
+	if (is("err-needed"))
+		err->code = 0;
 	if (is("descriptor-leaks"))
 		(void)open("/dev/null", O_RDONLY);
 	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -522,6 +555,8 @@ static int32_t init(const struct genai_host *h,
 	rc = real->init(lent, params, out_self, err);
 	the_self = *out_self;
 	n_up += !rc;
+	if (rc == GENAI_E_NOMEM && is("init-nomem"))
+		return mutant_fail(err, GENAI_E_DEVICE, "it did not work");
 	return rc;
 }
 
@@ -567,14 +602,46 @@ static const struct genai_module_block block = {
 	.key_stride = sizeof(keys[0]),
 };
 
+// Nothing is configured when the query comes: its faults are in the
+// environment.
+static int asked(const char *name)
+{
+	const char *v = getenv("GENAI_MUTANT");
+
+	return v && !strcmp(v, name);
+}
+
+static void *volatile lost;
+
+static const struct genai_module_block *a_copy(void)
+{
+	static struct genai_module_block copies[2];
+	static struct genai_config_key helpless[4];
+	static unsigned calls;
+	struct genai_module_block *b = &copies[calls++ % 2];
+
+	*b = block;
+	if (asked("no-help")) {
+		memcpy(helpless, keys, sizeof(keys));
+		helpless[1].help = "";
+		b->keys = helpless;
+	}
+	return b;
+}
+
 GENAI_MODULE_EXPORT const struct genai_module_block *
 genai_module_query(uint32_t core_abi, int32_t *out_reason);
 
 const struct genai_module_block *genai_module_query(uint32_t core_abi,
 						    int32_t *out_reason)
 {
+	if (asked("query-exact") && core_abi != GENAI_ABI)
+		return NULL;
+	if (asked("query-allocates"))
+		lost = malloc(16);
 	if (core_abi >> 16 == GENAI_ABI_MAJOR)
-		return &block;
+		return asked("query-copies") || asked("no-help") ? a_copy()
+								 : &block;
 	*out_reason = GENAI_E_ABI;
 	return NULL;
 }

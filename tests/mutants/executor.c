@@ -1,4 +1,6 @@
 // executor.c - the executors of mutant_device: cpu_ref's, with one fault.
+#include <stdbool.h>
+
 #include "tests/mutants/device.h"
 
 // ---- what the executor sees ----
@@ -6,10 +8,12 @@
 static struct genai_stream_ops seen_stream;
 static struct genai_pager_ops seen_pager;
 static struct genai_stream_api seen_api;
-static struct genai_pager_api seen_pager_api;
+static struct genai_pager_api seen_pagers[8]; // of the latest plans
+static uint32_t n_plans;
 static const struct genai_stream_api *true_stream;
 static const struct genai_barrier_api *true_barrier;
 static const struct genai_pager_api *true_pager;
+static bool many; // rows in this step
 
 static int32_t x_wait(void *self, struct genai_stream *s, struct genai_point p,
 		      struct genai_error *err)
@@ -31,7 +35,7 @@ static int32_t x_acquire(struct genai_pager *p, uint32_t visit,
 	if (!rc && is("stale-page") && visit == 5 && last)
 		out_place->addr = last;
 	last = addr;
-	if (!rc && is("wrong-row"))
+	if (!rc && (is("wrong-row") || (is("rows-differ") && many)))
 		out_place->addr += 16;
 	return rc;
 }
@@ -69,6 +73,7 @@ static int32_t create(const struct genai_executor_ops *real_ops, void *self,
 	struct genai_plan_options o = *options;
 	struct genai_mem mem = {.size = sizeof(mem)};
 	static struct genai_graph dense;
+	uint32_t at;
 	int32_t rc;
 
 	if (is("options-exact") && o.size != sizeof(o))
@@ -80,6 +85,8 @@ static int32_t create(const struct genai_executor_ops *real_ops, void *self,
 		dense.node_stride = sizeof(struct genai_node);
 		graph = &dense;
 	}
+	if (is("flags-ignored"))
+		o.flags = 0;
 	kept_max = o.max_inputs;
 	first_max = *o.max_inputs;
 
@@ -92,10 +99,11 @@ static int32_t create(const struct genai_executor_ops *real_ops, void *self,
 	seen_pager = *o.pager->ops;
 	seen_pager.acquire = x_acquire;
 	seen_pager.release = x_release;
-	seen_pager_api = *o.pager;
-	seen_pager_api.ops = &seen_pager;
+	at = is("one-plan") ? 0 : n_plans++ % 8;
+	seen_pagers[at] = *o.pager;
+	seen_pagers[at].ops = &seen_pager;
 	o.stream = &seen_api;
-	o.pager = &seen_pager_api;
+	o.pager = &seen_pagers[at];
 	binds = submits = 0;
 	first_dim = 0;
 	if (is("plan-leaks"))
@@ -104,6 +112,14 @@ static int32_t create(const struct genai_executor_ops *real_ops, void *self,
 	rc = real_ops->plan_create(self, graph, &o, out_plan, err);
 	if (rc == GENAI_E_UNSUPPORTED && is("unnamed"))
 		return mutant_fail(err, rc, "the graph is not supported");
+	if (rc == GENAI_E_LIMIT && is("limit-unsaid"))
+		return mutant_fail(err, GENAI_E_DEVICE, "it did not work");
+	if (rc == GENAI_E_NOMEM && is("nomem-unsaid"))
+		return mutant_fail(err, GENAI_E_DEVICE, "it did not work");
+	if (rc && is("attributes"))
+		return 0;
+	if (rc && is("exec-err-needed"))
+		err->code = rc;
 	return rc;
 }
 
@@ -158,6 +174,7 @@ static int32_t bind_in(const struct genai_executor_ops *real_ops,
 		v.strides[k] = stride;
 		stride *= (uint32_t)v.dims[k];
 	}
+	many = v.rank == 2 && v.dims[1] > 1;
 	rc = real_ops->bind_input(p, i, &v, err);
 	kept_in = view;
 	first_in = *view;
@@ -176,6 +193,20 @@ static int32_t bind_out(const struct genai_executor_ops *real_ops,
 	if (is("stale-address") && binds++ > 8)
 		return 0;
 	return real_ops->bind_output(p, i, view, err);
+}
+
+// Did the submit that just returned record?
+static bool captured(const struct genai_executor_ops *real_ops,
+		     struct genai_plan *p)
+{
+	static uint64_t before;
+	struct genai_exec_stats st = {.size = sizeof(st)};
+	bool more;
+
+	real_ops->stats(p, &st, NULL);
+	more = st.captures > before;
+	before = st.captures;
+	return more;
 }
 
 static int32_t submit(const struct genai_executor_ops *real_ops,
@@ -213,6 +244,8 @@ static int32_t submit(const struct genai_executor_ops *real_ops,
 	if (rc)
 		return rc;
 	last_signal = *out_signal;
+	if (is("counts-twice") || (is("capture-runs") && captured(real_ops, p)))
+		real_ops->submit(p, s, NULL, 0, out_signal, err);
 	if (is("writes-beyond"))
 		true_stream->ops->copy(true_stream->self, s, behind_out,
 				       behind_out - 4, 4, GENAI_COPY_D2D, NULL);
@@ -260,12 +293,15 @@ static int32_t exec_stats(const struct genai_executor_ops *real_ops,
 static int32_t exec_caps(const struct genai_executor_ops *real_ops, void *self,
 			 struct genai_exec_caps *out, struct genai_error *err)
 {
+	static uint32_t calls;
 	struct genai_exec_caps all = {.size = sizeof(all)};
 	int32_t rc =
 		real_ops->caps(self, is("exec-caps-overrun") ? &all : out, err);
 
 	if (is("exec-caps-overrun"))
 		*out = all;
+	if (is("ops-come-and-go"))
+		out->n_ops -= calls++ % 2;
 	return rc;
 }
 
