@@ -7,7 +7,7 @@
 #include "tests/mutants/device.h"
 
 char mutant[32];
-static const struct genai_host *host;
+const struct genai_host *mutant_host;
 static struct genai_host kept, lents[8]; // the latest; what the real one gets
 static const struct genai_module_block *real;
 static const struct genai_stream_ops *stream;
@@ -16,7 +16,7 @@ static int recording;
 
 int32_t mutant_fail(struct genai_error *err, int32_t code, const char *text)
 {
-	return host->error_set(host->ctx, err, code, "%s", text);
+	return mutant_host->error_set(mutant_host->ctx, err, code, "%s", text);
 }
 
 // ---- stream ----
@@ -32,6 +32,14 @@ static int32_t s_caps(void *self, struct genai_stream_caps *out,
 		*out = all;
 	if (is("caps-change") && calls++ % 2)
 		out->flags ^= GENAI_STREAM_CAP_RECORD;
+	if (is("caps-kind"))
+		memset(out->device_kind, 'x', sizeof(out->device_kind));
+	if (is("caps-no-kind"))
+		out->device_kind[0] = 0;
+	if (is("caps-alignment"))
+		out->alignment = 48;
+	if (is("caps-granule"))
+		out->granule = 0;
 	return rc;
 }
 
@@ -61,8 +69,16 @@ static int32_t s_alloc(void *self, uint32_t kind, uint64_t bytes,
 		mem.range.addr += 64;
 		mem.range.bytes -= 64;
 	}
+	if (is("alloc-less"))
+		mem.range.bytes = bytes - 1;
 	*out = mem;
 	return 0;
+}
+
+static int32_t s_create(void *self, const char *name, struct genai_stream **out,
+			struct genai_error *err)
+{
+	return is("create-nothing") ? 0 : stream->create(self, name, out, err);
 }
 
 static int32_t s_free(void *self, genai_addr addr,
@@ -180,13 +196,13 @@ static int32_t s_wait(void *self, struct genai_stream *s, struct genai_point p,
 	return rc && is("inside-outside") ? 0 : rc;
 }
 
-static int forgiven; // an error was told once
+int mutant_forgiven; // an error was told once
 
 static int32_t s_poll(void *self, struct genai_point p, struct genai_error *err)
 {
 	int32_t rc;
 
-	if (forgiven)
+	if (mutant_forgiven)
 		return 0;
 	if (is("poll-lies"))
 		return 0;
@@ -330,8 +346,8 @@ static int32_t s_reset(void *self, const struct genai_ticket *ticket,
 		       struct genai_error *err)
 {
 	if (is("reset-nothing"))
-		return host->ticket_check(
-			host->ctx, ticket,
+		return mutant_host->ticket_check(
+			mutant_host->ctx, ticket,
 			(struct genai_range){0, GENAI_RANGE_ALL_BYTES}, err);
 	return stream->reset(self, ticket, err);
 }
@@ -354,65 +370,6 @@ static int32_t s_stats(void *self, struct genai_stream_stats *out,
 static struct genai_stream_ops s_table = {
 	.size = sizeof(struct genai_stream_ops), .version = 1};
 
-// ---- barrier ----
-
-static int32_t b_read(void *self, const struct genai_point *points, uint32_t n,
-		      uint64_t deadline, struct genai_error *err)
-{
-	int32_t rc;
-
-	if (is("read-none"))
-		return 0;
-	if (is("read-first") && n > 1)
-		n = 1;
-	if (is("read-last") && n > 1) {
-		points += n - 1;
-		n = 1;
-	}
-	if (is("deadline-relative") && deadline != UINT64_MAX)
-		deadline += host->clock_ns(host->ctx);
-	if (is("read-no-deadline"))
-		deadline = UINT64_MAX;
-	rc = barrier->host_read(self, points, n, deadline, err);
-	if (rc && is("read-err-needed"))
-		err->code = rc;
-	if (rc == GENAI_E_DEADLINE && is("read-gives-up"))
-		return 0;
-	if (rc && rc != GENAI_E_STATE && rc != GENAI_E_DEADLINE &&
-	    is("poison-once"))
-		forgiven = 1;
-	if (rc == GENAI_E_STATE && is("read-recording"))
-		return 0;
-	if (rc && is("read-no-node") && err) {
-		err->node = GENAI_NONE;
-		snprintf(err->text, sizeof(err->text), "it failed");
-	}
-	return rc;
-}
-
-static int32_t b_drain(void *self, struct genai_range range, uint64_t deadline,
-		       struct genai_ticket *out, struct genai_error *err)
-{
-	int32_t rc;
-
-	if (is("drain-none") ||
-	    (is("drain-range") && range.bytes != GENAI_RANGE_ALL_BYTES))
-		return 0;
-	if (is("drain-weak"))
-		deadline = 0;
-	if (is("drain-no-deadline"))
-		deadline = UINT64_MAX;
-	rc = barrier->drain(self, range, deadline, out, err);
-	if (rc == GENAI_E_DEADLINE && is("drain-weak"))
-		return 0;
-	if (rc == GENAI_E_STATE && is("drain-recording"))
-		return 0;
-	return rc;
-}
-
-static struct genai_barrier_ops b_table = {
-	.size = sizeof(struct genai_barrier_ops), .version = 1};
-
 // ---- the handshake ----
 
 // The real module's own keys have their defaults; schedule is handed on.
@@ -421,7 +378,7 @@ static int32_t lend_str(void *ctx, const char *key, char *buf, uint64_t cap)
 	const char *value = NULL;
 
 	if (!strcmp(key, "schedule") || !strcmp(key, "threads"))
-		return host->config_get_str(ctx, key, buf, cap);
+		return mutant_host->config_get_str(ctx, key, buf, cap);
 	for (uint32_t i = 0; i < real->n_keys; i++)
 		if (!strcmp(real->keys[i].name, key))
 			value = real->keys[i].default_value;
@@ -463,8 +420,9 @@ static int32_t any_ticket(void *ctx, const struct genai_ticket *ticket,
 		range.bytes = 0;
 	if (is("any-range") && ticket)
 		range = ticket->range;
-	return is("any-ticket") ? 0
-				: host->ticket_check(ctx, ticket, range, err);
+	return is("any-ticket")
+		       ? 0
+		       : mutant_host->ticket_check(ctx, ticket, range, err);
 }
 
 static void fill_tables(void)
@@ -490,6 +448,7 @@ static void fill_tables(void)
 	s_table.map = s_map;
 	s_table.unmap = s_unmap;
 	s_table.unreserve = s_unreserve;
+	s_table.create = s_create;
 	s_table.destroy = s_destroy;
 	s_table.mark = s_mark;
 	s_table.wait = s_wait;
@@ -501,10 +460,11 @@ static void fill_tables(void)
 	s_table.capture_end = s_end;
 	s_table.capture_abort = s_abort;
 	s_table.launch_graph = s_graph;
+	if (is("caps-functions"))
+		s_table.launch_graph = NULL;
 	s_table.reset = s_reset;
 	s_table.stats = s_stats;
-	b_table.host_read = b_read;
-	b_table.drain = b_drain;
+	mutant_wrap_barrier(barrier);
 	mutant_wrap_executors(inner[0], inner[1]);
 }
 
@@ -524,7 +484,7 @@ static int32_t init(const struct genai_host *h,
 
 	// a runtime's own table goes with it
 	kept = *h;
-	host = &kept;
+	mutant_host = &kept;
 	lent = &lents[n_inits++ % 8];
 	h->config_get_str(h->ctx, "mutant", mutant, sizeof(mutant));
 	h->config_get_str(h->ctx, "real", path, sizeof(path));
@@ -571,7 +531,7 @@ static void fini(void *self)
 
 static const struct genai_iface ifaces[] = {
 	{GENAI_IFACE_STREAM, "mutant_device", 1, 0, &s_table},
-	{GENAI_IFACE_BARRIER, "mutant_device", 1, 0, &b_table},
+	{GENAI_IFACE_BARRIER, "mutant_device", 1, 0, &mutant_barrier},
 	{GENAI_IFACE_EXECUTOR, "eager", 1, 0, &mutant_executors[0]},
 	{GENAI_IFACE_EXECUTOR, "captured", 1, 0, &mutant_executors[1]},
 };

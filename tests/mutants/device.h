@@ -5,7 +5,15 @@
 #include <genai/executor.h>
 #include "tests/mutants/mutant.h"
 
+extern const struct genai_host *mutant_host;
+extern int mutant_forgiven; /* an error was told once */
+
 int32_t mutant_fail(struct genai_error *err, int32_t code, const char *text);
+
+/* ---- barrier.c ---- */
+
+extern struct genai_barrier_ops mutant_barrier;
+void mutant_wrap_barrier(const struct genai_barrier_ops *real);
 
 /* ---- executor.c ---- */
 

@@ -109,6 +109,8 @@ static int32_t create(const struct genai_executor_ops *real_ops, void *self,
 	if (is("plan-leaks"))
 		true_stream->ops->alloc(true_stream->self, GENAI_MEM_DEVICE, 64,
 					"mutant", &mem, NULL);
+	if (is("plan-nothing"))
+		return 0;
 	rc = real_ops->plan_create(self, graph, &o, out_plan, err);
 	if (rc == GENAI_E_UNSUPPORTED && is("unnamed"))
 		return mutant_fail(err, rc, "the graph is not supported");
@@ -134,10 +136,16 @@ static int32_t visits(const struct genai_executor_ops *real_ops,
 		return rc;
 	memcpy(copy, *out, *n * sizeof(copy[0]));
 	for (uint32_t i = 0; i < *n; i++) {
+		if (is("visits-wild"))
+			copy[i].tensor = 1u << 30;
 		if (is("visits-no-gather"))
 			copy[i].flags &= ~GENAI_WEIGHT_GATHER;
 		if (is("visits-order") && i)
 			copy[i].first_node = copy[*n - i].first_node;
+	}
+	if (is("visits-swapped")) {
+		copy[0] = (*out)[*n - 1];
+		copy[*n - 1] = (*out)[0];
 	}
 	if (is("visits-less"))
 		--*n;
@@ -302,6 +310,10 @@ static int32_t exec_caps(const struct genai_executor_ops *real_ops, void *self,
 		*out = all;
 	if (is("ops-come-and-go"))
 		out->n_ops -= calls++ % 2;
+	if (is("exec-kind"))
+		memset(out->device_kind, 'x', sizeof(out->device_kind));
+	if (is("exec-other"))
+		out->device_kind[0] = 'S';
 	return rc;
 }
 
