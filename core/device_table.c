@@ -156,8 +156,11 @@ static int32_t dev_map(void *self, struct genai_range range, const char *tag,
 	rc = device_over_limit(d, range.bytes, tag, err);
 	if (!rc)
 		rc = d->raw.map(d->raw_self, range, tag, err);
-	if (!rc)
+	if (!rc) {
 		rc = device_book(d, range, GENAI_MEM_MAPPED, tag, err);
+		if (rc)
+			d->raw.unmap(d->raw_self, range, NULL, NULL);
+	}
 	pthread_mutex_unlock(&d->lock);
 	return rc;
 }

@@ -2,6 +2,7 @@
 // limits, failures.
 #include <genai/barrier.h>
 
+#include "tests/unit/alloc_fail.h"
 #include "tests/unit/session_kit.h"
 
 static struct genai_runtime *rt;
@@ -366,6 +367,43 @@ START_TEST(address_ranges)
 }
 END_TEST
 
+// No room for a line: the device has its memory back, and gives it again.
+START_TEST(a_ledger_that_cannot_grow)
+{
+	static char host[4096] __attribute__((aligned(4096)));
+	struct genai_mem m[64], one = {.size = sizeof(one)};
+	struct genai_range r = {0, 0};
+	struct genai_ticket t;
+	int32_t rc = 0;
+
+	ck_assert_int_eq(ops->reserve(d, d->caps.granule, &r, &err), 0);
+	for (int i = 0; i < 64; i++)
+		m[i] = alloc(GENAI_MEM_DEVICE, 64, "kv");
+	ck_assert_uint_eq(d->n_allocs, d->cap_allocs);
+	for (int again = 0; again < 2; again++) {
+		alloc_left = again ? -1 : 0;
+		if (_i == 0)
+			rc = ops->map(d, r, "kv", &err);
+		if (_i == 1)
+			rc = ops->host_register(d, host, 4096, &one, &err);
+		if (again)
+			ck_assert_msg(!rc, "%s", err.text);
+		else
+			fails(rc, GENAI_E_NOMEM, &err,
+			      "no memory for the ledger");
+	}
+	t = drain(all);
+	if (_i == 0)
+		ck_assert_int_eq(ops->unmap(d, r, &t, &err), 0);
+	if (_i == 1)
+		ck_assert_int_eq(
+			ops->host_unregister(d, one.range.addr, &t, &err), 0);
+	ck_assert_int_eq(ops->unreserve(d, r, &t, &err), 0);
+	for (int i = 0; i < 64; i++)
+		give(&m[i]);
+}
+END_TEST
+
 // cpu_ref maps whatever is asked for; writing it would be the end.
 START_TEST(more_than_the_host_has)
 {
@@ -695,6 +733,7 @@ int main(void)
 	tcase_add_test(tc, leaks_are_said);
 	tcase_add_test(tc, registered_memory);
 	tcase_add_test(tc, address_ranges);
+	tcase_add_loop_test(tc, a_ledger_that_cannot_grow, 0, 2);
 	tcase_add_test(tc, more_than_the_host_has);
 	tcase_add_test(tc, mapped_bytes_count_to_the_limit);
 	tcase_add_test(tc, units_run_once);
