@@ -219,7 +219,7 @@ static void err_null(void)
 static const struct cf_test tests[] = {
 	{"barrier/host-read", "GM-60", B, 0, host_read},
 	{"barrier/drain", "GM-61", B, 0, drain},
-	{"barrier/deadline", "GM-62", B, 0, deadline},
+	{"barrier/deadline", "GM-8 GM-62", B, 0, deadline},
 	{"barrier/in-recording", "GM-63", B, CF_RECORD, in_recording},
 	{"barrier/poisoned", "GM-64", B, 0, poisoned},
 	{"barrier/err-null", "GM-5", B, 0, err_null},

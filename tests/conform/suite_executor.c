@@ -364,7 +364,7 @@ static const struct cf_test tests[] = {
 	{"executor/visits", "GM-105", E, 0, visits},
 	{"executor/set-pages-refuses", "GM-106", E, 0, set_pages_refuses},
 	{"executor/bind-refuses", "GM-107", E, 0, bind_refuses},
-	{"executor/unbound", "GM-108", E, 0, unbound},
+	{"executor/unbound", "GM-8 GM-108", E, 0, unbound},
 	{"executor/destroy-ticket", "GM-109", E, 0, destroy_ticket},
 	{"executor/err-null", "GM-5", E, 0, err_null},
 	{"executor/alloc-fails", "GM-7", E, 0, alloc_fails},

@@ -336,7 +336,7 @@ static void ranges(void)
 #define S GENAI_IFACE_STREAM
 static const struct cf_test tests[] = {
 	{"stream/caps", "GM-20", S, 0, caps},
-	{"stream/alloc", "GM-21", S, 0, alloc},
+	{"stream/alloc", "GM-8 GM-21", S, 0, alloc},
 	{"stream/free-ticket", "GM-22", S, 0, free_ticket},
 	{"stream/given-back", "GM-22", S, 0, given_back},
 	{"stream/ticket-kinds", "GM-23", S, 0, ticket_kinds},

@@ -67,7 +67,8 @@ static void copies(void)
 			GENAI_COPY_D2D);
 		cf_copy(&r, s, (uintptr_t)d + 1, b.range.addr + 5, n,
 			GENAI_COPY_D2H);
-		cf_copy(&r, s, a.range.addr, b.range.addr, 0, GENAI_COPY_D2D);
+		CF_OK(r.d->raw.copy(r.d->raw_self, s, a.range.addr,
+				    b.range.addr, 0, GENAI_COPY_D2D, &cf_err));
 		cf_finish(&r, s);
 		ck_assert_msg(!memcmp(d + 1, (char *)up.host + i, n),
 			      "%lu bytes came back wrong", (unsigned long)n);

@@ -1,5 +1,7 @@
 // check_sim_models.c - models on the simulated device: the same tokens under
 // every schedule, and after every single failure.
+#include <unistd.h>
+
 #include "tests/unit/sim_device.h"
 
 static void talk_of(const char *const *sets, const char *executor,
@@ -33,6 +35,40 @@ START_TEST(same_tokens)
 		     "module.pager_async.page_bytes=4KiB"),
 		_i / 5 ? "captured" : "eager", "pager_async", got);
 	ck_assert_mem_eq(want, got, sizeof(want));
+}
+END_TEST
+
+// What ran in which order, of a conversation.
+static void trace_of(const char *seed, char *text, size_t cap)
+{
+	char path[] = "/tmp/genai-trace-XXXXXX", file[64], trace[128];
+	int64_t ids[SIM_TALK];
+	FILE *f;
+
+	ck_assert_ptr_nonnull(mkdtemp(path));
+	snprintf(file, sizeof(file), "%s/trace", path);
+	snprintf(trace, sizeof(trace), "module.cpu_ref.trace=%s", file);
+	talk_of(SETS(seed, trace, "runtime.weight_budget=20%",
+		     "module.pager_async.page_bytes=4KiB"),
+		"captured", "pager_async", ids);
+	f = fopen(file, "r");
+	ck_assert_ptr_nonnull(f);
+	memset(text, 0, cap);
+	ck_assert_uint_gt(fread(text, 1, cap - 1, f), 10000);
+	fclose(f);
+	unlink(file);
+	rmdir(path);
+}
+
+START_TEST(same_run)
+{
+	static char a[1 << 20], b[1 << 20];
+
+	trace_of("module.cpu_ref.schedule=random:7", a, sizeof(a));
+	trace_of("module.cpu_ref.schedule=random:7", b, sizeof(b));
+	ck_assert(!strcmp(a, b));
+	trace_of("module.cpu_ref.schedule=random:8", b, sizeof(b));
+	ck_assert(strcmp(a, b));
 }
 END_TEST
 
@@ -189,6 +225,7 @@ static Suite *suite(void)
 	TCase *t = tcase_create("all");
 
 	tcase_add_loop_test(t, same_tokens, 0, 10);
+	tcase_add_test(t, same_run);
 	tcase_add_loop_test(t, recovers, 0, 2);
 	tcase_add_test(t, survives_loss);
 	tcase_add_test(t, survives_no_memory);
