@@ -221,6 +221,8 @@ static int32_t s_copy(void *self, struct genai_stream *s, uint64_t dst,
 
 	if (is("copy-short") && bytes > 1)
 		bytes--;
+	if (is("copy-nothing") && !bytes)
+		return mutant_fail(err, GENAI_E_INVAL, "0 bytes");
 	if (is("copy-long") && kind == GENAI_COPY_D2H && bytes < 5000)
 		bytes++;
 	rc = stream->copy(self, s, dst, src, bytes, kind, err);
@@ -571,8 +573,6 @@ static int asked(const char *name)
 	return v && !strcmp(v, name);
 }
 
-static void *volatile lost;
-
 static const struct genai_module_block *a_copy(void)
 {
 	static struct genai_module_block copies[2];
@@ -597,8 +597,8 @@ const struct genai_module_block *genai_module_query(uint32_t core_abi,
 {
 	if (asked("query-exact") && core_abi != GENAI_ABI)
 		return NULL;
-	if (asked("query-allocates"))
-		lost = malloc(16);
+	if (asked("query-opens"))
+		(void)open("/dev/null", O_RDONLY);
 	if (core_abi >> 16 == GENAI_ABI_MAJOR)
 		return asked("query-copies") || asked("no-help") ? a_copy()
 								 : &block;
