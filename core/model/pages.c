@@ -83,8 +83,10 @@ static void set_work(struct genai_pages *b, struct genai_sweep_visit *s,
 		last = &b->visits[before->visit];
 	}
 	if (!last || last->first_node != v->first_node) {
-		s->units = v->units_before + 1;
-		s->work_bytes = v->bytes_before + v->work_bytes;
+		s->units = v->units_before + (v->units_before < UINT32_MAX);
+		if (__builtin_add_overflow(v->bytes_before, v->work_bytes,
+					   &s->work_bytes))
+			s->work_bytes = UINT64_MAX;
 	} else if (v->flags & GENAI_WEIGHT_ROWS &&
 		   last->flags & GENAI_WEIGHT_ROWS &&
 		   before->row_begin != row_begin) {
@@ -281,7 +283,11 @@ static int32_t put_tiles(struct genai_pages *b, uint32_t from, uint32_t to,
 	uint64_t half = tile_bytes(b, from, to, step) / 2;
 	int32_t rc = 0;
 
-	most = rows * (b->how.bytes + half) / bytes / step * step;
+	if (__builtin_mul_overflow(rows, b->how.bytes + half, &most))
+		most = (b->how.bytes + half) / (bytes / rows);
+	else
+		most /= bytes;
+	most = most / step * step;
 	if (!most)
 		most = step;
 	tiles = (rows + most - 1) / most;
@@ -301,13 +307,18 @@ static int32_t put_tiles(struct genai_pages *b, uint32_t from, uint32_t to,
 
 // ---- groups ----
 
+static bool same_group(const struct genai_pages *b, uint32_t i, uint32_t k)
+{
+	return b->visits[i].group == b->visits[k].group &&
+	       b->visits[i].rows == b->visits[k].rows &&
+	       b->visits[i].first_node == b->visits[k].first_node;
+}
+
 static uint32_t group_end(const struct genai_pages *b, uint32_t from)
 {
 	uint32_t to = from + 1;
 
-	while (to < b->n_visits &&
-	       b->visits[to].group == b->visits[from].group &&
-	       b->visits[to].rows == b->visits[from].rows)
+	while (to < b->n_visits && same_group(b, from, to))
 		to++;
 	return to;
 }
@@ -424,6 +435,10 @@ static void find_cut(struct genai_pages *b)
 		const struct genai_visit *v = &b->visits[i];
 
 		b->cut[i] = !!(v->flags & GENAI_WEIGHT_ROWS);
+		if (i && same_group(b, i - 1, i)) {
+			b->cut[i] = b->cut[i - 1];
+			continue;
+		}
 		if (!(v->flags & GENAI_WEIGHT_FILL_PARTS))
 			continue;
 		credit += b->how.parts;
@@ -455,6 +470,25 @@ int32_t genai_pages_build(struct genai_pages *b,
 
 // ---- life ----
 
+#define MAX_BYTES (UINT64_C(1) << 48)
+
+static bool is_sound(const struct genai_graph *g, const struct genai_visit *v)
+{
+	const bool rows = v->flags & GENAI_WEIGHT_ROWS;
+	const bool parts = v->flags & GENAI_WEIGHT_FILL_PARTS;
+	uint64_t bytes;
+
+	if (v->tensor >= g->n_tensors || v->first_node > v->last_node ||
+	    v->last_node >= g->n_nodes || !v->rows || (!rows && v->rows > 1) ||
+	    (parts && (!rows || !v->fill)))
+		return false;
+	bytes = genai_graph_tensor(g, v->tensor)->bytes;
+	if ((!v->fill || parts) && v->device_bytes != bytes)
+		return false;
+	return v->device_bytes && v->device_bytes <= MAX_BYTES &&
+	       v->device_bytes % v->rows == 0 && bytes % v->rows == 0;
+}
+
 static int32_t check_visits(struct genai_pages *b, struct genai_error *err)
 {
 	const char *name = genai_module_name(b->p->rt->executor.module);
@@ -462,11 +496,7 @@ static int32_t check_visits(struct genai_pages *b, struct genai_error *err)
 	for (uint32_t i = 0; i < b->n_visits; i++) {
 		const struct genai_visit *v = &b->visits[i];
 
-		if (v->tensor >= b->graph->n_tensors || !v->rows ||
-		    v->first_node > v->last_node ||
-		    v->last_node >= b->graph->n_nodes || !v->device_bytes ||
-		    v->device_bytes % v->rows ||
-		    genai_graph_tensor(b->graph, v->tensor)->bytes % v->rows)
+		if (!is_sound(b->graph, v))
 			return genai_fail(err, GENAI_E_MODULE,
 					  "module %s: visit %u is not sound",
 					  name, i);
