@@ -98,6 +98,11 @@ static int32_t make_plan(struct genai_pager *p,
 	return 0;
 }
 
+static uint64_t whole_ns(double ns)
+{
+	return ns + 0.5 < 0x1p64 ? (uint64_t)(ns + 0.5) : UINT64_MAX;
+}
+
 static void fill_report(struct genai_pager *p, const struct pager_choice *c)
 {
 	struct genai_pager_report *r = &p->report;
@@ -110,8 +115,8 @@ static void fill_report(struct genai_pager *p, const struct pager_choice *c)
 	r->ring_slots = c->slots;
 	r->slot_bytes = c->slots ? c->slot_bytes : 0;
 	r->n_streamed = c->n_streamed;
-	r->step_ns = (uint64_t)(c->step_ns + 0.5);
-	r->serial_ns = (uint64_t)(c->serial_ns + 0.5);
+	r->step_ns = whole_ns(c->step_ns);
+	r->serial_ns = whole_ns(c->serial_ns);
 	for (uint32_t i = 0; i < p->n_pages; i++) {
 		const struct pager_page *pg = &p->pages[i];
 
@@ -136,7 +141,7 @@ int32_t pager_plan(struct genai_pager *p, const struct genai_sweep_visit *sweep,
 		return rc;
 	pager_choose(p, &plan, budget, c);
 	fill_report(p, c);
-	p->report.resident_ns = (uint64_t)(plan.resident_ns + 0.5);
+	p->report.resident_ns = whole_ns(plan.resident_ns);
 	free_plan(p, &plan);
 	return 0;
 }
