@@ -67,12 +67,15 @@ static int32_t make_plan(struct genai_pager *p,
 			 const struct genai_sweep_visit *sweep, uint32_t n,
 			 struct pager_plan *plan, struct genai_error *err)
 {
-	uint64_t slots = p->m->ring_slots > PAGER_MAX_SLOTS ? p->m->ring_slots
-							    : PAGER_MAX_SLOTS;
+	uint64_t slots = PAGER_MAX_SLOTS;
 
 	memset(plan, 0, sizeof(*plan));
 	pager_rates(p, &plan->rates);
 	plan->held = pager_held(p, sweep, n);
+	if (slots < p->m->ring_slots)
+		slots = p->m->ring_slots;
+	if (slots < plan->held)
+		slots = plan->held;
 	plan->n_events = pager_events(p, sweep, n, &plan->rates, NULL);
 	plan->events = pager_zalloc(p, plan->n_events * sizeof(*plan->events));
 	plan->by_size = pager_zalloc(p, p->n_pages * sizeof(*plan->by_size));
