@@ -30,12 +30,17 @@ static void begin(const char *name, const char *more)
 			 0);
 }
 
-static void end(void)
+static void end_pager(void)
 {
 	struct genai_ticket t = {.size = sizeof(t)};
 
 	ck_assert_int_eq(genai_device_drain(&rt->device, &t, &err), 0);
 	ck_assert_int_eq(ops->close(pager, &t, &err), 0);
+}
+
+static void end(void)
+{
+	end_pager();
 	ck_assert_int_eq(rt->device.stream.ops->destroy(rt->device.stream.self,
 							stream, &err),
 			 0);
@@ -140,6 +145,99 @@ START_TEST(pages_beyond_all_measure)
 	ck_assert_uint_eq(report.total_bytes, UINT64_C(3) << 48);
 	ck_assert_uint_le(report.pinned_bytes + report.ring_bytes,
 			  budgets[_i / 2]);
+	end();
+}
+END_TEST
+
+// ---- rates ----
+
+static struct genai_stream_caps claimed;
+static struct genai_stream_ops claiming;
+
+static int32_t claim(void *self, struct genai_stream_caps *out,
+		     struct genai_error *e)
+{
+	(void)self;
+	(void)e;
+	genai_struct_give(out, &claimed);
+	return 0;
+}
+
+// Open the pager anew, on a device that claims such rates, in a struct of size
+// bytes.
+static void claim_rates(const uint64_t rates[4], size_t size)
+{
+	struct genai_stream_api api = rt->device.stream;
+
+	end_pager();
+	claiming = *api.ops;
+	claiming.caps = claim;
+	api.ops = &claiming;
+	claimed = rt->device.caps;
+	claimed.size = (uint32_t)size;
+	claimed.flags = GENAI_STREAM_CAP_RATES | GENAI_STREAM_CAP_IN_PLACE;
+	claimed.link_bytes_per_s = rates[0];
+	claimed.memory_bytes_per_s = rates[1];
+	claimed.copy_latency_ns = rates[2];
+	claimed.launch_ns = rates[3];
+	ck_assert_int_eq(ops->open(genai_module_self(rt->pager.module), &api,
+				   &rt->device.barrier, &pager, &err),
+			 0);
+}
+
+static void plan_within(uint64_t budget)
+{
+	struct genai_pager_report *r = &report;
+
+	ck_assert_int_eq(ops->plan(pager, sweep, PAGES, budget, r, &err), 0);
+	ck_assert_uint_le(r->pinned_bytes + r->ring_bytes, budget);
+	// a sum in another order may round otherwise
+	ck_assert_double_le((double)r->resident_ns * (1 - 1e-9),
+			    (double)r->step_ns);
+	ck_assert_double_le((double)r->resident_ns * (1 - 1e-9),
+			    (double)r->serial_ns);
+}
+
+// Whatever a device claims, and however much work an executor speaks of, the
+// budget is kept to and no time is less than that of a step on the device.
+START_TEST(rates_beyond_all_measure)
+{
+	static const uint64_t values[] = {0, 1, 1000000000, UINT64_MAX};
+	static const uint32_t budgets[] = {0, 3, 20, 37, 39};
+
+	begin(pagers[_i], NULL);
+	for (uint32_t i = 0; i < 256; i++) {
+		const uint64_t rates[] = {values[i % 4], values[i / 4 % 4],
+					  values[i / 16 % 4], values[i / 64]};
+
+		claim_rates(rates, sizeof(claimed));
+		for (uint32_t k = 0; k < 10; k++) {
+			held_at_once(1 + k % 3);
+			if (k >= 5) {
+				sweep[7].units = UINT32_MAX;
+				sweep[39].units_after = UINT32_MAX;
+				sweep[9].work_bytes = UINT64_MAX;
+			}
+			plan_within(budgets[k % 5] * BYTES);
+			if (rates[3] == UINT64_MAX)
+				ck_assert_uint_eq(report.resident_ns,
+						  UINT64_MAX);
+		}
+	}
+	end();
+}
+END_TEST
+
+// A device of before there were rates has none, whatever its flags say.
+START_TEST(rates_of_an_older_minor)
+{
+	static const uint64_t rates[] = {1, 1, 1, 1};
+
+	begin(pagers[_i], NULL);
+	claim_rates(rates,
+		    offsetof(struct genai_stream_caps, link_bytes_per_s));
+	held_at_once(1);
+	plan_within(20 * BYTES);
 	end();
 }
 END_TEST
@@ -284,6 +382,8 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, fewer_slots_than_held, 0, 8);
 	tcase_add_loop_test(tc, pages_beyond_all_measure, 0, 10);
+	tcase_add_loop_test(tc, rates_beyond_all_measure, 0, 2);
+	tcase_add_loop_test(tc, rates_of_an_older_minor, 0, 2);
 	tcase_add_loop_test(tc, many_pieces, 0, 4);
 	tcase_add_loop_test(tc, many_filled, 0, 6);
 	tcase_add_loop_test(tc, no_memory, 0, 2);
