@@ -55,6 +55,46 @@ static int32_t add(uint64_t bytes, const void *src, uint64_t n)
 	return ops->add(pager, bytes, 0, &e, 1, &err);
 }
 
+// ---- the key ----
+
+static const struct {
+	const char *text;
+	bool good;
+} slots[] = {
+	{"auto", true},
+	{"0", true},
+	{"2", true},
+	{"4096", true},
+	{"0000000000000000000000000000000000000003", true},
+	{"1", false},
+	{"4097", false},
+	{"18446744073709551616", false},
+	{"-1", false},
+	{"2.5", false},
+	{"", false},
+	{"a word that is longer than any number of slots could be", false},
+};
+
+START_TEST(slots_as_text)
+{
+	char set[128];
+	int32_t rc;
+
+	err = (struct genai_error)GENAI_ERROR_INIT;
+	snprintf(set, sizeof(set), "module.%s.ring_slots=%s", pagers[_i & 1],
+		 slots[_i / 2].text);
+	rc = try_runtime("eager", pagers[_i & 1], "0", set, &rt, &err);
+	if (slots[_i / 2].good) {
+		ck_assert_msg(!rc, "%s", err.text);
+		genai_close(rt);
+		return;
+	}
+	fails(rc, GENAI_E_CONFIG, &err, pagers[_i & 1]);
+	ck_assert_msg(strstr(err.text, "ring_slots: 2 to 4096, or auto"), "%s",
+		      err.text);
+}
+END_TEST
+
 // ---- slots ----
 
 static struct genai_sweep_visit sweep[PAGES];
@@ -380,6 +420,8 @@ int main(void)
 	TCase *tc = tcase_create("all");
 
 	tcase_set_timeout(tc, 120);
+	tcase_add_loop_test(tc, slots_as_text, 0,
+			    2 * sizeof(slots) / sizeof(slots[0]));
 	tcase_add_loop_test(tc, fewer_slots_than_held, 0, 8);
 	tcase_add_loop_test(tc, pages_beyond_all_measure, 0, 10);
 	tcase_add_loop_test(tc, rates_beyond_all_measure, 0, 2);
