@@ -171,6 +171,56 @@ START_TEST(work_beyond_all_measure)
 }
 END_TEST
 
+static struct genai_visit *many;
+#define MANY 60000
+
+static int32_t many_visits(struct genai_plan *p, const struct genai_visit **out,
+			   uint32_t *n, struct genai_error *e)
+{
+	(void)p;
+	(void)e;
+	*out = many;
+	*n = MANY;
+	return 0;
+}
+
+static int32_t no_seal(struct genai_pager *p,
+		       const struct genai_sweep_visit *sweep, uint32_t n,
+		       uint64_t budget, struct genai_pager_report *out,
+		       struct genai_error *e)
+{
+	(void)p;
+	(void)sweep;
+	(void)budget;
+	(void)out;
+	ck_assert_uint_eq(n, MANY);
+	return genai_fail(e, GENAI_E_STATE, "far enough");
+}
+
+// What is held over the tiles of others is found in one go.
+START_TEST(many_that_span_all_nodes)
+{
+	double t0;
+
+	begin("1MiB", "module.pager_sync.page_bytes=256");
+	rt->exec.plan_visits = many_visits;
+	rt->pager_ops.seal = no_seal;
+	tensors(1000, 0);
+	visit(0, 0, 10)->last_node = 5;
+	many = calloc(MANY, sizeof(*many));
+	for (uint32_t i = 0; i < MANY; i++) {
+		many[i] = visits[0];
+		many[i].group = i;
+	}
+	t0 = genai_cpu_seconds();
+	fails(seal(UINT64_MAX), GENAI_E_STATE, &err, "far enough");
+	ck_assert_cost(genai_cpu_seconds() - t0, 1);
+	ck_assert_uint_eq(seen.n_pages, 1);
+	free(many);
+	end();
+}
+END_TEST
+
 // Visits of a group are cut at the same rows, however few of them are to be
 // cut.
 START_TEST(parts_of_a_group)
@@ -271,6 +321,7 @@ int main(void)
 	tcase_add_test(tc, very_many_rows);
 	tcase_add_loop_test(tc, unsound_visits, 0, 18);
 	tcase_add_test(tc, work_beyond_all_measure);
+	tcase_add_test(tc, many_that_span_all_nodes);
 	tcase_add_loop_test(tc, parts_of_a_group, 0, 24);
 	tcase_add_loop_test(tc, a_plan_fails, 0, 20);
 	tcase_add_loop_test(tc, a_plan_of_nonsense, 0, 4);
