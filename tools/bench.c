@@ -107,11 +107,11 @@ static int32_t run_all(struct bench *b)
 
 static int32_t write_json(struct bench *b, const char *path)
 {
-	json_t *j = json_pack("{s:s, s:s, s:f, s:f, s:b, s:O}", "model",
+	json_t *j = json_pack("{s:s, s:s, s:o, s:o, s:b, s:O}", "model",
 			      b->path, "device", b->device, "memory_bytes_s",
-			      b->ceil.memory_bytes_s, "link_bytes_s",
-			      b->ceil.link_bytes_s, "tokens_same", !b->differ,
-			      "rows", b->rows);
+			      cli_real(b->ceil.memory_bytes_s), "link_bytes_s",
+			      cli_real(b->ceil.link_bytes_s), "tokens_same",
+			      !b->differ, "rows", b->rows);
 	int rc;
 
 	if (!j)

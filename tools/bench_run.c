@@ -197,7 +197,7 @@ static void report(struct bench *b, struct cli_model *m, size_t p, size_t d,
 		json_object_set_new(j, "simulated_tok_s", spread_json(r->sim));
 	json_object_set_new(j, "bytes_per_token", json_real(bytes));
 	json_object_set_new(j, "link_gb_s", json_real(r->link.median));
-	json_object_set_new(j, "floor_tok_s", json_real(1 / floor_s));
+	json_object_set_new(j, "floor_tok_s", cli_real(1 / floor_s));
 	json_object_set_new(j, "share_of_floor",
 			    json_real(decode_of(r)->median * floor_s));
 	json_object_set_new(j, "tokens_same", json_boolean(r->same));

@@ -182,5 +182,7 @@ void cli_stats_line(const struct cli *c, const struct cli_model *m,
 		    const struct cli_result *r, size_t n_prompt);
 /* Print a JSON value as one line and drop it. */
 void cli_print_json(json_t *j);
+/* A number; null where it has no bound, which JSON cannot say. */
+json_t *cli_real(double v);
 
 #endif

@@ -2,6 +2,7 @@
 #include "tools/cli.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,10 +139,11 @@ static int32_t plan_of(struct inspect *in, struct cli_model *m)
 		return rc;
 	floor_s = ceilings_floor_s(&c, m->model, 0);
 	json_object_set_new(in->j, "predicted",
-			    json_pack("{s:f, s:f, s:f}", "tokens_per_s_at_most",
-				      floor_s > 0 ? 1 / floor_s : 0,
-				      "memory_gb_s", c.memory_bytes_s * 1e-9,
-				      "link_gb_s", c.link_bytes_s * 1e-9));
+			    json_pack("{s:o, s:o, s:o}", "tokens_per_s_at_most",
+				      cli_real(1 / floor_s), "memory_gb_s",
+				      cli_real(c.memory_bytes_s * 1e-9),
+				      "link_gb_s",
+				      cli_real(c.link_bytes_s * 1e-9)));
 	return 0;
 }
 
@@ -160,6 +162,14 @@ static void import_forms(struct inspect *in, const char *folder)
 static double mib(const json_t *o, const char *key)
 {
 	return (double)json_integer_value(json_object_get(o, key)) / 1048576;
+}
+
+// As cli_real made it.
+static double real_of(const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+
+	return json_is_null(v) ? INFINITY : json_real_value(v);
 }
 
 static void print_text(const struct inspect *in)
@@ -210,9 +220,8 @@ static void print_text(const struct inspect *in)
 		" %s %.1f MiB", key, (double)json_integer_value(v) / 1048576);
 	printf("\nat most %.0f tokens/s: memory copies at %.1f GB/s, the link "
 	       "at %.1f GB/s\n",
-	       json_real_value(json_object_get(pr, "tokens_per_s_at_most")),
-	       json_real_value(json_object_get(pr, "memory_gb_s")),
-	       json_real_value(json_object_get(pr, "link_gb_s")));
+	       real_of(pr, "tokens_per_s_at_most"), real_of(pr, "memory_gb_s"),
+	       real_of(pr, "link_gb_s"));
 }
 
 static void print_forms(const struct inspect *in)

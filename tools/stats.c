@@ -1,6 +1,7 @@
 // stats.c - what a run cost, as JSON and as a line.
 #include "tools/cli.h"
 
+#include <math.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,11 @@ void cli_stats_line(const struct cli *c, const struct cli_model *m,
 	for (uint32_t i = 0; i < st.n_fallbacks; i++)
 		fprintf(stderr, "  not recorded: %s (%" PRIu64 " steps)\n",
 			st.fallbacks[i].reason, st.fallbacks[i].count);
+}
+
+json_t *cli_real(double v)
+{
+	return isfinite(v) ? json_real(v) : json_null();
 }
 
 void cli_print_json(json_t *j)

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/graph/build.h"
 
+#define TILED 2u     /* of cut: it is, wherever it lies */
 #define TILE_ROWS 8u /* tiles are cut at multiples of this many rows */
 
 // Where parts begin in a page: at lines of a cache, unless pages are so small
@@ -83,8 +84,10 @@ static void set_work(struct genai_pages *b, struct genai_sweep_visit *s,
 		last = &b->visits[before->visit];
 	}
 	if (!last || last->first_node != v->first_node) {
-		s->units = v->units_before + 1;
-		s->work_bytes = v->bytes_before + v->work_bytes;
+		s->units = v->units_before + (v->units_before < UINT32_MAX);
+		if (__builtin_add_overflow(v->bytes_before, v->work_bytes,
+					   &s->work_bytes))
+			s->work_bytes = UINT64_MAX;
 	} else if (v->flags & GENAI_WEIGHT_ROWS &&
 		   last->flags & GENAI_WEIGHT_ROWS &&
 		   before->row_begin != row_begin) {
@@ -281,7 +284,11 @@ static int32_t put_tiles(struct genai_pages *b, uint32_t from, uint32_t to,
 	uint64_t half = tile_bytes(b, from, to, step) / 2;
 	int32_t rc = 0;
 
-	most = rows * (b->how.bytes + half) / bytes / step * step;
+	if (__builtin_mul_overflow(rows, b->how.bytes + half, &most))
+		most = (b->how.bytes + half) / (bytes / rows);
+	else
+		most /= bytes;
+	most = most / step * step;
 	if (!most)
 		most = step;
 	tiles = (rows + most - 1) / most;
@@ -301,13 +308,18 @@ static int32_t put_tiles(struct genai_pages *b, uint32_t from, uint32_t to,
 
 // ---- groups ----
 
+static bool same_group(const struct genai_pages *b, uint32_t i, uint32_t k)
+{
+	return b->visits[i].group == b->visits[k].group &&
+	       b->visits[i].rows == b->visits[k].rows &&
+	       b->visits[i].first_node == b->visits[k].first_node;
+}
+
 static uint32_t group_end(const struct genai_pages *b, uint32_t from)
 {
 	uint32_t to = from + 1;
 
-	while (to < b->n_visits &&
-	       b->visits[to].group == b->visits[from].group &&
-	       b->visits[to].rows == b->visits[from].rows)
+	while (to < b->n_visits && same_group(b, from, to))
 		to++;
 	return to;
 }
@@ -390,28 +402,46 @@ static int32_t put_group(struct genai_pages *b, uint32_t from, uint32_t *to,
 	return rc ? rc : put_rows(b, from, *to, 0, v->rows, err);
 }
 
+// How many of the weights that go by in tiles belong to nodes before this one.
+static uint32_t tiled_before(const struct genai_pages *b, uint32_t n,
+			     uint32_t node)
+{
+	uint32_t from = 0;
+
+	while (from < n) {
+		uint32_t mid = from + (n - from) / 2;
+
+		if (b->tiled[mid] < node)
+			from = mid + 1;
+		else
+			n = mid;
+	}
+	return from;
+}
+
 // What a node holds while a weight goes by in tiles may not take a slot: the
 // ring would come round to it.
 static void find_held(struct genai_pages *b)
 {
-	memset(b->held, 0, b->graph->n_tensors);
-	for (uint32_t i = 0, first = 0, to; i < b->n_visits; i = to) {
-		uint32_t node = b->visits[i].first_node;
+	uint32_t n = 0;
 
-		if (b->visits[first].first_node != node)
-			first = i; // of this node
+	memset(b->held, 0, b->graph->n_tensors);
+	for (uint32_t i = 0, to; i < b->n_visits; i = to) {
 		to = group_end(b, i);
 		if (!b->cut[i] ||
 		    (!b->how.fill &&
 		     tile_bytes(b, i, to, b->visits[i].rows) <= b->how.bytes))
 			continue;
-		for (uint32_t k = b->spans ? 0 : first; k < b->n_visits; k++) {
-			if (b->visits[k].first_node > node)
-				break;
-			if ((k < i || k >= to) &&
-			    b->visits[k].last_node >= node)
-				b->held[b->visits[k].tensor] = 1;
-		}
+		b->tiled[n++] = b->visits[i].first_node;
+		memset(b->cut + i, TILED, to - i);
+	}
+	for (uint32_t i = 0; i < b->n_visits; i++) {
+		const struct genai_visit *v = &b->visits[i];
+		uint32_t more = tiled_before(b, n, v->last_node + 1) -
+				tiled_before(b, n, v->first_node);
+
+		if (more > (b->cut[i] == TILED))
+			b->held[v->tensor] = 1;
 	}
 }
 
@@ -424,6 +454,10 @@ static void find_cut(struct genai_pages *b)
 		const struct genai_visit *v = &b->visits[i];
 
 		b->cut[i] = !!(v->flags & GENAI_WEIGHT_ROWS);
+		if (i && same_group(b, i - 1, i)) {
+			b->cut[i] = b->cut[i - 1];
+			continue;
+		}
 		if (!(v->flags & GENAI_WEIGHT_FILL_PARTS))
 			continue;
 		credit += b->how.parts;
@@ -455,6 +489,25 @@ int32_t genai_pages_build(struct genai_pages *b,
 
 // ---- life ----
 
+#define MAX_BYTES (UINT64_C(1) << 48)
+
+static bool is_sound(const struct genai_graph *g, const struct genai_visit *v)
+{
+	const bool rows = v->flags & GENAI_WEIGHT_ROWS;
+	const bool parts = v->flags & GENAI_WEIGHT_FILL_PARTS;
+	uint64_t bytes;
+
+	if (v->tensor >= g->n_tensors || v->first_node > v->last_node ||
+	    v->last_node >= g->n_nodes || !v->rows || (!rows && v->rows > 1) ||
+	    (parts && (!rows || !v->fill)))
+		return false;
+	bytes = genai_graph_tensor(g, v->tensor)->bytes;
+	if ((!v->fill || parts) && v->device_bytes != bytes)
+		return false;
+	return v->device_bytes && v->device_bytes <= MAX_BYTES &&
+	       v->device_bytes % v->rows == 0 && bytes % v->rows == 0;
+}
+
 static int32_t check_visits(struct genai_pages *b, struct genai_error *err)
 {
 	const char *name = genai_module_name(b->p->rt->executor.module);
@@ -462,11 +515,7 @@ static int32_t check_visits(struct genai_pages *b, struct genai_error *err)
 	for (uint32_t i = 0; i < b->n_visits; i++) {
 		const struct genai_visit *v = &b->visits[i];
 
-		if (v->tensor >= b->graph->n_tensors || !v->rows ||
-		    v->first_node > v->last_node ||
-		    v->last_node >= b->graph->n_nodes || !v->device_bytes ||
-		    v->device_bytes % v->rows ||
-		    genai_graph_tensor(b->graph, v->tensor)->bytes % v->rows)
+		if (!is_sound(b->graph, v))
 			return genai_fail(err, GENAI_E_MODULE,
 					  "module %s: visit %u is not sound",
 					  name, i);
@@ -482,7 +531,6 @@ static int32_t check_visits(struct genai_pages *b, struct genai_error *err)
 			b->reads[v->tensor]++;
 		if (!(v->flags & GENAI_WEIGHT_GATHER))
 			b->p->read_bytes += v->device_bytes;
-		b->spans |= v->last_node > v->first_node;
 		b->has_tied |= b->gathered[v->tensor] && b->reads[v->tensor];
 		b->has_parts |= !!(v->flags & GENAI_WEIGHT_FILL_PARTS);
 		b->has_rows |= v->flags & GENAI_WEIGHT_ROWS &&
@@ -510,7 +558,9 @@ int32_t genai_pages_open(struct genai_pages *b, struct genai_paging *paging,
 	b->gathered = calloc(n, 1);
 	b->held = calloc(n, 1);
 	b->own_page = calloc(n, sizeof(*b->own_page));
-	if (!b->cut || !b->reads || !b->gathered || !b->held || !b->own_page)
+	b->tiled = calloc(b->n_visits + (size_t)1, sizeof(*b->tiled));
+	if (!b->tiled || !b->cut || !b->reads || !b->gathered || !b->held ||
+	    !b->own_page)
 		return genai_fail(err, GENAI_E_NOMEM,
 				  "no memory for the page plan");
 	paging->weights_bytes = paging->read_bytes = 0;
@@ -524,6 +574,7 @@ void genai_pages_close(struct genai_pages *b)
 	free(b->gathered);
 	free(b->held);
 	free(b->own_page);
+	free(b->tiled);
 	free(b->sweep);
 	free(b->extents);
 }

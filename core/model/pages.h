@@ -26,12 +26,12 @@ struct genai_pages {
 	bool has_rows;	/* some tensors are cut wherever they are too large */
 	bool has_parts; /* some only where that is better: filled as parts */
 	bool has_tied;	/* some are gathered and read */
-	bool spans;	/* some visits are of several nodes */
 	/* per tensor: visits that read all of it; whether it is gathered, or
 	 * held while tiles go by; its page, if it has one of its own */
 	uint32_t *reads;
 	uint8_t *gathered, *held;
 	uint32_t *own_page;
+	uint32_t *tiled; /* nodes of the weights that go by in tiles */
 	struct genai_sweep_visit *sweep;
 	uint32_t n_sweep, cap_sweep;
 	struct genai_grouping how;

@@ -10,6 +10,8 @@
 #define MAX_PAGE (UINT64_C(8) << 20)
 #define MIN_PAGE (UINT64_C(4) << 10) /* where the pager cannot tell */
 #define LEAST_PAGE UINT64_C(256)
+#define MOST_PAGE (UINT64_C(1) << 62) /* sums of it do not overflow */
+#define MAX_PAGES 65536
 
 int32_t genai_paging_open(struct genai_runtime *rt, struct genai_paging *p,
 			  struct genai_error *err)
@@ -70,8 +72,11 @@ static int32_t page_target(struct genai_paging *p, uint64_t *out,
 	char section[80] = "module ";
 	const char *v;
 	struct genai_error why = GENAI_ERROR_INIT;
-	double percent;
+	double percent = -1;
+	uint64_t least = p->weights_bytes / MAX_PAGES + 1;
 
+	if (least < LEAST_PAGE)
+		least = LEAST_PAGE;
 	strncat(section, genai_module_name(rt->pager.module), 64);
 	v = genai_config_get(rt->config, section, "page_bytes");
 	*out = MAX_PAGE;
@@ -80,8 +85,10 @@ static int32_t page_target(struct genai_paging *p, uint64_t *out,
 			return genai_config_fail(
 				rt->config, section, "page_bytes", err, "%s",
 				percent >= 0 ? "not a percentage" : why.text);
-		if (*out < LEAST_PAGE)
-			*out = LEAST_PAGE;
+		if (*out < least)
+			*out = least;
+		if (*out > MOST_PAGE)
+			*out = MOST_PAGE;
 	} else if (!rt->pager_ops.plan && p->budget / 16 < MAX_PAGE &&
 		   p->budget / 16 >= MIN_PAGE) {
 		// small budgets need small pages: a ring of four takes a
@@ -95,7 +102,6 @@ static int32_t page_target(struct genai_paging *p, uint64_t *out,
 // ---- groupings ----
 
 #define MAX_GROUPINGS 128
-#define MAX_PAGES 65536
 
 struct groupings {
 	struct genai_grouping v[MAX_GROUPINGS];
@@ -157,6 +163,25 @@ static uint32_t serial_best(const struct genai_pager_report *r, uint32_t n,
 	return at;
 }
 
+static int32_t plan(struct genai_paging *p, struct genai_pages *b,
+		    const struct genai_grouping *how,
+		    struct genai_pager_report *out, struct genai_error *err)
+{
+	int32_t rc = genai_pages_build(b, how, err);
+
+	*out = (struct genai_pager_report){.size = sizeof(*out)};
+	if (!rc)
+		rc = p->api.ops->plan(p->api.pager, b->sweep, b->n_sweep,
+				      p->budget, out, err);
+	if (!rc && out->n_pages != b->n_pages)
+		rc = genai_fail(err, GENAI_E_MODULE,
+				"module %s planned for %u pages, not for the "
+				"%u that were added",
+				genai_module_name(p->rt->pager.module),
+				out->n_pages, b->n_pages);
+	return rc;
+}
+
 // Of several ways to group the weights the one with the shortest step, if the
 // pager can tell; of those that are about equal the first.
 static int32_t choose(struct genai_paging *p, struct genai_pages *b,
@@ -167,20 +192,15 @@ static int32_t choose(struct genai_paging *p, struct genai_pages *b,
 	struct groupings all;
 	double ns, best = 0;
 	uint32_t at = 0, n = 0;
-	int32_t rc = 0;
+	int32_t rc;
 
 	*out = (struct genai_grouping){.bytes = target};
 	if (!p->rt->pager_ops.plan || b->in_place ||
 	    p->budget >= p->weights_bytes)
 		return 0;
 	find_groupings(p, b, target, &all);
-	for (; !rc && n < all.n; n++) {
-		rc = genai_pages_build(b, &all.v[n], err);
-		r[n].size = sizeof(r[n]);
-		if (!rc)
-			rc = p->api.ops->plan(p->api.pager, b->sweep,
-					      b->n_sweep, p->budget, &r[n],
-					      err);
+	for (; n < all.n; n++) {
+		rc = plan(p, b, &all.v[n], &r[n], err);
 		if (rc)
 			return rc;
 		ns = (double)r[n].step_ns + 0.01 * (double)r[n].serial_ns;
@@ -198,6 +218,22 @@ static int32_t choose(struct genai_paging *p, struct genai_pages *b,
 		at = serial_best(r, n, at);
 	*out = all.v[at];
 	return 0;
+}
+
+static int32_t check_held(const struct genai_paging *p, struct genai_error *err)
+{
+	uint64_t held;
+
+	if (__builtin_add_overflow(p->report.pinned_bytes, p->report.ring_bytes,
+				   &held))
+		held = UINT64_MAX;
+	return held > p->budget
+		       ? genai_fail(err, GENAI_E_MODULE,
+				    "module %s holds %" PRIu64
+				    " bytes, the budget is %" PRIu64,
+				    genai_module_name(p->rt->pager.module),
+				    held, p->budget)
+		       : 0;
 }
 
 int32_t genai_paging_seal(struct genai_paging *p, struct genai_plan *plan,
@@ -226,13 +262,8 @@ int32_t genai_paging_seal(struct genai_paging *p, struct genai_plan *plan,
 	if (!rc)
 		rc = p->api.ops->seal(p->api.pager, b.sweep, b.n_sweep,
 				      p->budget, &p->report, err);
-	if (!rc && p->report.pinned_bytes + p->report.ring_bytes > p->budget)
-		rc = genai_fail(err, GENAI_E_MODULE,
-				"module %s holds %" PRIu64
-				" bytes, the budget is %" PRIu64,
-				genai_module_name(p->rt->pager.module),
-				p->report.pinned_bytes + p->report.ring_bytes,
-				p->budget);
+	if (!rc)
+		rc = check_held(p, err);
 	if (!rc)
 		rc = genai_paging_share(p, plan, err);
 out:

@@ -58,7 +58,7 @@ static void find_head(struct step_rewrite *r, uint32_t logits,
 
 static uint32_t last_row(struct step_rewrite *r, uint32_t v)
 {
-	uint32_t dtype = genai_builder_get_value(r->b, v)->dtype;
+	uint32_t dtype = step_dtype(r, v);
 	uint32_t row = step_node(r, "Gather", "genai.last_row", dtype, v,
 				 step_const(r, "genai.minus_one", 1, -1));
 
@@ -91,7 +91,7 @@ static uint32_t make_next(struct step_rewrite *r, uint32_t logits)
 static uint32_t make_best(struct step_rewrite *r, uint32_t logits,
 			  uint32_t next)
 {
-	uint32_t dtype = genai_builder_get_value(r->b, logits)->dtype;
+	uint32_t dtype = step_dtype(r, logits);
 	uint32_t row = step_node(r, "Reshape", "genai.row", dtype, logits,
 				 step_const(r, "genai.minus_one", 1, -1));
 
@@ -119,17 +119,18 @@ static void gather_columns(struct step_rewrite *r, uint32_t gather,
 {
 	static const int64_t perm[] = {1, 2, 0};
 	const struct genai_node *n = genai_builder_get_node(r->b, gather);
-	uint32_t ids = n->inputs[1], out = n->outputs[0];
-	uint32_t dtype = genai_builder_get_value(r->b, out)->dtype;
+	uint32_t ids = step_in(n, 1), out = step_out(n);
+	uint32_t dtype = step_dtype(r, out);
 	uint32_t cols =
 		step_node(r, "Gather", "genai.columns", dtype, stored, ids);
 	uint32_t rows;
+	const struct genai_value *v;
 
 	step_attr(r, cols, "axis", 1);
 	rows = step_node(r, "Transpose", "genai.rows", dtype, cols, GENAI_NONE);
-	genai_builder_attr_ints(r->b,
-				genai_builder_get_value(r->b, rows)->producer,
-				"perm", perm, 3);
+	v = genai_builder_get_value(r->b, rows);
+	if (v)
+		genai_builder_attr_ints(r->b, v->producer, "perm", perm, 3);
 	genai_builder_replace(r->b, out, rows);
 }
 
@@ -144,17 +145,17 @@ static void untie(struct step_rewrite *r)
 		uint32_t stored;
 
 		if (!g->op || strcmp(g->op, "Gather") ||
-		    step_attr_int(g, "axis", 0) || g->inputs[1] != r->ids)
+		    step_attr_int(g, "axis", 0) || step_in(g, 1) != r->ids)
 			continue;
-		w = genai_builder_get_value(r->b, g->inputs[0]);
+		w = genai_builder_get_value(r->b, step_in(g, 0));
 		if (!w || w->producer == GENAI_NONE)
 			continue;
 		t = genai_builder_get_node(r->b, w->producer);
 		if (!t->op || strcmp(t->op, "Transpose") || !swaps(t))
 			continue;
-		stored = t->inputs[0];
+		stored = step_in(t, 0);
 		w = genai_builder_get_value(r->b, stored);
-		if (w->tensor == GENAI_NONE || w->rank != 2)
+		if (!w || w->tensor == GENAI_NONE || w->rank != 2)
 			continue;
 		gather_columns(r, i, stored);
 		return; // one embedding

@@ -76,7 +76,7 @@ static bool is_const_int(struct step_rewrite *r, uint32_t value, int64_t want)
 static bool reads(const struct genai_node *n, uint32_t value)
 {
 	for (uint32_t i = 0; n->op && i < n->n_inputs; i++)
-		if (n->inputs[i] == value)
+		if (n->inputs[i] == value && value != GENAI_NONE)
 			return true;
 	return false;
 }
@@ -131,7 +131,7 @@ static bool replace_casts(struct step_rewrite *r, uint32_t from, uint32_t to)
 			continue;
 		if (!strcmp(c->op, "Cast") &&
 		    step_attr_int(c, "to", 0) == GENAI_DT_I32)
-			genai_builder_replace(r->b, c->outputs[0], to);
+			genai_builder_replace(r->b, step_out(c), to);
 		else
 			only = false;
 	}
@@ -149,8 +149,9 @@ static void replace_sum(struct step_rewrite *r, uint32_t sum)
 
 		if (!c->op || !reads(c, sum) || !strcmp(c->op, "Cast"))
 			continue;
-		if (strcmp(c->op, "Sub") || !is_const_int(r, c->inputs[1], 1) ||
-		    !replace_casts(r, c->outputs[0], r->last))
+		if (strcmp(c->op, "Sub") ||
+		    !is_const_int(r, step_in(c, 1), 1) ||
+		    !replace_casts(r, step_out(c), r->last))
 			only = false;
 	}
 	if (!only)
@@ -173,21 +174,22 @@ static int32_t replace_shape(struct step_rewrite *r, uint32_t shape)
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct genai_node *c = genai_builder_get_node(r->b, i);
+		uint32_t out = step_out(c), to; // nodes that are added move c
 
 		if (!c->op || !reads(c, shape))
 			continue;
 		if (strcmp(c->op, "Gather") || step_attr_int(c, "axis", 0))
 			return unsupported(r, c, "the attention mask's shape");
-		if (is_const_int(r, c->inputs[1], 0))
-			genai_builder_replace(
-				r->b, c->outputs[0],
-				step_const(r, "genai.batch", 0, 1));
-		else if (!is_const_int(r, c->inputs[1], 1) &&
-			 !is_const_int(r, c->inputs[1], -1))
+		if (is_const_int(r, step_in(c, 1), 0))
+			to = step_const(r, "genai.batch", 0, 1);
+		else if (!is_const_int(r, step_in(c, 1), 1) &&
+			 !is_const_int(r, step_in(c, 1), -1))
 			return unsupported(r, c, "the attention mask's shape");
-		else if (!replace_casts(r, c->outputs[0], r->total))
-			genai_builder_replace(r->b, c->outputs[0],
-					      total_i64(r));
+		else if (!replace_casts(r, out, r->total))
+			to = total_i64(r);
+		else
+			continue;
+		genai_builder_replace(r->b, out, to);
 	}
 	return 0;
 }
@@ -203,11 +205,11 @@ int32_t step_replace_mask(struct step_rewrite *r, uint32_t mask, int depth)
 		if (!c->op || !reads(c, mask))
 			continue;
 		if (!strcmp(c->op, "ReduceSum"))
-			replace_sum(r, c->outputs[0]);
+			replace_sum(r, step_out(c));
 		else if (!strcmp(c->op, "Shape"))
-			rc = replace_shape(r, c->outputs[0]);
+			rc = replace_shape(r, step_out(c));
 		else if (!strcmp(c->op, "Cast") && depth < 4)
-			rc = step_replace_mask(r, c->outputs[0], depth + 1);
+			rc = step_replace_mask(r, step_out(c), depth + 1);
 		else
 			rc = unsupported(r, c, "the attention mask");
 	}

@@ -22,6 +22,25 @@ struct step_rewrite {
 	uint32_t seq64;	  /* S as int64 [1] */
 };
 
+/* An input or output of a node, GENAI_NONE if it has none; the type of a value,
+ * 0 where there is none. */
+static inline uint32_t step_in(const struct genai_node *n, uint32_t i)
+{
+	return i < n->n_inputs ? n->inputs[i] : GENAI_NONE;
+}
+
+static inline uint32_t step_out(const struct genai_node *n)
+{
+	return n->n_outputs ? n->outputs[0] : GENAI_NONE;
+}
+
+static inline uint32_t step_dtype(const struct step_rewrite *r, uint32_t value)
+{
+	const struct genai_value *v = genai_builder_get_value(r->b, value);
+
+	return v ? v->dtype : 0;
+}
+
 /* An int64 constant of rank 0 or 1, made once by name. */
 uint32_t step_const(struct step_rewrite *r, const char *name, uint32_t rank,
 		    int64_t v);

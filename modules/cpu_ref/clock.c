@@ -3,7 +3,7 @@
 // the figures do not depend on the schedule or the machine.  Streams run side
 // by side; copies to the device share one engine, copies from it another.
 // A unit that reads host memory where it lies takes the link's time away from
-// later copies.
+// later copies.  The clock stops where 64 bits end.
 #include "cpu_ref.h"
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -11,10 +11,16 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+static uint64_t after(uint64_t t, uint64_t ns)
+{
+	return ns < UINT64_MAX - t ? t + ns : UINT64_MAX;
+}
+
 static uint64_t ns_of(uint64_t bytes, uint64_t per_s)
 {
-	return per_s ? (uint64_t)((double)bytes * 1e9 / (double)per_s + 0.5)
-		     : 0;
+	double ns = per_s ? (double)bytes * 1e9 / (double)per_s + 0.5 : 0;
+
+	return ns < 0x1p64 ? (uint64_t)ns : UINT64_MAX;
 }
 
 // When a point is reached.  One so old that its time was forgotten is long
@@ -37,11 +43,13 @@ static uint64_t copy_end(struct cref_clock *c, uint64_t start,
 	uint64_t *engine, ns;
 
 	if (op->copy_kind == GENAI_COPY_D2D)
-		return start + c->copy_latency_ns +
-		       ns_of(2 * op->bytes, c->memory_bytes_per_s);
+		return after(after(start, c->copy_latency_ns),
+			     ns_of(2 * op->bytes, c->memory_bytes_per_s));
 	engine = &c->link_free[op->copy_kind == GENAI_COPY_D2H];
-	ns = c->copy_latency_ns + ns_of(op->bytes, c->link_bytes_per_s);
-	return *engine = later(start, *engine) + (slow ? 100 * ns : ns);
+	ns = after(c->copy_latency_ns, ns_of(op->bytes, c->link_bytes_per_s));
+	if (slow && __builtin_mul_overflow(ns, 100, &ns))
+		ns = UINT64_MAX;
+	return *engine = after(later(start, *engine), ns);
 }
 
 static uint64_t unit_end(struct cref_clock *c, uint64_t start,
@@ -50,9 +58,9 @@ static uint64_t unit_end(struct cref_clock *c, uint64_t start,
 	uint64_t link = ns_of(op->link_bytes, c->link_bytes_per_s);
 
 	if (link)
-		c->link_free[0] = later(start, c->link_free[0]) + link;
-	return start + c->launch_ns + link +
-	       ns_of(op->mem_bytes, c->memory_bytes_per_s);
+		c->link_free[0] = after(later(start, c->link_free[0]), link);
+	return after(after(after(start, c->launch_ns), link),
+		     ns_of(op->mem_bytes, c->memory_bytes_per_s));
 }
 
 static uint64_t op_end(struct cref_device *dev, uint64_t start,
@@ -84,8 +92,8 @@ void cref_clock_enqueued(struct genai_stream *s, const struct cref_queued *op)
 
 void cref_clock_waited(struct cref_device *dev, const struct genai_point *p)
 {
-	dev->clock.host = later(dev->clock.host,
-				p ? end_of(p) : dev->clock.makespan);
+	dev->clock.host =
+		later(dev->clock.host, p ? end_of(p) : dev->clock.makespan);
 }
 
 void cref_clock_access(struct cref_queued *op, const struct genai_access *acc,

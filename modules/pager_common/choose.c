@@ -280,7 +280,7 @@ static double consider(struct search *s, const struct shape *shape)
 	struct pager_choice c;
 	double is;
 
-	if (shape->slots * shape->slot_bytes > s->budget ||
+	if ((shape->slots && shape->slot_bytes > s->budget / shape->slots) ||
 	    least_score(s, shape) >= s->best_score ||
 	    !try_shape(s->p, s->plan, s->budget, shape, &c))
 		return INFINITY;
@@ -318,17 +318,20 @@ static double consider_slots(struct search *s, uint64_t slot_bytes,
 	return best;
 }
 
-// More slots until that does not help any more.
+// As many slots as were asked for, and are held at once; or more until that
+// does not help any more.
 static void consider_size(struct search *s, uint64_t slot_bytes)
 {
-	uint32_t n = s->plan->held + 1;
+	uint32_t n = s->plan->held;
 	int worse = 0;
 
 	if (s->p->m->ring_slots) {
-		consider_slots(s, slot_bytes, (uint32_t)s->p->m->ring_slots);
+		if (n < s->p->m->ring_slots)
+			n = (uint32_t)s->p->m->ring_slots;
+		consider_slots(s, slot_bytes, n);
 		return;
 	}
-	for (; n <= PAGER_MAX_SLOTS && n * slot_bytes <= s->budget;
+	for (n++; n <= PAGER_MAX_SLOTS && slot_bytes <= s->budget / n;
 	     n += 1 + n / 4) {
 		double ns = consider_slots(s, slot_bytes, n);
 

@@ -9,7 +9,6 @@ static int32_t init(const struct genai_host *host,
 		    struct genai_error *err)
 {
 	struct pager_module *m = host->alloc(host->ctx, sizeof(*m), "pager");
-	char text[32];
 	int32_t rc;
 
 	(void)params;
@@ -19,17 +18,11 @@ static int32_t init(const struct genai_host *host,
 	memset(m, 0, sizeof(*m));
 	m->host = host;
 	m->async = PAGER_ASYNC;
-	rc = host->config_get_str(host->ctx, "ring_slots", text, sizeof(text));
-	if (!rc && strcmp(text, "auto"))
-		rc = host->config_get_u64(host->ctx, "ring_slots",
-					  &m->ring_slots);
-	if (!rc && m->ring_slots && (m->ring_slots < 2 || m->ring_slots > 4096))
+	rc = host->config_get_u64(host->ctx, "ring_slots", &m->ring_slots);
+	if (rc || m->ring_slots == 1 || m->ring_slots > 4096)
 		rc = host->error_set(host->ctx, err, GENAI_E_CONFIG,
-				     "ring_slots = %llu: 2 to 4096, or auto",
-				     (unsigned long long)m->ring_slots);
-	else if (rc)
-		rc = host->error_set(host->ctx, err, GENAI_E_CONFIG,
-				     "ring_slots = %s: a number or auto", text);
+				     "module " PAGER_NAME
+				     ": ring_slots: 2 to 4096, or auto");
 	if (rc)
 		host->free(host->ctx, m);
 	else

@@ -57,6 +57,7 @@ static void forget_pages(struct genai_pager *p)
 	while (p->n_pages)
 		p->m->host->free(p->m->host->ctx,
 				 p->pages[--p->n_pages].extents);
+	p->bytes = 0;
 }
 
 static void free_tables(struct genai_pager *p)
@@ -136,6 +137,11 @@ static int32_t pager_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
 	if (!bytes || !n)
 		return PAGER_FAIL(p, err, GENAI_E_INVAL, "page %u is empty",
 				  p->n_pages);
+	if (bytes > PAGER_MOST - p->bytes)
+		return PAGER_FAIL(p, err, GENAI_E_LIMIT,
+				  "page %u: %llu bytes, with those before more "
+				  "than can be counted",
+				  p->n_pages, (unsigned long long)bytes);
 	rc = check_extents(p, bytes, extents, n, err);
 	if (rc)
 		return rc;
@@ -160,6 +166,7 @@ static int32_t pager_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
 	pg->bytes = bytes;
 	pg->flags = flags;
 	pg->n_extents = n;
+	p->bytes += bytes;
 	p->n_pages++;
 	return 0;
 }

@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <genai/pager.h>
 
-#define PAGER_ALIGN 16 /* of extents in a page */
+#define PAGER_ALIGN 16		       /* of extents in a page */
+#define PAGER_MOST (UINT64_C(1) << 62) /* bytes of all pages */
 
 /* Deliberate faults, of builds for tests/unit/check_rules.c only. */
 #ifndef PAGER_MUTANT
@@ -27,6 +28,7 @@ struct pager_page {
 	uint32_t flags;
 	uint32_t n_extents;
 	struct genai_extent *extents;
+	uint32_t found; /* extent: place.c */
 	enum pager_placement placement;
 	genai_addr addr;       /* pinned */
 	uint32_t slot;	       /* streamed */
@@ -34,7 +36,7 @@ struct pager_page {
 	uint32_t first, last;  /* its visits in the sweep */
 	uint32_t visits;       /* how many */
 	bool sparse;	       /* no visit reads more than a few bytes */
-	struct genai_mem copy; /* host memory of its own, if any */
+	struct genai_mem copy; /* host memory of its own, if any: in a block */
 	bool own;	       /* needs it */
 };
 
@@ -59,6 +61,7 @@ struct genai_pager {
 	struct genai_stream_caps caps;
 	struct pager_page *pages;
 	uint32_t n_pages, cap_pages;
+	uint64_t bytes; /* of all pages */
 	struct genai_sweep_visit *sweep;
 	uint8_t *held;	   /* per visit */
 	genai_addr *alias; /* per visit: where it is read in place */
@@ -66,6 +69,8 @@ struct genai_pager {
 	bool sealed;
 
 	struct genai_mem pinned, ring;
+	struct genai_mem blocks[2]; /* copies: needed; not to be registered */
+	struct genai_mem bounce;    /* while the pinned set is loaded */
 	struct genai_mem *registered;
 	uint32_t n_registered;
 	struct pager_slot *slots, *saved; /* saved: R3 */

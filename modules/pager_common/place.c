@@ -13,18 +13,21 @@ static bool comes_before(const void *a, const void *b)
 	return (uintptr_t)x->src < (uintptr_t)y->src;
 }
 
-// The extent that holds all of a visit, or NULL.
-static const struct genai_extent *extent_of(const struct genai_pager *p,
+// The extent that holds all of a visit, or NULL.  Visits mostly come in the
+// order of the extents: it looks from the last one that was found.
+static const struct genai_extent *extent_of(struct genai_pager *p,
 					    const struct genai_sweep_visit *v)
 {
-	const struct pager_page *pg = &p->pages[v->page];
+	struct pager_page *pg = &p->pages[v->page];
 
 	for (uint32_t i = 0; i < pg->n_extents; i++) {
-		const struct genai_extent *e = &pg->extents[i];
+		const struct genai_extent *e = &pg->extents[pg->found];
 
 		if (v->offset >= e->place && v->bytes <= e->bytes &&
 		    v->offset - e->place <= e->bytes - v->bytes)
 			return e;
+		if (++pg->found == pg->n_extents)
+			pg->found = 0;
 	}
 	return NULL;
 }
@@ -73,22 +76,14 @@ static void find_copies(struct genai_pager *p)
 	for (uint32_t i = 0; i < p->n_sweep; i++) {
 		struct pager_page *pg = &p->pages[p->sweep[i].page];
 
-		if (pg->placement == PAGER_IN_PLACE &&
+		if (pg->placement == PAGER_IN_PLACE && !pg->own &&
 		    !extent_of(p, &p->sweep[i]))
 			pg->own = true;
 	}
 }
 
-static int32_t make_copy(struct genai_pager *p, struct pager_page *pg,
-			 struct genai_error *err)
+static void fill_copy(struct pager_page *pg)
 {
-	int32_t rc = p->stream.ops->alloc(p->stream.self, GENAI_MEM_HOST_PINNED,
-					  pg->bytes, GENAI_TAG_STAGING,
-					  &pg->copy, err);
-
-	if (rc)
-		return rc;
-	p->report.host_bytes += pg->bytes;
 	for (uint32_t i = 0; i < pg->n_extents; i++) {
 		const struct genai_extent *e = &pg->extents[i];
 		char *dst = (char *)pg->copy.host + e->place;
@@ -98,7 +93,41 @@ static int32_t make_copy(struct genai_pager *p, struct pager_page *pg,
 		else
 			memcpy(dst, e->src, e->bytes);
 	}
-	return 0;
+}
+
+static bool wants_copy(const struct pager_page *pg, bool all)
+{
+	return pg->placement != PAGER_PINNED && !pg->copy.host &&
+	       (all || pg->own);
+}
+
+// Copies of the pages that need one, or of all, in one block: one for each page
+// would take long, and much more memory.
+static int32_t make_copies(struct genai_pager *p, bool all,
+			   struct genai_mem *block, struct genai_error *err)
+{
+	uint64_t bytes = 0, at = 0;
+	int32_t rc;
+
+	for (uint32_t i = 0; i < p->n_pages; i++)
+		if (wants_copy(&p->pages[i], all))
+			bytes += pager_up(p->pages[i].bytes);
+	if (!bytes)
+		return 0;
+	rc = p->stream.ops->alloc(p->stream.self, GENAI_MEM_HOST_PINNED, bytes,
+				  GENAI_TAG_STAGING, block, err);
+	for (uint32_t i = 0; !rc && i < p->n_pages; i++) {
+		struct pager_page *pg = &p->pages[i];
+
+		if (!wants_copy(pg, all))
+			continue;
+		pg->copy.host = (char *)block->host + at;
+		pg->copy.range.addr = block->range.addr + at;
+		fill_copy(pg);
+		at += pager_up(pg->bytes);
+		p->report.host_bytes += pg->bytes;
+	}
+	return rc;
 }
 
 // Register the host memory that the other pages' extents lie in, neighbouring
@@ -172,31 +201,35 @@ static int32_t register_sources(struct genai_pager *p, struct genai_error *err)
 // a pinned copy once, and say so.
 static int32_t copy_sources(struct genai_pager *p, struct genai_error *err)
 {
-	uint64_t bytes = 0;
-	int32_t rc = 0;
+	uint64_t before = p->report.host_bytes;
+	int32_t rc = make_copies(p, true, &p->blocks[1], err);
 
-	for (uint32_t i = 0; !rc && i < p->n_pages; i++) {
-		struct pager_page *pg = &p->pages[i];
-
-		if (pg->copy.host || pg->placement == PAGER_PINNED)
-			continue;
-		rc = make_copy(p, pg, err);
-		bytes += pg->bytes;
-	}
 	if (!rc)
-		p->m->host->log(p->m->host->ctx, GENAI_LOG_INFO,
-				"registering the weights was refused; %llu "
-				"bytes were copied to pinned memory",
-				(unsigned long long)bytes);
+		p->m->host->log(
+			p->m->host->ctx, GENAI_LOG_INFO,
+			"registering the weights was refused; %llu "
+			"bytes were copied to pinned memory",
+			(unsigned long long)(p->report.host_bytes - before));
 	return rc;
 }
 
 // ---- memory ----
 
+// Blocks were registered in the order of their addresses.
 static genai_addr alias_of(const struct genai_pager *p, const void *src)
 {
-	for (uint32_t i = 0; i < p->n_registered; i++) {
-		const struct genai_mem *m = &p->registered[i];
+	uint32_t from = 0, to = p->n_registered;
+
+	while (to - from > 1) {
+		uint32_t mid = from + (to - from) / 2;
+
+		if ((const char *)src < (const char *)p->registered[mid].host)
+			to = mid;
+		else
+			from = mid;
+	}
+	if (from < to) {
+		const struct genai_mem *m = &p->registered[from];
 		uint64_t at =
 			(uint64_t)((const char *)src - (const char *)m->host);
 
@@ -233,13 +266,16 @@ static void assign(struct genai_pager *p, const struct pager_choice *c)
 	for (uint32_t i = 0; i < p->n_sweep; i++) {
 		const struct genai_sweep_visit *v = &p->sweep[i];
 		const struct pager_page *pg = &p->pages[v->page];
-		const struct genai_extent *e = extent_of(p, v);
+		const struct genai_extent *e;
 
 		if (pg->placement != PAGER_IN_PLACE)
 			continue;
-		p->alias[i] = pg->copy.host ? pg->copy.range.addr + v->offset
-					    : alias_of(p, e->src) + v->offset -
-						      e->place;
+		if (pg->copy.host) {
+			p->alias[i] = pg->copy.range.addr + v->offset;
+			continue;
+		}
+		e = extent_of(p, v);
+		p->alias[i] = alias_of(p, e->src) + v->offset - e->place;
 	}
 	for (uint32_t i = 0; i < c->slots; i++) {
 		p->slots[i].addr = p->ring.range.addr + i * c->slot_bytes;
@@ -274,12 +310,10 @@ static int32_t take_memory(struct genai_pager *p, const struct pager_choice *c,
 static int32_t make_sources(struct genai_pager *p, struct genai_error *err)
 {
 	struct genai_error why = GENAI_ERROR_INIT;
-	int32_t rc = 0;
+	int32_t rc;
 
 	find_copies(p);
-	for (uint32_t i = 0; !rc && i < p->n_pages; i++)
-		if (p->pages[i].own && p->pages[i].placement != PAGER_PINNED)
-			rc = make_copy(p, &p->pages[i], err);
+	rc = make_copies(p, false, &p->blocks[0], err);
 	if (rc || !register_sources(p, &why))
 		return rc;
 	p->m->host->log(p->m->host->ctx, GENAI_LOG_INFO, "%s", why.text);
@@ -310,24 +344,48 @@ static bool is_registered(const struct genai_pager *p,
 }
 
 // Pinned pages that are filled, or whose sources could not be registered, go
-// through a bounce buffer, one page at a time: it may go when the copy is done.
+// through a bounce buffer, one page at a time: it may be filled again when the
+// copy is done.
+static bool is_bounced(const struct genai_pager *p, const struct pager_page *pg)
+{
+	return pg->placement == PAGER_PINNED &&
+	       (pg->own || !is_registered(p, pg));
+}
+
+static int32_t take_bounce(struct genai_pager *p, struct genai_error *err)
+{
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < p->n_pages; i++)
+		if (p->pages[i].bytes > most && is_bounced(p, &p->pages[i]))
+			most = p->pages[i].bytes;
+	return most ? p->stream.ops->alloc(p->stream.self,
+					   GENAI_MEM_HOST_PINNED, most,
+					   GENAI_TAG_STAGING, &p->bounce, err)
+		    : 0;
+}
+
+static int32_t wait_for_all(struct genai_pager *p, struct genai_stream *s,
+			    struct genai_error *err)
+{
+	struct genai_point pt;
+	int32_t rc = p->stream.ops->mark(p->stream.self, s, &pt, err);
+
+	return rc ? rc
+		  : p->barrier.ops->host_read(p->barrier.self, &pt, 1,
+					      UINT64_MAX, err);
+}
+
 static int32_t load_bounced(struct genai_pager *p, struct pager_page *pg,
 			    struct genai_stream *s, struct genai_error *err)
 {
-	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
-	struct genai_ticket ticket = {.size = sizeof(ticket)};
-	int32_t rc = make_copy(p, pg, err);
+	int32_t rc;
 
-	if (!rc)
-		rc = pager_load(p, pg, pg->addr, s, err);
-	if (!rc)
-		rc = p->barrier.ops->drain(p->barrier.self, all, UINT64_MAX,
-					   &ticket, err);
-	if (!rc)
-		rc = give(p, &pg->copy, &ticket, err);
-	if (!rc)
-		p->report.host_bytes -= pg->bytes;
-	return rc;
+	pg->copy.host = p->bounce.host;
+	fill_copy(pg);
+	rc = pager_load(p, pg, pg->addr, s, err);
+	pg->copy.host = NULL;
+	return rc ? rc : wait_for_all(p, s, err);
 }
 
 static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
@@ -335,7 +393,6 @@ static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
 	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
 	struct genai_ticket ticket = {.size = sizeof(ticket)};
 	struct genai_stream *s;
-	struct genai_point pt;
 	int32_t rc, rc2;
 
 	if (!p->report.pinned_bytes)
@@ -343,24 +400,25 @@ static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
 	rc = p->stream.ops->create(p->stream.self, "load", &s, err);
 	if (rc)
 		return rc;
+	rc = take_bounce(p, err);
 	for (uint32_t i = 0; !rc && i < p->n_pages; i++) {
 		struct pager_page *pg = &p->pages[i];
 
-		if (pg->placement != PAGER_PINNED)
-			continue;
-		if (!pg->own && is_registered(p, pg))
-			rc = pager_load(p, pg, pg->addr, s, err);
-		else
+		if (is_bounced(p, pg))
 			rc = load_bounced(p, pg, s, err);
+		else if (pg->placement == PAGER_PINNED)
+			rc = pager_load(p, pg, pg->addr, s, err);
 	}
 	if (!rc)
-		rc = p->stream.ops->mark(p->stream.self, s, &pt, err);
-	if (!rc)
-		rc = p->barrier.ops->host_read(p->barrier.self, &pt, 1,
-					       UINT64_MAX, err);
-	if (rc) // a stream goes when its work is done
-		p->barrier.ops->drain(p->barrier.self, all, UINT64_MAX, &ticket,
-				      NULL);
+		rc = wait_for_all(p, s, err);
+	// a stream, and a buffer, go when their work is done
+	if (rc || p->bounce.range.bytes) {
+		rc2 = p->barrier.ops->drain(p->barrier.self, all, UINT64_MAX,
+					    &ticket, rc ? NULL : err);
+		if (!rc2)
+			rc2 = give(p, &p->bounce, &ticket, rc ? NULL : err);
+		rc = rc ? rc : rc2;
+	}
 	rc2 = p->stream.ops->destroy(p->stream.self, s, rc ? NULL : err);
 	return rc ? rc : rc2;
 }
@@ -418,8 +476,12 @@ int32_t pager_unplace(struct genai_pager *p, const struct genai_ticket *ticket,
 
 	if (!rc)
 		rc = give(p, &p->ring, ticket, err);
+	if (!rc)
+		rc = give(p, &p->bounce, ticket, err);
+	for (uint32_t i = 0; !rc && i < 2; i++)
+		rc = give(p, &p->blocks[i], ticket, err);
 	for (uint32_t i = 0; !rc && i < p->n_pages; i++)
-		rc = give(p, &p->pages[i].copy, ticket, err);
+		memset(&p->pages[i].copy, 0, sizeof(p->pages[i].copy));
 	while (!rc && p->n_registered) {
 		rc = p->stream.ops->host_unregister(
 			p->stream.self,

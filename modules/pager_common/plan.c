@@ -67,12 +67,15 @@ static int32_t make_plan(struct genai_pager *p,
 			 const struct genai_sweep_visit *sweep, uint32_t n,
 			 struct pager_plan *plan, struct genai_error *err)
 {
-	uint64_t slots = p->m->ring_slots > PAGER_MAX_SLOTS ? p->m->ring_slots
-							    : PAGER_MAX_SLOTS;
+	uint64_t slots = PAGER_MAX_SLOTS;
 
 	memset(plan, 0, sizeof(*plan));
 	pager_rates(p, &plan->rates);
 	plan->held = pager_held(p, sweep, n);
+	if (slots < p->m->ring_slots)
+		slots = p->m->ring_slots;
+	if (slots < plan->held)
+		slots = plan->held;
 	plan->n_events = pager_events(p, sweep, n, &plan->rates, NULL);
 	plan->events = pager_zalloc(p, plan->n_events * sizeof(*plan->events));
 	plan->by_size = pager_zalloc(p, p->n_pages * sizeof(*plan->by_size));
@@ -98,6 +101,11 @@ static int32_t make_plan(struct genai_pager *p,
 	return 0;
 }
 
+static uint64_t whole_ns(double ns)
+{
+	return ns + 0.5 < 0x1p64 ? (uint64_t)(ns + 0.5) : UINT64_MAX;
+}
+
 static void fill_report(struct genai_pager *p, const struct pager_choice *c)
 {
 	struct genai_pager_report *r = &p->report;
@@ -110,8 +118,8 @@ static void fill_report(struct genai_pager *p, const struct pager_choice *c)
 	r->ring_slots = c->slots;
 	r->slot_bytes = c->slots ? c->slot_bytes : 0;
 	r->n_streamed = c->n_streamed;
-	r->step_ns = (uint64_t)(c->step_ns + 0.5);
-	r->serial_ns = (uint64_t)(c->serial_ns + 0.5);
+	r->step_ns = whole_ns(c->step_ns);
+	r->serial_ns = whole_ns(c->serial_ns);
 	for (uint32_t i = 0; i < p->n_pages; i++) {
 		const struct pager_page *pg = &p->pages[i];
 
@@ -136,7 +144,7 @@ int32_t pager_plan(struct genai_pager *p, const struct genai_sweep_visit *sweep,
 		return rc;
 	pager_choose(p, &plan, budget, c);
 	fill_report(p, c);
-	p->report.resident_ns = (uint64_t)(plan.resident_ns + 0.5);
+	p->report.resident_ns = whole_ns(plan.resident_ns);
 	free_plan(p, &plan);
 	return 0;
 }

@@ -124,6 +124,35 @@ fi
 is "by the clock's rates" "$(json memory_bytes_s) $(json link_bytes_s)" \
 	"1000000000.0 50000000.0"
 
+# A rate that is left out costs nothing, and has no bound.
+for rates in 'link_bytes_per_s=1000' 'memory_bytes_per_s=1000' \
+	'copy_latency_ns=1000' 'copy_latency_ns=18446744073709551615' \
+	'launch_ns=18446744073709551615'; do
+	runs "a clock of $rates" bench m --prompt-tokens 4 --new-tokens 4 \
+		--repeat 1 --weight-budget 30%,100% \
+		--set module.cpu_ref.clock=simulated \
+		--set "module.cpu_ref.$rates" --json b.json
+	rows
+	same "its tokens" tokens_same "true true"
+	runs "to inspect" inspect m --json \
+		--set module.cpu_ref.clock=simulated \
+		--set "module.cpu_ref.$rates"
+	like "what it says of the floor" \
+		"$(json predicted tokens_per_s_at_most)" '[0-9n]*'
+done
+like "the longest launches have one" \
+	"$(json predicted tokens_per_s_at_most)" '[0-9]*'
+runs "none at all" bench m --prompt-tokens 4 --new-tokens 4 --repeat 1 \
+	--weight-budget 100% --set module.cpu_ref.clock=simulated \
+	--set module.cpu_ref.link_bytes_per_s=1000 --json b.json
+rows
+is "are null" "$(json memory_bytes_s) $(json link_bytes_s) $(json rows 0 \
+	floor_tok_s)" "null 1000.0 null"
+runs "and inf" inspect m --set module.cpu_ref.clock=simulated \
+	--set module.cpu_ref.copy_latency_ns=7
+like "in words" "$(cat out)" \
+	"*at most inf tokens/s: memory copies at inf GB/s, the link at inf *"
+
 # ---- the picture ----
 
 cp -R m 'a<b&"c'

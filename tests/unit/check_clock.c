@@ -131,6 +131,50 @@ START_TEST(host_waits)
 }
 END_TEST
 
+// Where 64 bits end the clock stops: it does not begin anew.
+START_TEST(end_of_time)
+{
+	static const char *const rates[][4] = {
+		{"link_bytes_per_s=1", "memory_bytes_per_s=1",
+		 "launch_ns=9223372036854775808",
+		 "copy_latency_ns=9223372036854775808"},
+		{"link_bytes_per_s=1", "memory_bytes_per_s=0",
+		 "launch_ns=18446744073709551615", "copy_latency_ns=0"},
+		{"link_bytes_per_s=18446744073709551615",
+		 "memory_bytes_per_s=18446744073709551615", "launch_ns=0",
+		 "copy_latency_ns=9223372036854775809"},
+	};
+	char set[4][64];
+	uint64_t last = 0;
+
+	for (int i = 0; i < 4; i++)
+		snprintf(set[i], sizeof(set[i]), "module.cpu_ref.%s",
+			 rates[_i][i]);
+	open_device(SETS("module.cpu_ref.clock=simulated", set[0], set[1],
+			 set[2], set[3]));
+	s = stream("s");
+	t = stream("t");
+	d = take(GENAI_MEM_DEVICE, 1 << 20);
+	h = take(GENAI_MEM_HOST_PINNED, 1 << 20);
+	for (int i = 0; i < 8; i++) {
+		if (i % 4 == 0)
+			up(s, h.range.bytes);
+		else if (i % 4 == 1)
+			unit(s, "u", h.range.addr, h.range.bytes, R);
+		else if (i % 4 == 2)
+			unit(s, "u", d.range.addr, d.range.bytes, R);
+		else
+			OK(ops->copy(dev, s, d.range.addr,
+				     d.range.addr + d.range.bytes / 2,
+				     d.range.bytes / 2, GENAI_COPY_D2D, &err));
+		ck_assert_uint_ge(now(), last);
+		last = now();
+	}
+	ck_assert_uint_eq(last, UINT64_MAX);
+	teardown();
+}
+END_TEST
+
 START_TEST(recorded)
 {
 	struct genai_recording *r = NULL;
@@ -203,6 +247,7 @@ static Suite *suite(void)
 	tcase_add_test(c, host_waits);
 	tcase_add_loop_test(c, recorded, 0, 2);
 	suite_add_tcase(su, c);
+	tcase_add_loop_test(o, end_of_time, 0, 3);
 	tcase_add_test(o, slow_copy);
 	tcase_add_test(o, real);
 	suite_add_tcase(su, o);

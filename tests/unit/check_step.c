@@ -10,7 +10,7 @@ struct plan {
 	const char *extra_input; /* read by a node whose output is a graph's */
 	uint32_t kv_dtype, kv_rank;
 	int64_t heads, head_size, logits_rows;
-	bool positions, hidden, float_head, no_head_input;
+	bool positions, hidden, float_head, no_head_input, no_embedding;
 };
 
 static const struct plan plain = {.kv_dtype = GENAI_DT_F32,
@@ -136,8 +136,11 @@ static struct genai_graph *graph(const struct plan *p)
 	made = p;
 	b = genai_builder_open("tiny");
 	ids = input("input_ids", GENAI_DT_I64, 2, -1, -1, 0, 0);
-	h = op("Gather", "hidden", GENAI_DT_F32,
-	       genai_builder_const(b, "emb", GENAI_DT_F32, 2, de, emb), ids);
+	h = p->no_embedding
+		    ? op("Transpose", "turned", GENAI_DT_F32, GENAI_NONE,
+			 GENAI_NONE)
+		    : genai_builder_const(b, "emb", GENAI_DT_F32, 2, de, emb);
+	h = op("Gather", "hidden", GENAI_DT_F32, h, ids);
 	if (p->positions)
 		h = op("Add", "placed", GENAI_DT_F32, h,
 		       input("position_ids", GENAI_DT_I64, 2, -1, -1, 0, 0));
@@ -335,6 +338,18 @@ START_TEST(a_head_without_its_input)
 }
 END_TEST
 
+// As a tied head's embedding is, but of nothing.
+START_TEST(an_embedding_that_is_not_there)
+{
+	struct plan p = plain;
+
+	p.no_embedding = true;
+	build(&p, false);
+	ck_assert_uint_eq(node_named("Transpose")->inputs[0], GENAI_NONE);
+	drop();
+}
+END_TEST
+
 START_TEST(heads_from_the_configuration)
 {
 	struct plan p = plain;
@@ -450,6 +465,7 @@ int main(void)
 	tcase_add_test(tc, positions_are_computed);
 	tcase_add_test(tc, further_outputs_are_dropped);
 	tcase_add_test(tc, a_head_without_its_input);
+	tcase_add_test(tc, an_embedding_that_is_not_there);
 	tcase_add_test(tc, heads_from_the_configuration);
 	tcase_add_loop_test(tc, what_is_no_decoder, 0,
 			    sizeof(bad) / sizeof(bad[0]));
