@@ -86,6 +86,8 @@ bool cep_is_fatal(CUresult r)
 	       r == CUDA_ERROR_INVALID_ADDRESS_SPACE ||
 	       r == CUDA_ERROR_INVALID_PC || r == CUDA_ERROR_LAUNCH_FAILED ||
 	       r == CUDA_ERROR_LAUNCH_TIMEOUT || r == CUDA_ERROR_ASSERT ||
+	       r == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+	       r == CUDA_ERROR_DEINITIALIZED || /* the process ends */
 	       r == CUDA_ERROR_UNKNOWN;
 }
 

@@ -204,6 +204,24 @@ START_TEST(every_unit_breaks)
 }
 END_TEST
 
+/* The process is at its end and the driver gone: closing says nothing. */
+START_TEST(driver_gone)
+{
+	int64_t got[CUDA_TALK];
+	struct sim_run r;
+
+	fake.do_reset();
+	fake.do_seed(FAKE_LATE);
+	cuda_config(&r, _i);
+	ck_assert_msg(!sim_open(&r, CUDA_MODEL), "%s", r.err.text);
+	ck_assert_msg(!cuda_talk(&r, got), "%s", r.err.text);
+	fake.do_fail_on(1, DEINITIALIZED);
+	sim_close(&r);
+	ck_assert_str_eq(r.log, "");
+	good_run(_i, "the next run", 0);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("cuda_ep faults");
@@ -213,6 +231,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_loop_test(tc, every_call_fails, 0, MODES * CUDA_CONFIGS);
 	tcase_add_loop_test(tc, every_unit_breaks, 0, CUDA_CONFIGS);
+	tcase_add_loop_test(tc, driver_gone, 0, CUDA_CONFIGS);
 	suite_add_tcase(s, tc);
 	return s;
 }

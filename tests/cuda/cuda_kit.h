@@ -8,8 +8,9 @@
 #include "tests/unit/harness.h"
 #include "tests/unit/sim_run.h"
 
-#define OOM 2	    /* CUDA_ERROR_OUT_OF_MEMORY */
-#define ILLEGAL 700 /* CUDA_ERROR_ILLEGAL_ADDRESS */
+#define OOM 2		/* CUDA_ERROR_OUT_OF_MEMORY */
+#define DEINITIALIZED 4 /* CUDA_ERROR_DEINITIALIZED */
+#define ILLEGAL 700	/* CUDA_ERROR_ILLEGAL_ADDRESS */
 
 #define FAKE_CONTROLS(X)                                                       \
 	X(void, reset, (void))                                                 \

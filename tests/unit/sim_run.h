@@ -60,6 +60,8 @@ static inline void sim_init(struct sim_run *r, const char *executor,
 static inline int32_t sim_open_at(struct sim_run *r, const char *path)
 {
 	struct genai_runtime_options o = {.size = sizeof(o),
+					  .config_path = GENAI_TESTDATA
+					  "/../../conf/cpu.ini",
 					  .sets = r->sets,
 					  .n_sets = r->n_sets,
 					  .log = sim_log,
