@@ -356,15 +356,15 @@ START_TEST(growing_decoder)
 				       "\"decoders\":[";
 	struct genai_error err = GENAI_ERROR_INIT;
 	int64_t id = 0;
-	size_t n, cap = 1 << 16;
-	char *text = malloc(cap), *out, content[4097];
+	size_t n, cap = 1 << 18;
+	char *text = malloc(cap), *out, content[65537];
 	struct genai_tokenizer *t;
 	double start;
 
-	memset(content, 'a', 4096);
-	content[4096] = 0;
+	memset(content, 'a', sizeof(content) - 1);
+	content[sizeof(content) - 1] = 0;
 	n = (size_t)snprintf(text, cap, "%s", head);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 2; i++)
 		n += (size_t)snprintf(
 			text + n, cap - n,
 			"%s{\"type\":\"Replace\",\"pattern\":{\"String\":"
