@@ -8,7 +8,8 @@
 
 #define MOST (UINT64_C(64) << 20)
 #define LEAST (UINT64_C(64) << 10)
-#define ROUNDS 5
+#define ROUNDS 5 /* at least, and until so long has passed */
+#define ROUNDS_S 0.05
 #define COPIES 64 /* in a row, for what each takes beside its bytes */
 
 struct probe {
@@ -25,10 +26,11 @@ static int32_t timed(struct probe *p, uint64_t dst, uint64_t src,
 {
 	const struct genai_stream_ops *o = p->d->stream.ops;
 	struct genai_point pt;
-	double best = 1e30;
+	double best = 1e30, begin = cli_now();
 	int32_t rc = 0;
 
-	for (int i = 0; !rc && i < ROUNDS; i++) {
+	for (int i = 0; !rc && (i < ROUNDS || cli_now() - begin < ROUNDS_S);
+	     i++) {
 		double t0 = cli_now(), t;
 
 		for (uint32_t k = 0; !rc && k < n; k++)
