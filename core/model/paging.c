@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-#define MAX_PAGE (UINT64_C(8) << 20)
+#define MAX_PAGE (UINT64_C(16) << 20)
 #define MIN_PAGE (UINT64_C(4) << 10) /* where the pager cannot tell */
 #define LEAST_PAGE UINT64_C(256)
 #define MOST_PAGE (UINT64_C(1) << 62) /* sums of it do not overflow */

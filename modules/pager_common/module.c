@@ -43,7 +43,7 @@ static const struct genai_iface ifaces[] = {
 
 static const struct genai_config_key keys[] = {
 	{"page_bytes", "auto", GENAI_KEY_STR, 0, NULL,
-	 "size of a page, about: auto (at most 8MiB), or bytes; small budgets "
+	 "size of a page, about: auto (at most 16MiB), or bytes; small budgets "
 	 "get smaller ones"},
 	{"ring_slots", "auto", GENAI_KEY_STR, 0, NULL,
 	 "slots that streamed pages go through: auto, or 2 to 4096"},
