@@ -346,6 +346,28 @@ static const char *run_cell(struct parity *p, const struct draw *d,
 	return buf;
 }
 
+// As a shell takes it for one word.
+static void print_word(const char *s)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
+				    "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789-_./=,:%+@";
+
+	if (*s && !s[strspn(s, plain)]) {
+		printf(" %s", s);
+		return;
+	}
+	printf(" '");
+	for (; *s; s++)
+		printf(*s == '\'' ? "'\\''" : "%c", *s);
+	printf("'");
+}
+
+static bool is_seeds(const char *arg)
+{
+	return !strcmp(arg, "--seeds") || !strcmp(arg, "--seed");
+}
+
 static void report(struct parity *p, const struct draw *d, const char *what,
 		   const char *order)
 {
@@ -357,10 +379,9 @@ static void report(struct parity *p, const struct draw *d, const char *what,
 	if (order)
 		printf("  with check = order: %s\n", order);
 	printf("  again:");
-	for (int i = 0; i < p->argc && i < 48; i++)
-		if (strcmp(p->argv[i], "--seeds") &&
-		    (!i || strcmp(p->argv[i - 1], "--seeds")))
-			printf(" %s", p->argv[i]);
+	for (int i = 0; i < p->argc; i++)
+		if (!is_seeds(p->argv[i]) && (!i || !is_seeds(p->argv[i - 1])))
+			print_word(p->argv[i]);
 	printf(" --seed %llu\n", (unsigned long long)d->seed);
 	json_array_append_new(
 		p->failures,
