@@ -325,7 +325,8 @@ static uint64_t weight_room(struct genai_model *m)
 		 limit = d->limit;
 
 	if (limit == UINT64_MAX) {
-		if (d->caps.flags & GENAI_STREAM_CAP_SHARED)
+		if (d->caps.flags & GENAI_STREAM_CAP_SHARED ||
+		    d->caps.free_bytes == UINT64_MAX)
 			return UINT64_MAX;
 		limit = d->used + d->caps.free_bytes / 100 * 95;
 	}

@@ -121,6 +121,8 @@ if [ "$ok" ]; then
 else
 	not_ok "neither passes it, and async is never behind" "$(cat out)"
 fi
+is "all of the weights, where the device has no end" \
+	"$(json rows 3 weight_budget_bytes)" "$(json rows 3 pinned_bytes)"
 is "by the clock's rates" "$(json memory_bytes_s) $(json link_bytes_s)" \
 	"1000000000.0 50000000.0"
 
