@@ -97,12 +97,16 @@ static int32_t collect(struct plot *p, const json_t *rows)
 		const json_t *row = json_array_get(rows, i);
 		double x = number(row, "weight_budget_bytes") /
 			   number(row, "weights_bytes");
+		// the rate that the floor is of
+		const char *rate = json_object_get(row, "simulated_tok_s")
+					   ? "simulated_tok_s"
+					   : "decode_tok_s";
 
 		p->points[i] = (struct point){
 			.x = x < 1 ? x : 1, // also if there are no weights
-			.rate = inner(row, "decode_tok_s", "median"),
-			.low = inner(row, "decode_tok_s", "min"),
-			.high = inner(row, "decode_tok_s", "max"),
+			.rate = inner(row, rate, "median"),
+			.low = inner(row, rate, "min"),
+			.high = inner(row, rate, "max"),
 			.floor = number(row, "floor_tok_s"),
 			.series = series_of(p, row)};
 		most = fmax(most, fmax(p->points[i].high, p->points[i].floor));

@@ -231,7 +231,8 @@ static int32_t repeat(struct bench *b, struct cli_model *m,
 		pre[i] = (double)n / r->prefill_s;
 		dec[i] = steps / r->decode_s;
 		sim[i] = r->sim_s > 0 ? steps / r->sim_s : 0;
-		link[i] = r->link_bytes * 1e-9 / r->decode_s;
+		link[i] = r->link_bytes * 1e-9 /
+			  (r->sim_s > 0 ? r->sim_s : r->decode_s);
 	}
 	out->prefill = spread_of(pre, times);
 	out->decode = spread_of(dec, times);

@@ -103,7 +103,7 @@ runs "both pagers beside the floor" bench m --prompt-tokens 4 --new-tokens 8 \
 	--set module.cpu_ref.link_bytes_per_s=50000000 \
 	--set module.cpu_ref.memory_bytes_per_s=1000000000 \
 	--set module.cpu_ref.copy_latency_ns=500 \
-	--set module.cpu_ref.launch_ns=2000 --json b.json
+	--set module.cpu_ref.launch_ns=2000 --json b.json --plot p.svg
 rows
 ok=1
 for i in 0 1 2 3; do
@@ -121,6 +121,22 @@ if [ "$ok" ]; then
 else
 	not_ok "neither passes it, and async is never behind" "$(cat out)"
 fi
+is "and so is the link's rate" "$(awk -v a="$(json rows 6 link_gb_s)" \
+	-v s="$(json rows 6 streamed_bytes_per_token)" \
+	-v t="$(json rows 6 simulated_tok_s median)" \
+	'BEGIN { x = a / (s * t * 1e-9); print (x > 0.999 && x < 1.001) }')" 1
+heights() # above the axis of all points of the lines of this class
+{
+	sed -n "s/.*class=\"$1\".*points=\"\(.*\) \".*/\1/p" p.svg |
+		tr ' ' '\n' | awk -F, '{ print 370 - $2 }'
+}
+heights rate >rates
+heights floor >floors
+is "and what the picture has beside its floor" "$(for i in 0 1 2 3 4 5 6 7; do
+	json rows $i share_of_floor
+done | paste - rates floors | awk '
+	{ d = $1 * $3 - $2; if (d < -0.2 || d > 0.2) bad = 1 }
+	END { print NR, bad + 0 }')" "8 0"
 is "all of the weights, where the device has no end" \
 	"$(json rows 3 weight_budget_bytes)" "$(json rows 3 pinned_bytes)"
 is "by the clock's rates" "$(json memory_bytes_s) $(json link_bytes_s)" \
