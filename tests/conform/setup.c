@@ -326,7 +326,7 @@ static const char *const values[] = {"inorder",	 "late",     "early",
 				     "random:1", "random:2", "random:3",
 				     "random:4", "threads"};
 #define N_SCHEDULES (sizeof(values) / sizeof(values[0]))
-static char texts[N_SCHEDULES][96];
+static char texts[N_SCHEDULES + 1][96];
 static const char *schedules[N_SCHEDULES + 1][2];
 static uint32_t n_schedules;
 
@@ -360,17 +360,18 @@ uint32_t cf_n_schedules(void)
 		snprintf(name, sizeof(name), "%s",
 			 genai_module_name(rt.stream.module));
 	unload(&rt);
-	n_schedules = 0;
+	// whatever the device does, the order has to be there; first, because
+	// it names the wait that is missing
+	schedules[0][0] = "runtime.check=order";
+	n_schedules = 1;
 	for (uint32_t i = 0; *name && i < N_SCHEDULES; i++) {
 		if (!takes(name, values[i]))
 			continue;
 		schedules[n_schedules][0] = texts[n_schedules];
 		n_schedules++;
 	}
-	if (!n_schedules)
-		n_schedules = 1; // schedules[0] is empty
-	// whatever the device does, the order has to be there
-	schedules[n_schedules++][0] = "runtime.check=order";
+	if (n_schedules == 1)
+		n_schedules++; // the device's own: schedules[1] is empty
 	return n_schedules;
 }
 
