@@ -28,6 +28,11 @@ moduledir=$(pkg-config --variable=moduledir genai)
 ls "$moduledir" | grep -q '\.so$'
 ! ls "$moduledir" | grep -v '\.so$' || failed "$moduledir has more than modules"
 
+# The libraries below genai are its own affair: none has to be installed for
+# development, none adds flags.
+[ "$(pkg-config --cflags genai | wc -w)" -le 1 ] &&
+	[ -z "$(pkg-config --print-requires-private genai)" ] ||
+	failed "pkg-config wants more than the headers of genai"
 flags="$CFLAGS $(pkg-config --cflags genai)"
 $CC $flags -shared -fPIC -fvisibility=hidden -o hello_module.so \
 	"$here/hello_module.c"
