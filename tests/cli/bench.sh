@@ -142,6 +142,19 @@ is "all of the weights, where the device has no end" \
 is "by the clock's rates" "$(json memory_bytes_s) $(json link_bytes_s)" \
 	"1000000000.0 50000000.0"
 
+# The example of the page.
+page=$top_srcdir/docs/SIMULATED-DEVICE.md
+awk '/^```ini$/ { on = 1; next } /^```$/ && on { exit } on' "$page" >sim.ini
+cat genai.ini sim.ini >page.ini
+eval "$(sed -n '/^    genai synth/s/^    genai/"$genai" --quiet/p' "$page")"
+eval "$(awk '/^    genai --config sim.ini/ { on = 1 } /^$/ { on = 0 } on' \
+	"$page" | sed 's/^    genai --config sim.ini/"$genai" --config page.ini/')" \
+	>out 2>err
+awk '$1 == "cpu_ref:captured" {
+	print "| " $2 " | " $3 " | " $8 " | " $14 " | " $15 " |"
+}' out >rows.page
+is "the page's rows" "$(grep '^| pager_' "$page")" "$(cat rows.page)"
+
 # A rate that is left out costs nothing, and has no bound.
 for rates in 'link_bytes_per_s=1000' 'memory_bytes_per_s=1000' \
 	'copy_latency_ns=1000' 'copy_latency_ns=18446744073709551615' \
