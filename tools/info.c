@@ -166,7 +166,7 @@ static void print_key(void *ctx, const char *section, const char *key,
 		printf("%s[%s]\n", last[0] ? "\n" : "", section);
 		snprintf(last, sizeof(last), "%s", section);
 	}
-	printf("%-16s = %-24s ; %s\n", key, value, origin);
+	printf("%-18s = %-24s ; %s\n", key, value, origin);
 }
 
 static void add_key(void *ctx, const char *section, const char *key,
