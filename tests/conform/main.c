@@ -47,8 +47,8 @@ static const char usage[] =
 	"  --tap              Test Anything Protocol\n"
 	"  --list             list the tests: id, interface, requirement\n"
 	"  --version\n"
-	"or: genai-conform --parity DIR... [--seeds N] [--budgets LIST] "
-	"[--json FILE]\n"
+	"or: genai-conform --parity DIR... [--executors LIST] [--pagers LIST]\n"
+	"  [--budgets LIST] [--seeds N] [--json FILE]\n"
 	"Every configuration gives the same tokens: docs/PARITY.md.\n"
 	"Exit status: 0 all passed, 1 a failure, 2 wrong use.\n";
 

@@ -530,6 +530,20 @@ static bool number(const char *s, uint64_t *out)
 	return *s >= '0' && *s <= '9' && !*end;
 }
 
+// The list that cells have this setting from; NULL: none.
+static const char *list_of(const char *set)
+{
+	static const char *const lists[][2] = {
+		{"runtime.executor=", "--executors"},
+		{"runtime.pager=", "--pagers"},
+		{"runtime.weight_budget=", "--budgets"}};
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+		if (!strncmp(set, lists[i][0], strlen(lists[i][0])))
+			return lists[i][1];
+	return NULL;
+}
+
 // One option with its value; NULL if it is fine, else what is wrong.
 static const char *take(struct parity *p, const char *opt, char *v)
 {
@@ -542,8 +556,16 @@ static const char *take(struct parity *p, const char *opt, char *v)
 	if (l)
 		return split(l, v) ? NULL : "an empty or too long list";
 	if (!strcmp(opt, "--set")) {
+		static char why[64];
+
 		if (p->sets.n == MAX_LIST)
 			return "too many --set";
+		if (list_of(v)) {
+			snprintf(why, sizeof(why),
+				 "--set: the cells have that from %s",
+				 list_of(v));
+			return why;
+		}
 		p->sets.v[p->sets.n++] = v;
 	} else if (!strcmp(opt, "--json")) {
 		p->json = v;
