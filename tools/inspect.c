@@ -172,12 +172,25 @@ static double real_of(const json_t *o, const char *key)
 	return json_is_null(v) ? INFINITY : json_real_value(v);
 }
 
+static void print_sizes(json_t *sizes)
+{
+	const char *key, *comma = "";
+	json_t *v;
+
+	json_object_foreach(sizes, key, v)
+	{
+		printf("%s %s %.1f MiB", comma, key,
+		       (double)json_integer_value(v) / 1048576);
+		comma = ",";
+	}
+	printf("\n");
+}
+
 static void print_text(const struct inspect *in)
 {
 	const json_t *j = in->j, *p = json_object_get(j, "plan");
 	const json_t *pr = json_object_get(j, "predicted");
-	const char *key;
-	json_t *v, *o;
+	json_t *o;
 	size_t i;
 
 	printf("operators:");
@@ -194,10 +207,7 @@ static void print_text(const struct inspect *in)
 		       json_string_value(json_object_get(o, "op")),
 		       json_string_value(json_object_get(o, "domain")));
 	printf("stored tensors:");
-	json_object_foreach(json_object_get(j, "weight_bytes_by_type"), key, v)
-		printf(" %s %.1f MiB", key,
-		       (double)json_integer_value(v) / 1048576);
-	printf("\n");
+	print_sizes(json_object_get(j, "weight_bytes_by_type"));
 	if (json_object_get(j, "error"))
 		printf("cannot be run as a decoder: %s\n",
 		       json_string_value(json_object_get(j, "error")));
@@ -216,9 +226,8 @@ static void print_text(const struct inspect *in)
 	       (int)json_integer_value(json_object_get(p, "ring_slots")),
 	       mib(p, "in_place_bytes"), mib(p, "streamed_bytes"));
 	printf("memory:");
-	json_object_foreach(json_object_get(j, "memory"), key, v) printf(
-		" %s %.1f MiB", key, (double)json_integer_value(v) / 1048576);
-	printf("\nat most %.0f tokens/s: memory copies at %.1f GB/s, the link "
+	print_sizes(json_object_get(j, "memory"));
+	printf("at most %.0f tokens/s: memory copies at %.1f GB/s, the link "
 	       "at %.1f GB/s\n",
 	       real_of(pr, "tokens_per_s_at_most"), real_of(pr, "memory_gb_s"),
 	       real_of(pr, "link_gb_s"));
