@@ -243,11 +243,12 @@ fails "no shared object" 2 "text.so" config --set \
 	"module.cpu_ref.path=$PWD/text.so"
 head -c 3000 "$top_builddir/.libs/cpu_ref.so" >cut.so
 fails "a cut one" 2 "cut.so" config --set "module.cpu_ref.path=$PWD/cut.so"
-cp "$top_builddir/.libs/pager_sync.so" .
+cp "$top_builddir/.libs/pager_sync.so" stray.so
 printf '[module cpu_ref]\npath = %s/.libs/cpu_ref.so\n' "$top_builddir" \
 	>genai.ini
-run generate "$plain" --ids 1 --set runtime.module_path=/nonexistent
-is "the current folder is not searched" "$rc" 2
+fails "the current folder is not searched" 2 "stray: no such file" generate \
+	"$plain" --ids 1 --set runtime.module_path=/nonexistent \
+	--set runtime.pager=stray
 printf '%s\n' "$good" >genai.ini
 
 # ---- limits ----
