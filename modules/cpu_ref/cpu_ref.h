@@ -52,7 +52,7 @@ struct cref_queued {
 	const char *name;
 	int32_t (*fn)(void *ctx, void *const *mem, struct genai_error *err);
 	void *ctx;
-	struct genai_stream *on; /* recording: the stream it was recorded on */
+	struct genai_stream *on;  /* recording: the stream it was recorded on */
 	struct genai_point point; /* WAIT */
 	struct genai_recording *graph;
 	uint64_t bytes;
@@ -60,7 +60,13 @@ struct cref_queued {
 	void *mem[CREF_MAX_ACCESS];	/* COPY: dst, src */
 };
 
-#define CREF_IN_RECORDING (UINT64_C(1) << 63) /* of a point's value */
+/* The value of a point made while recording: which recording, and how many
+ * operations of it were on the stream. */
+#define CREF_IN_RECORDING (UINT64_C(1) << 63)
+#define CREF_RECORDED(serial, n)                                               \
+	(CREF_IN_RECORDING | (uint64_t)(serial) << 40 | (n))
+#define CREF_RECORDED_COUNT(value) ((value) & ((UINT64_C(1) << 40) - 1))
+#define CREF_SERIALS (1u << 23)
 
 struct genai_stream {
 	struct cref_device *dev;
@@ -68,8 +74,8 @@ struct genai_stream {
 	char name[32];
 	struct cref_queued *ops; /* ring, capacity a power of two */
 	uint64_t cap;
-	uint64_t tail;	      /* operations ever enqueued */
-	_Atomic uint64_t done; /* operations ever finished */
+	uint64_t tail;			  /* operations ever enqueued */
+	_Atomic uint64_t done;		  /* operations ever finished */
 	uint64_t known[CREF_MAX_STREAMS]; /* ordered after these points */
 	bool poisoned;
 	uint64_t poison_at; /* the operation that failed */
@@ -86,6 +92,13 @@ struct genai_stream {
 };
 #define CREF_ENDS (1u << 15)
 
+/* What a stream is ordered after from its at-th recorded operation on. */
+struct cref_join {
+	uint32_t stream;
+	uint64_t at;
+	uint64_t known[CREF_MAX_STREAMS];
+};
+
 struct genai_recording {
 	struct cref_device *dev;
 	struct genai_stream *origin;
@@ -93,8 +106,10 @@ struct genai_recording {
 	uint64_t n_ops, cap;
 	bool joined[CREF_MAX_STREAMS];
 	uint64_t count[CREF_MAX_STREAMS]; /* operations recorded per stream */
-	uint64_t known[CREF_MAX_STREAMS][CREF_MAX_STREAMS];
-	int32_t spoilt; /* first error, 0 if none */
+	struct cref_join *joins;	  /* in the order of recording */
+	uint64_t n_joins, cap_joins;
+	uint32_t serial;
+	int32_t spoilt;	     /* first error, 0 if none */
 	genai_addr *regions; /* of every access, sorted, unique */
 	uint32_t n_regions, cap_regions;
 	uint64_t queued; /* launches not finished */
@@ -138,8 +153,8 @@ struct cref_fault {
 
 struct cref_device {
 	const struct genai_host *host;
-	pthread_mutex_t lock; /* everything below */
-	pthread_cond_t moved; /* threads: enqueued, done or stopped */
+	pthread_mutex_t lock;	     /* everything below */
+	pthread_cond_t moved;	     /* threads: enqueued, done or stopped */
 	struct cref_region *regions; /* sorted by addr */
 	uint32_t n_regions, cap_regions;
 	struct genai_range reserved[16];
@@ -149,6 +164,7 @@ struct cref_device {
 	enum cref_schedule schedule;
 	uint64_t random;
 	uint32_t n_recording; /* open recordings */
+	uint32_t serial;      /* of the last recording */
 	uint64_t used_bytes, limit_bytes;
 	bool poison; /* fill new memory, and do not reuse freed addresses */
 	struct genai_range freed[CREF_QUARANTINE]; /* ring */

@@ -220,7 +220,8 @@ static int32_t mark(void *self, struct genai_stream *s,
 	pthread_mutex_lock(&dev->lock);
 	out_point->stream = s;
 	out_point->value =
-		s->rec ? CREF_IN_RECORDING | s->rec->count[s->id] : s->tail;
+		s->rec ? CREF_RECORDED(s->rec->serial, s->rec->count[s->id])
+		       : s->tail;
 	pthread_mutex_unlock(&dev->lock);
 	return 0;
 }
@@ -231,10 +232,10 @@ static int32_t wait_locked(struct genai_stream *s, struct genai_point p,
 	struct cref_queued *op;
 	int32_t rc;
 
-	if (p.stream == s && !(p.value & CREF_IN_RECORDING))
-		return 0;
 	if (p.value & CREF_IN_RECORDING)
-		return p.stream == s ? 0 : cref_record_wait(s, p, err);
+		return cref_record_wait(s, p, err);
+	if (p.stream == s)
+		return 0;
 	if (s->known[p.stream->id] >= p.value)
 		return 0;
 	if (s->rec) {

@@ -54,16 +54,74 @@ int32_t cref_record_region(struct genai_recording *rec, genai_addr addr,
 	return 0;
 }
 
+// What a stream was ordered after when it had upto operations; NULL: nothing.
+static const struct cref_join *known_at(const struct genai_recording *rec,
+					const struct genai_stream *s,
+					uint64_t upto)
+{
+	for (uint64_t i = rec->n_joins; i; i--)
+		if (rec->joins[i - 1].stream == s->id &&
+		    rec->joins[i - 1].at <= upto)
+			return &rec->joins[i - 1];
+	return NULL;
+}
+
+static uint64_t known_of(const struct genai_recording *rec,
+			 const struct genai_stream *s, uint32_t other)
+{
+	const struct cref_join *k = known_at(rec, s, UINT64_MAX);
+
+	return k ? k->known[other] : 0;
+}
+
+static int32_t join_room(struct genai_recording *rec, struct genai_error *err)
+{
+	struct cref_device *dev = rec->dev;
+	uint64_t cap = rec->cap_joins ? 2 * rec->cap_joins : 64;
+	void *p;
+
+	if (rec->n_joins < rec->cap_joins)
+		return 0;
+	p = dev->host->realloc(dev->host->ctx, rec->joins,
+			       cap * sizeof(*rec->joins), "recording");
+	if (!p)
+		return CREF_FAIL(dev, err, GENAI_E_NOMEM,
+				 "no memory for a recording");
+	rec->joins = p;
+	rec->cap_joins = cap;
+	return 0;
+}
+
+// The stream is now ordered after the first upto operations of another and what
+// that one was ordered after then: not what it is ordered after by now.
+static void add_join(struct genai_recording *rec, const struct genai_stream *s,
+		     const struct genai_stream *from, uint64_t upto)
+{
+	const struct cref_join *mine = known_at(rec, s, UINT64_MAX);
+	const struct cref_join *theirs = known_at(rec, from, upto);
+	struct cref_join j = {.stream = s->id, .at = rec->count[s->id]};
+
+	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++) {
+		uint64_t a = mine ? mine->known[i] : 0;
+		uint64_t b = theirs ? theirs->known[i] : 0;
+
+		j.known[i] = a > b ? a : b;
+	}
+	if (j.known[from->id] < upto)
+		j.known[from->id] = upto;
+	rec->joins[rec->n_joins++] = j;
+}
+
 int32_t cref_record_wait(struct genai_stream *s, struct genai_point p,
 			 struct genai_error *err)
 {
-	struct genai_recording *rec = p.stream->rec;
 	struct genai_stream *from = p.stream;
-	uint64_t upto = p.value & ~CREF_IN_RECORDING;
+	struct genai_recording *rec = from->rec;
+	uint64_t upto = CREF_RECORDED_COUNT(p.value);
 	struct cref_queued *op;
 	int32_t rc;
 
-	if (!rec)
+	if (!rec || p.value != CREF_RECORDED(rec->serial, upto))
 		return CREF_FAIL(s->dev, err, GENAI_E_STATE,
 				 "a point of stream '%s' made while recording "
 				 "is used outside the recording",
@@ -72,24 +130,25 @@ int32_t cref_record_wait(struct genai_stream *s, struct genai_point p,
 		return CREF_FAIL(s->dev, err, GENAI_E_STATE,
 				 "stream '%s' is part of another recording",
 				 s->name);
-	if (!s->rec) {
-		s->rec = rec;
-		rec->joined[s->id] = true;
-		// even a join that waits for nothing orders after the start
-	} else if (rec->known[s->id][from->id] >= upto) {
+	if (s == from)
 		return 0;
-	}
+	if (s->rec && known_of(rec, s, from->id) >= upto)
+		return 0;
+	rc = join_room(rec, err);
+	if (rc)
+		rec->spoilt = rc;
+	if (rc)
+		return rc;
+	// even a join that waits for nothing orders after the start
+	s->rec = rec;
+	rec->joined[s->id] = true;
 	rc = cref_op_next(s, &op, err);
 	if (rc)
 		return rc;
 	op->kind = CREF_WAIT;
 	op->point = p;
 	cref_op_commit(s, op);
-	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
-		if (rec->known[s->id][i] < rec->known[from->id][i])
-			rec->known[s->id][i] = rec->known[from->id][i];
-	if (rec->known[s->id][from->id] < upto)
-		rec->known[s->id][from->id] = upto;
+	add_join(rec, s, from, upto);
 	return 0;
 }
 
@@ -98,6 +157,7 @@ static void free_recording(struct genai_recording *rec)
 	const struct genai_host *host = rec->dev->host;
 
 	host->free(host->ctx, rec->ops);
+	host->free(host->ctx, rec->joins);
 	host->free(host->ctx, rec->regions);
 	host->free(host->ctx, rec);
 }
@@ -153,6 +213,7 @@ int32_t cref_capture_begin(void *self, struct genai_stream *s,
 		memset(rec, 0, sizeof(*rec));
 		rec->dev = dev;
 		rec->origin = s;
+		rec->serial = dev->serial++ % CREF_SERIALS;
 		rec->joined[s->id] = true;
 		s->rec = rec;
 		dev->n_recording++;
@@ -163,11 +224,9 @@ int32_t cref_capture_begin(void *self, struct genai_stream *s,
 
 static int32_t not_joined(struct genai_recording *rec, struct genai_error *err)
 {
-	uint32_t o = rec->origin->id;
-
 	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
-		if (i != o && rec->joined[i] &&
-		    rec->known[o][i] < rec->count[i])
+		if (i != rec->origin->id && rec->joined[i] &&
+		    known_of(rec, rec->origin, i) < rec->count[i])
 			return CREF_FAIL(rec->dev, err, GENAI_E_STATE,
 					 "stream '%s' was not joined back into "
 					 "the recording of '%s'",
@@ -250,7 +309,7 @@ static int32_t expand(struct genai_recording *rec, struct genai_stream *origin,
 		*op = *r;
 		if (r->kind == CREF_WAIT)
 			op->point.value = base[r->point.stream->id] +
-					  (r->point.value & ~CREF_IN_RECORDING);
+					  CREF_RECORDED_COUNT(r->point.value);
 		cref_op_commit(r->on, op);
 	}
 	for (uint32_t i = 0; !rc && i < CREF_MAX_STREAMS; i++)

@@ -299,12 +299,12 @@ int32_t cep_wait(void *ctx, struct genai_stream *s, struct genai_point p,
 	struct cep *self = ctx;
 	int32_t rc;
 
-	if (!p.stream || p.stream == s)
+	if (!p.stream)
 		return 0;
 	cep_enter(self);
 	pthread_mutex_lock(&self->lock);
 	rc = check_point(self, p, err);
-	if (!rc)
+	if (!rc && p.stream != s)
 		rc = p.value & 1 ? wait_inner(s, p, err)
 				 : wait_outer(s, p, err);
 	if (rc && s->recording)

@@ -335,6 +335,11 @@ static void inside_points(void)
 	inside = cf_mark(&r, c.s);
 	rec = end(c.s);
 	CF_FAILS(GENAI_E_STATE, r.st->wait(r.d, c.side, inside, &cf_err));
+	CF_FAILS(GENAI_E_STATE, r.st->wait(r.d, c.s, inside, &cf_err));
+	CF_OK(r.st->capture_begin(r.d, c.s, &cf_err));
+	cf_call(&r, c.s, "count", count, &c.n);
+	CF_FAILS(GENAI_E_STATE, r.st->wait(r.d, c.side, inside, &cf_err));
+	CF_OK(r.st->capture_abort(r.d, c.s, &cf_err));
 	CF_OK(r.st->launch_graph(r.d, rec, c.s, &cf_err));
 	cf_finish(&r, c.s);
 	ck_assert_int_eq(c.n, 2);

@@ -19,7 +19,7 @@
 #include <string.h>
 #include "tests/cuda/fake_impl.h"
 
-#define READERS 8
+#define READERS 32 /* streams and branches that may read at once */
 #define EMU_STACKS_BYTES ((size_t)64 << 20) /* as in emu.cpp */
 
 unsigned int emu_bytes(const void *kernel);
