@@ -33,22 +33,10 @@ struct cep_driver {
 #undef CEP_SYM
 };
 
-/* Images, in the order of images.c. */
-enum cep_image {
-	CEP_I_attention,
-	CEP_I_elementwise,
-	CEP_I_gemm,
-	CEP_I_gemm4,
-	CEP_I_gemv,
-	CEP_I_index,
-	CEP_I_rows,
-};
-
 /* Kernels, by number; CEP_K_x is the function x. */
 enum cep_kernel {
-#define CEP_KERNEL_NAME(image, name) CEP_K_##name,
+#define CEP_KERNEL(name) CEP_K_##name,
 #include "modules/cuda_ep/kernel_names.h"
-#undef CEP_KERNEL_NAME
 	CEP_N_KERNELS
 };
 

@@ -4,7 +4,7 @@
 
 #define STR_(x) #x
 #define STR(x) STR_(x)
-#define IMAGE(name)                                                            \
+#define CEP_IMAGE(name, smem)                                                  \
 	__asm__(".section .rodata\n"                                           \
 		".balign 64\n"                                                 \
 		".hidden cep_image_" #name "\n"                                \
@@ -16,19 +16,12 @@
 	extern const unsigned char cep_image_##name[]                          \
 		__attribute__((visibility("hidden")));
 
-IMAGE(attention)
-IMAGE(elementwise)
-IMAGE(gemm)
-IMAGE(gemm4)
-IMAGE(gemv)
-IMAGE(index)
-IMAGE(rows)
+#include "modules/cuda_ep/kernel_names.h"
 
 extern const unsigned char *const cep_images[];
 extern const uint32_t cep_n_images;
 const unsigned char *const cep_images[] = {
-	cep_image_attention, cep_image_elementwise, cep_image_gemm,
-	cep_image_gemm4,     cep_image_gemv,	    cep_image_index,
-	cep_image_rows,
+#define CEP_IMAGE(name, smem) cep_image_##name,
+#include "modules/cuda_ep/kernel_names.h"
 };
 const uint32_t cep_n_images = sizeof(cep_images) / sizeof(cep_images[0]);

@@ -7,37 +7,54 @@
 extern const unsigned char *const cep_images[];
 extern const uint32_t cep_n_images;
 
+/* Images and kernels as kernel_names.h has them: a line that is not a kernel's
+ * is an image's. */
 static const struct {
-	enum cep_image image;
-	const char *name;
-} kernels[] = {
-#define CEP_KERNEL_NAME(image, name) {CEP_I_##image, #name},
+	const char *kernel;
+	bool smem;
+} lines[] = {
+#define CEP_IMAGE(name, smem) {NULL, smem},
+#define CEP_KERNEL(name) {#name, false},
 #include "modules/cuda_ep/kernel_names.h"
-#undef CEP_KERNEL_NAME
 };
 
-static int32_t find_kernel(struct cep *self, uint32_t k,
+static int32_t find_kernel(struct cep *self, CUmodule image, bool smem,
+			   const char *name, CUfunction *out,
 			   struct genai_error *err)
 {
-	CUfunction f = NULL;
-	CUresult r = CU(self, cuModuleGetFunction)(
-		&f, self->modules[kernels[k].image], kernels[k].name);
+	CUresult r = CU(self, cuModuleGetFunction)(out, image, name);
 
 	if (r)
-		return cep_cuda_fail(self, err, r, "kernel %s",
-				     kernels[k].name);
-	self->kernels[k] = f;
-	/* only these take more dynamic shared memory than any kernel may */
-	if (kernels[k].image != CEP_I_gemv && kernels[k].image != CEP_I_rows)
+		return cep_cuda_fail(self, err, r, "kernel %s", name);
+	if (!smem)
 		return 0;
 	r = CU(self, cuFuncSetAttribute)(
-		f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+		*out, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
 		self->max_smem - 20480);
 	if (r)
 		return cep_cuda_fail(self, err, r,
 				     "kernel %s: %d bytes of shared memory",
-				     kernels[k].name, self->max_smem - 20480);
+				     name, self->max_smem - 20480);
 	return 0;
+}
+
+static int32_t find_kernels(struct cep *self, struct genai_error *err)
+{
+	uint32_t images = 0, k = 0;
+	bool smem = false;
+	int32_t rc = 0;
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]) && !rc; i++) {
+		if (lines[i].kernel) {
+			rc = find_kernel(self, self->modules[images - 1], smem,
+					 lines[i].kernel, &self->kernels[k++],
+					 err);
+			continue;
+		}
+		images++;
+		smem = lines[i].smem;
+	}
+	return rc;
 }
 
 /* CEP_ARCHS: what the images were compiled for, as in --with-cuda-arch. */
@@ -101,12 +118,8 @@ int32_t cep_kernels_open(struct cep *self, struct genai_error *err)
 		if (r)
 			return cannot_load(self, r, err);
 	}
-	for (uint32_t k = 0; k < CEP_N_KERNELS; k++) {
-		rc = find_kernel(self, k, err);
-		if (rc)
-			return rc;
-	}
-	return probe(self, err);
+	rc = find_kernels(self, err);
+	return rc ? rc : probe(self, err);
 }
 
 void cep_kernels_close(struct cep *self)
