@@ -17,10 +17,10 @@ const struct cep_op cep_op_silu_mul = {
 
 const struct cep_op cep_op_gate_up = {
 	.op = "GateUp",
-	.flags = CEP_OP_TILED | CEP_OP_PARTS,
-	.rows_mask = 7u << 1 | 7u << 5,
 	.prepare = cep_prepare_gate_up,
 	.run = cep_run_gate_up,
+	.parts = true,
+	.facts.rows = IN(1) | IN(2) | IN(3) | IN(5) | IN(6) | IN(7),
 };
 
 struct graph_uses {

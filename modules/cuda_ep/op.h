@@ -2,15 +2,19 @@
  * Owns: the two functions of an operator, tensors while planning and running.
  * Does not know: pagers, recordings, how memory was found.
  *
- * Adding an operator is one row in ops.c and two functions:
+ * Adding an operator is a row in op_rows.h and two functions:
  *   prepare  once per set of shapes: check attributes, inputs and dtypes, set
  *            the outputs, ask for scratch;
  *   run      enqueue kernels with cep_run_kernel(); addresses are set.  No
- *            allocation, no host wait, nothing read back. */
+ *            allocation, no host wait, nothing read back.
+ * What prepare finds out for run is a struct of the operator's, which
+ * EXEC_STATE puts into the node. */
 #ifndef CEP_OP_H
 #define CEP_OP_H
 
+#include <stddef.h>
 #include "modules/cuda_ep/cep.h"
+#include "modules/exec_common/facts.h"
 
 #define CEP_MAX_IN 20
 #define CEP_MAX_OUT 8
@@ -44,8 +48,8 @@ struct cep_node {
 	uint64_t sync_bytes;	  /* the node's own, zero, left zero */
 	bool folded;		  /* value known: nothing to run */
 	bool absorbed;		  /* a later node does its work */
-	int64_t i[40];		  /* prepare fills, run reads */
-	float f[8];
+	/* prepare fills, run reads: EXEC_STATE */
+	_Alignas(max_align_t) unsigned char state[EXEC_STATE_BYTES];
 };
 
 /* One run of a node, or of a part of its rows. */
@@ -63,30 +67,39 @@ struct cep_run {
 	struct genai_error *err;
 };
 
-#define CEP_OP_TILED 1u /* inputs of rows_mask may come in row ranges */
-#define CEP_OP_PARTS 2u /* and run understands parts */
-
-/* outputs are input 0's bytes for some shapes and not for others */
-#define CEP_OP_MAY_ALIAS 4u
-
 struct cep_op {
 	const char *domain;
 	const char *op;
 	int64_t since;
-	uint32_t flags;
-	uint32_t host_mask;   /* inputs read on the host, while planning */
-	uint32_t gather_mask; /* inputs read by index */
-	uint32_t rows_mask;   /* inputs whose rows are cut together */
 	int32_t (*prepare)(struct cep_node *n, struct genai_error *err);
 	int32_t (*run)(struct cep_node *n, struct cep_run *r);
+	/* compute a small integer node on the host, all of whose inputs but
+	 * those of facts.dims_only are known; false if it cannot */
+	bool (*fold)(const struct cep_node *n, void *out);
+	uint32_t code; /* which of the operators that share the functions */
+	bool parts;    /* run understands all parts of rows at once */
+	/* outputs are input 0's bytes for some shapes and not for others */
+	bool may_alias;
+	struct exec_facts facts;
 };
 
 const struct cep_op *cep_op_find(const struct genai_node *node);
 const struct genai_exec_op *cep_op_list(uint32_t *out_count);
 
+/* ---- fold.c ---- */
+
 /* Compute a small integer node on the host; true if done, with the value in
  * out (cap bytes). */
-bool cep_fold(struct cep_node *n, void *out, uint64_t cap);
+bool cep_fold(const struct cep_node *n, void *out, uint64_t cap);
+/* Element i of a known integer tensor, and of out, which becomes t's value. */
+int64_t cep_fold_get(const struct cep_tensor *t, uint64_t i);
+void cep_fold_put(const struct cep_tensor *t, void *out, uint64_t i, int64_t v);
+bool cep_fold_binary(const struct cep_node *n, void *out);
+bool cep_fold_gather(const struct cep_node *n, void *out);
+bool cep_fold_concat(const struct cep_node *n, void *out);
+bool cep_fold_copy(const struct cep_node *n, void *out);
+bool cep_fold_shape(const struct cep_node *n, void *out); /* op_shape.c */
+bool cep_fold_slice(const struct cep_node *n, void *out); /* op_shape.c */
 
 /* ---- op_util.c ---- */
 
@@ -160,8 +173,7 @@ int32_t cep_prepare_silu_mul(struct cep_node *n, struct genai_error *err);
 int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err);
 int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r);
 
-/* rows of ops.c */
-#define CEP_OP_ROW(domain, op, since, flags, host, gather, rows, prepare, run) \
+#define CEP_OP_ROW(domain, op, since, prepare, run, ...)                       \
 	int32_t prepare(struct cep_node *n, struct genai_error *err);          \
 	int32_t run(struct cep_node *n, struct cep_run *r);
 #include "modules/cuda_ep/op_rows.h"

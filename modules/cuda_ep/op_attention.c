@@ -5,22 +5,16 @@
 #include <math.h>
 #include "modules/cuda_ep/op.h"
 
-enum {
-	S_B,
-	S_S,
-	S_N,
-	S_KV,
-	S_H,
-	S_PACKED,
-	S_ROT,
-	S_HG,
-	S_PARTS,
-	S_SPLITS,
-	S_WINDOWED,
-	S_QBUF,
-	S_NEWK,
-	S_PART,
+struct gqa_state {
+	int64_t batch, seq, heads, kv_heads, size; /* size: of a head */
+	int64_t rot;				   /* channels that turn */
+	bool packed, windowed;
+	/* query heads that a block does, blocks for those of a key head, blocks
+	 * that share a row */
+	int64_t group, parts, splits;
+	int64_t q_at, new_at, part_at; /* in the workspace */
 };
+EXEC_STATE(gqa_state, cep_node)
 
 /* One row or a few are split over this many blocks a row in all. */
 #define SPLIT_BLOCKS 256
@@ -70,6 +64,7 @@ static int32_t check_attrs(const struct cep_node *n, struct genai_error *err)
 
 static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 {
+	struct gqa_state *s = gqa_state(n);
 	const struct cep_tensor *q = n->in[0], *k = input(n, 1);
 	const struct cep_tensor *past = n->in[3], *cosc = input(n, 7);
 	int64_t heads = cep_attr_int(n, "num_heads", 0);
@@ -100,7 +95,7 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 				     "head size %lld: multiples of 8 up to 256 "
 				     "are known",
 				     (long long)size);
-	n->i[S_ROT] = 0;
+	s->rot = 0;
 	if (cep_attr_int(n, "do_rotary", 0)) {
 		if (!cosc || !input(n, 8) || cosc->rank != 2 ||
 		    cosc->dims[1] * 2 > size || !cosc->dims[1] ||
@@ -110,39 +105,40 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 					     "rotary tables do not fit head "
 					     "size %lld",
 					     (long long)size);
-		n->i[S_ROT] = cosc->dims[1] * 2;
+		s->rot = cosc->dims[1] * 2;
 	}
-	n->i[S_B] = q->dims[0];
-	n->i[S_S] = q->dims[1];
-	n->i[S_N] = heads;
-	n->i[S_KV] = kv;
-	n->i[S_H] = size;
-	n->i[S_PACKED] = !k;
+	s->batch = q->dims[0];
+	s->seq = q->dims[1];
+	s->heads = heads;
+	s->kv_heads = kv;
+	s->size = size;
+	s->packed = !k;
 	return 0;
 }
 
 static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 {
+	struct gqa_state *s = gqa_state(n);
 	const struct cep_tensor *bias = input(n, 10), *pos = input(n, 9);
 	int64_t window = cep_attr_int(n, "local_window_size", -1);
 	static const uint8_t vectors[] = {11, 14, 15};
 
-	n->i[S_WINDOWED] = cep_attr_int(n, "sliding_window_cache", 0);
-	if (window < -1 || !window || (n->i[S_WINDOWED] && window < 1))
+	s->windowed = cep_attr_int(n, "sliding_window_cache", 0);
+	if (window < -1 || !window || (s->windowed && window < 1))
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "local_window_size %lld does not fit "
 				     "sliding_window_cache %d",
-				     (long long)window, (int)n->i[S_WINDOWED]);
+				     (long long)window, s->windowed);
 	if (bias && (bias->rank != 4 || bias->dtype != n->in[0]->dtype))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "attention_bias of rank %u", bias->rank);
 	if (pos && (pos->dtype != GENAI_DT_I64 ||
-		    cep_count(pos) != (uint64_t)(n->i[S_B] * n->i[S_S])))
+		    cep_count(pos) != (uint64_t)(s->batch * s->seq)))
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "position_ids do not fit");
 	for (uint32_t i = 0; i < sizeof(vectors); i++) {
 		const struct cep_tensor *t = input(n, vectors[i]);
-		int64_t want = i ? n->i[S_H] : n->i[S_N];
+		int64_t want = i ? s->size : s->heads;
 
 		if (t && (cep_count(t) != (uint64_t)want ||
 			  t->dtype != n->in[0]->dtype))
@@ -165,31 +161,33 @@ static uint64_t place(uint64_t *at, int64_t bytes)
 /* Scratch: queries, new rows of a windowed cache, parts of split rows. */
 static void scratch(struct cep_node *n)
 {
-	int64_t rows = n->i[S_B] * n->i[S_S], per = n->i[S_N] / n->i[S_KV];
+	struct gqa_state *s = gqa_state(n);
+	int64_t rows = s->batch * s->seq, per = s->heads / s->kv_heads;
 	int64_t few = rows < SPLIT_ROWS ? rows : SPLIT_ROWS, splits;
 	int64_t size = cep_dtype_bytes(n->in[0]->dtype);
 	uint64_t at = 0;
 
-	n->i[S_HG] = per >= 3 ? 4 : per;
-	n->i[S_PARTS] = (per + n->i[S_HG] - 1) / n->i[S_HG];
-	splits = SPLIT_BLOCKS / (n->i[S_KV] * n->i[S_PARTS]);
+	s->group = per >= 3 ? 4 : per;
+	s->parts = (per + s->group - 1) / s->group;
+	splits = SPLIT_BLOCKS / (s->kv_heads * s->parts);
 	splits = splits < 1		   ? 1
 		 : splits > CEP_GQA_SPLITS ? CEP_GQA_SPLITS
 					   : splits;
-	n->i[S_SPLITS] = rows <= SPLIT_ROWS ? splits : 1;
-	n->i[S_QBUF] = (int64_t)place(&at, rows * n->i[S_N] * n->i[S_H] * 4);
-	n->i[S_NEWK] = (int64_t)place(
-		&at, n->i[S_WINDOWED] ? rows * n->i[S_KV] * n->i[S_H] * size * 2
-				      : 0);
-	n->i[S_PART] = (int64_t)place(&at, few * n->i[S_N] * splits *
-						   (n->i[S_H] + 2) * 4);
+	s->splits = rows <= SPLIT_ROWS ? splits : 1;
+	s->q_at = (int64_t)place(&at, rows * s->heads * s->size * 4);
+	s->new_at = (int64_t)place(
+		&at, s->windowed ? rows * s->kv_heads * s->size * size * 2 : 0);
+	s->part_at = (int64_t)place(&at, few * s->heads * splits *
+						 (s->size + 2) * 4);
 	n->workspace_bytes = at;
-	n->sync_bytes = (uint64_t)(few * n->i[S_KV] * n->i[S_PARTS]) * 4;
+	n->sync_bytes = (uint64_t)(few * s->kv_heads * s->parts) * 4;
 }
 
 int32_t cep_prepare_gqa(struct cep_node *n, struct genai_error *err)
 {
+	const struct gqa_state *s = gqa_state(n);
 	static const uint8_t same[] = {1, 2, 3, 4, 7, 8};
+	const struct exec_facts *f = &n->op->facts;
 	int64_t dims[4];
 	int32_t rc = check_attrs(n, err);
 
@@ -198,7 +196,7 @@ int32_t cep_prepare_gqa(struct cep_node *n, struct genai_error *err)
 	for (uint32_t i = 0; !rc && i < sizeof(same); i++)
 		rc = cep_need_same(n, same[i], 0, err);
 	for (uint32_t i = 0; !rc && i < n->n_in; i++)
-		if (i != 3 && i != 4 && i != 6)
+		if (!EXEC_HAS(f->state_in | f->host, i))
 			rc = cep_need_dense(n, i, err);
 	if (!rc)
 		rc = check_sizes(n, err);
@@ -207,13 +205,13 @@ int32_t cep_prepare_gqa(struct cep_node *n, struct genai_error *err)
 	if (rc)
 		return rc;
 	scratch(n);
-	dims[0] = n->i[S_B];
-	dims[1] = n->i[S_S];
-	dims[2] = n->i[S_N] * n->i[S_H];
+	dims[0] = s->batch;
+	dims[1] = s->seq;
+	dims[2] = s->heads * s->size;
 	rc = cep_out(n, 0, n->in[0]->dtype, 3, dims, err);
 	memcpy(dims, n->in[3]->dims, sizeof(dims));
-	if (!n->i[S_WINDOWED])
-		dims[2] += n->i[S_S];
+	if (!s->windowed)
+		dims[2] += s->seq;
 	for (uint32_t i = 1; !rc && i < 3; i++)
 		rc = cep_out(n, i, n->in[0]->dtype, 4, dims, err);
 	return rc;
@@ -251,13 +249,14 @@ static uint64_t address(const struct cep_node *n, uint32_t i)
 
 static void set_sources(const struct cep_node *n, struct cep_gqa *p)
 {
+	const struct gqa_state *s = gqa_state(n);
 	uint32_t size = cep_dtype_bytes(n->in[0]->dtype);
-	int64_t q = n->i[S_N] * n->i[S_H], kv = n->i[S_KV] * n->i[S_H];
+	int64_t q = s->heads * s->size, kv = s->kv_heads * s->size;
 	const struct cep_tensor *bias = input(n, 10);
 
 	p->q = n->in[0]->addr;
 	p->q_tok = n->in[0]->dims[2];
-	if (n->i[S_PACKED]) {
+	if (s->packed) {
 		p->k = p->q + (uint64_t)q * size;
 		p->v = p->k + (uint64_t)kv * size;
 		p->k_tok = p->v_tok = p->q_tok;
@@ -275,7 +274,7 @@ static void set_sources(const struct cep_node *n, struct cep_gqa *p)
 	for (uint32_t d = 0; bias && d < 4; d++)
 		p->bias_s[d] =
 			bias->dims[d] == 1 && d < 2 ? 0 : bias->strides[d];
-	if (n->i[S_ROT]) {
+	if (s->rot) {
 		p->cosc = n->in[7]->addr;
 		p->sinc = n->in[8]->addr;
 		p->cos_rows = (uint32_t)n->in[7]->dims[0];
@@ -285,6 +284,7 @@ static void set_sources(const struct cep_node *n, struct cep_gqa *p)
 static int32_t set_caches(const struct cep_node *n, struct cep_gqa *p,
 			  struct genai_error *err)
 {
+	const struct gqa_state *s = gqa_state(n);
 	int32_t rc = cache_view(n, n->in[3], &p->past_k, p->past_ks, err);
 
 	if (!rc)
@@ -298,10 +298,10 @@ static int32_t set_caches(const struct cep_node *n, struct cep_gqa *p,
 	p->past_rows = (uint32_t)n->in[3]->dims[2];
 	p->rows = (uint32_t)n->out[1]->dims[2];
 	if (n->out[1]->dims[2] != n->out[2]->dims[2] ||
-	    n->out[1]->dims[1] != n->i[S_KV] || n->out[1]->dims[3] != n->i[S_H])
+	    n->out[1]->dims[1] != s->kv_heads || n->out[1]->dims[3] != s->size)
 		return cep_node_fail(n, err, GENAI_E_INVAL,
 				     "present caches do not fit");
-	if (n->i[S_WINDOWED] && (int64_t)p->rows < p->window)
+	if (s->windowed && (int64_t)p->rows < p->window)
 		return cep_node_fail(n, err, GENAI_E_INVAL,
 				     "a windowed cache of %u rows for a window "
 				     "of %d",
@@ -312,7 +312,8 @@ static int32_t set_caches(const struct cep_node *n, struct cep_gqa *p,
 static int32_t run_all(struct cep_node *n, struct cep_run *r,
 		       const struct cep_gqa *p)
 {
-	uint32_t dt = n->in[0]->dtype, hg = (uint32_t)n->i[S_HG];
+	const struct gqa_state *s = gqa_state(n);
+	uint32_t dt = n->in[0]->dtype, hg = (uint32_t)s->group;
 	uint64_t units =
 		(uint64_t)p->batch * p->seq * (p->heads + 2 * p->kv_heads);
 	uint64_t chans = (uint64_t)p->batch * p->kv_heads * p->size;
@@ -346,7 +347,7 @@ static int32_t run_all(struct cep_node *n, struct cep_run *r,
 		rc = cep_run_kernel(
 			r, k,
 			(struct cep_dim3){p->splits,
-					  p->kv_heads * (uint32_t)n->i[S_PARTS],
+					  p->kv_heads * (uint32_t)s->parts,
 					  p->batch * p->seq},
 			128, (4 * (p->size + 2) + CEP_GQA_SPLITS + 2) * hg * 4,
 			p);
@@ -364,26 +365,27 @@ static int32_t run_all(struct cep_node *n, struct cep_run *r,
 
 int32_t cep_run_gqa(struct cep_node *n, struct cep_run *r)
 {
+	const struct gqa_state *s = gqa_state(n);
 	uint64_t half;
 	struct cep_gqa p = {
 		.scale = cep_attr_float(n, "scale", 0.f),
 		.softcap = cep_attr_float(n, "softcap", 0.f),
 		.eps = cep_attr_float(n, "qk_norm_epsilon", 1e-6f),
 		.window = (int32_t)cep_attr_int(n, "local_window_size", -1),
-		.batch = (uint32_t)n->i[S_B],
-		.seq = (uint32_t)n->i[S_S],
-		.heads = (uint32_t)n->i[S_N],
-		.kv_heads = (uint32_t)n->i[S_KV],
-		.size = (uint32_t)n->i[S_H],
-		.rot = (uint32_t)n->i[S_ROT],
+		.batch = (uint32_t)s->batch,
+		.seq = (uint32_t)s->seq,
+		.heads = (uint32_t)s->heads,
+		.kv_heads = (uint32_t)s->kv_heads,
+		.size = (uint32_t)s->size,
+		.rot = (uint32_t)s->rot,
 		.interleaved =
 			(uint32_t)cep_attr_int(n, "rotary_interleaved", 0),
-		.windowed = (uint32_t)n->i[S_WINDOWED],
+		.windowed = (uint32_t)s->windowed,
 		.smooth = cep_attr_int(n, "smooth_softmax", 0) > 0,
-		.splits = (uint32_t)n->i[S_SPLITS],
+		.splits = (uint32_t)s->splits,
 		.out = n->out[0]->addr,
-		.qbuf = r->workspace + (uint64_t)n->i[S_QBUF],
-		.part = r->workspace + (uint64_t)n->i[S_PART],
+		.qbuf = r->workspace + (uint64_t)s->q_at,
+		.part = r->workspace + (uint64_t)s->part_at,
 		.counters = r->sync,
 		.blame = cep_blame_of(n, r),
 	};
@@ -395,7 +397,7 @@ int32_t cep_run_gqa(struct cep_node *n, struct cep_run *r)
 		p.scale = 1.f / sqrtf((float)p.size);
 	half = (uint64_t)p.batch * p.seq * p.kv_heads * p.size *
 	       cep_dtype_bytes(n->in[0]->dtype);
-	p.newk = r->workspace + (uint64_t)n->i[S_NEWK];
+	p.newk = r->workspace + (uint64_t)s->new_at;
 	p.newv = p.newk + half;
 	set_sources(n, &p);
 	rc = set_caches(n, &p, r->err);

@@ -1,14 +1,23 @@
-/* op_elementwise.c - operators that work element by element, with broadcast.
- * state: i[0] the operation, i[1] integer arithmetic, i[2] operands. */
+/* op_elementwise.c - operators that work element by element, with broadcast. */
 #include <math.h>
 #include "modules/cuda_ep/op.h"
+
+struct ew_state {
+	enum cep_ew_op op;
+	uint32_t n_in;
+	bool ints;
+	float f[2]; /* what some operations have besides */
+};
+EXEC_STATE(ew_state, cep_node)
 
 static int32_t finish(struct cep_node *n, enum cep_ew_op op, uint32_t n_in,
 		      bool ints)
 {
-	n->i[0] = op;
-	n->i[1] = ints;
-	n->i[2] = n_in;
+	struct ew_state *s = ew_state(n);
+
+	s->op = op;
+	s->n_in = n_in;
+	s->ints = ints;
 	return 0;
 }
 
@@ -59,102 +68,58 @@ static int32_t broadcast(struct cep_node *n, uint32_t n_in, uint32_t dtype,
 
 int32_t cep_prepare_unary(struct cep_node *n, struct genai_error *err)
 {
-	static const struct {
-		const char *op;
-		enum cep_ew_op code;
-	} ops[] = {
-		{"Abs", CEP_EW_ABS},
-		{"Cos", CEP_EW_COS},
-		{"Erf", CEP_EW_ERF},
-		{"Exp", CEP_EW_EXP},
-		{"Floor", CEP_EW_FLOOR},
-		{"Log", CEP_EW_LOG},
-		{"Neg", CEP_EW_NEG},
-		{"Reciprocal", CEP_EW_RECIPROCAL},
-		{"Relu", CEP_EW_RELU},
-		{"Sigmoid", CEP_EW_SIGMOID},
-		{"Sign", CEP_EW_SIGN},
-		{"Sin", CEP_EW_SIN},
-		{"Softplus", CEP_EW_SOFTPLUS},
-		{"Sqrt", CEP_EW_SQRT},
-		{"Tanh", CEP_EW_TANH},
-	};
+	enum cep_ew_op op = n->op->code;
 	int32_t rc = cep_check(n, NULL, 1, 1, 1, err);
-	uint32_t i = 0;
 	bool ints;
 
 	if (rc)
 		return rc;
-	while (strcmp(ops[i].op, n->node->op))
-		i++;
 	rc = need_number(n, 0, err);
 	if (rc)
 		return rc;
 	ints = cep_is_int(n->in[0]->dtype);
-	if (ints && ops[i].code != CEP_EW_ABS && ops[i].code != CEP_EW_NEG &&
-	    ops[i].code != CEP_EW_RELU && ops[i].code != CEP_EW_SIGN)
+	if (ints && op != CEP_EW_ABS && op != CEP_EW_NEG && op != CEP_EW_RELU &&
+	    op != CEP_EW_SIGN)
 		return cep_need_float(n, 0, err);
 	rc = broadcast(n, 1, n->in[0]->dtype, err);
-	return rc ? rc : finish(n, ops[i].code, 1, ints);
+	return rc ? rc : finish(n, op, 1, ints);
 }
 
 int32_t cep_prepare_binary(struct cep_node *n, struct genai_error *err)
 {
-	static const struct {
-		const char *op;
-		enum cep_ew_op code;
-	} ops[] = {
-		{"Add", CEP_EW_ADD}, {"Sub", CEP_EW_SUB}, {"Mul", CEP_EW_MUL},
-		{"Div", CEP_EW_DIV}, {"Pow", CEP_EW_POW}, {"Min", CEP_EW_MIN},
-		{"Max", CEP_EW_MAX},
-	};
+	enum cep_ew_op op = n->op->code;
 	int32_t rc = cep_check(n, NULL, 2, 2, 1, err);
-	uint32_t i = 0;
 	bool ints;
 
 	if (rc)
 		return rc;
-	while (strcmp(ops[i].op, n->node->op))
-		i++;
 	rc = need_number(n, 0, err);
 	if (!rc)
 		rc = need_number(n, 1, err);
-	if (!rc && ops[i].code != CEP_EW_POW)
+	if (!rc && op != CEP_EW_POW)
 		rc = cep_need_same(n, 1, 0, err);
 	if (rc)
 		return rc;
 	ints = cep_is_int(n->in[0]->dtype);
-	if (ints && ops[i].code == CEP_EW_POW)
+	if (ints && op == CEP_EW_POW)
 		return cep_need_float(n, 0, err);
 	rc = broadcast(n, 2, n->in[0]->dtype, err);
-	return rc ? rc : finish(n, ops[i].code, 2, ints);
+	return rc ? rc : finish(n, op, 2, ints);
 }
 
 int32_t cep_prepare_compare(struct cep_node *n, struct genai_error *err)
 {
-	static const struct {
-		const char *op;
-		enum cep_ew_op code;
-	} ops[] = {
-		{"Equal", CEP_EW_EQUAL},
-		{"Less", CEP_EW_LESS},
-		{"LessOrEqual", CEP_EW_LESS_EQ},
-		{"Greater", CEP_EW_GREATER},
-		{"GreaterOrEqual", CEP_EW_GREATER_EQ},
-	};
+	enum cep_ew_op op = n->op->code;
 	int32_t rc = cep_check(n, NULL, 2, 2, 1, err);
-	uint32_t i = 0;
 
 	if (rc)
 		return rc;
-	while (strcmp(ops[i].op, n->node->op))
-		i++;
 	rc = need_number(n, 0, err);
 	if (!rc)
 		rc = cep_need_same(n, 1, 0, err);
 	if (!rc)
 		rc = broadcast(n, 2, GENAI_DT_BOOL, err);
-	return rc ? rc : finish(n, ops[i].code, 2, cep_is_int(n->in[0]->dtype));
+	return rc ? rc : finish(n, op, 2, cep_is_int(n->in[0]->dtype));
 }
 
 int32_t cep_prepare_logic(struct cep_node *n, struct genai_error *err)
@@ -167,9 +132,7 @@ int32_t cep_prepare_logic(struct cep_node *n, struct genai_error *err)
 					   "input %u is not boolean", i);
 	if (!rc)
 		rc = broadcast(n, 2, GENAI_DT_BOOL, err);
-	return rc ? rc
-		  : finish(n, n->node->op[0] == 'A' ? CEP_EW_AND : CEP_EW_OR, 2,
-			   true);
+	return rc ? rc : finish(n, n->op->code, 2, true);
 }
 
 int32_t cep_prepare_not(struct cep_node *n, struct genai_error *err)
@@ -233,14 +196,15 @@ static float float_of(const struct cep_tensor *t)
 
 int32_t cep_prepare_clip(struct cep_node *n, struct genai_error *err)
 {
+	float *f = ew_state(n)->f;
 	int32_t rc = cep_check(n, NULL, 1, 3, 1, err);
 
 	if (!rc)
 		rc = cep_need_float(n, 0, err);
 	if (rc)
 		return rc;
-	n->f[0] = -INFINITY;
-	n->f[1] = INFINITY;
+	f[0] = -INFINITY;
+	f[1] = INFINITY;
 	for (uint32_t i = 1; i < n->n_in; i++) {
 		if (!n->in[i])
 			continue;
@@ -250,7 +214,7 @@ int32_t cep_prepare_clip(struct cep_node *n, struct genai_error *err)
 					   "input %u is not a constant", i);
 		if (rc)
 			return rc;
-		n->f[i - 1] = float_of(n->in[i]);
+		f[i - 1] = float_of(n->in[i]);
 	}
 	rc = broadcast(n, 1, n->in[0]->dtype, err);
 	return rc ? rc : finish(n, CEP_EW_CLIP, 1, false);
@@ -285,7 +249,7 @@ int32_t cep_prepare_quickgelu(struct cep_node *n, struct genai_error *err)
 		rc = cep_need_float(n, 0, err);
 	if (!rc)
 		rc = broadcast(n, 1, n->in[0]->dtype, err);
-	n->f[0] = cep_attr_float(n, "alpha", 1.702f);
+	ew_state(n)->f[0] = cep_attr_float(n, "alpha", 1.702f);
 	return rc ? rc : finish(n, CEP_EW_QUICK_GELU, 1, false);
 }
 
@@ -377,13 +341,14 @@ static int32_t layout(const struct cep_node *n, struct cep_ew *p,
 
 int32_t cep_run_ew(struct cep_node *n, struct cep_run *r)
 {
+	const struct ew_state *s = ew_state(n);
 	struct cep_ew p = {
 		.count = cep_count(n->out[0]),
 		.out = n->out[0]->addr,
-		.op = (uint32_t)n->i[0],
-		.n_in = (uint32_t)n->i[2],
+		.op = s->op,
+		.n_in = s->n_in,
 		.out_dt = n->out[0]->dtype,
-		.f = {n->f[0], n->f[1]},
+		.f = {s->f[0], s->f[1]},
 		.blame = cep_blame_of(n, r),
 	};
 	int32_t rc;
@@ -398,7 +363,7 @@ int32_t cep_run_ew(struct cep_node *n, struct cep_run *r)
 	if (rc)
 		return rc;
 	return cep_run_kernel(
-		r, n->i[1] ? CEP_K_cep_ew_i : CEP_K_cep_ew_f,
+		r, s->ints ? CEP_K_cep_ew_i : CEP_K_cep_ew_f,
 		(struct cep_dim3){cep_blocks(r->self, p.count), 1, 1}, 256, 0,
 		&p);
 }

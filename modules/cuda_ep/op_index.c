@@ -1,6 +1,11 @@
 /* op_index.c - operators that read by index. */
 #include "modules/cuda_ep/op.h"
 
+struct gather_state {
+	uint32_t axis;
+};
+EXEC_STATE(gather_state, cep_node)
+
 int32_t cep_prepare_gather(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", NULL};
@@ -32,14 +37,14 @@ int32_t cep_prepare_gather(struct cep_node *n, struct genai_error *err)
 		dims[rank++] = idx->dims[d];
 	for (uint32_t d = axis + 1; d < t->rank; d++)
 		dims[rank++] = t->dims[d];
-	n->i[0] = axis;
+	gather_state(n)->axis = axis;
 	return cep_out(n, 0, t->dtype, rank, dims, err);
 }
 
 int32_t cep_run_gather(struct cep_node *n, struct cep_run *r)
 {
 	const struct cep_tensor *t = n->in[0], *idx = n->in[1];
-	uint32_t axis = (uint32_t)n->i[0];
+	uint32_t axis = gather_state(n)->axis;
 	struct cep_gather p = {
 		.data = t->addr,
 		.idx = idx->addr,
@@ -79,9 +84,16 @@ int32_t cep_run_gather(struct cep_node *n, struct cep_run *r)
 		256, 0, &p);
 }
 
-/* i: 0 bits, 1 block, 2 blocks a row, 3 signed, 4 columns, 5 default zero */
+struct gbq_state {
+	int64_t bits, block, blocks; /* blocks of a row */
+	int64_t cols, zp_default;
+	bool is_signed;
+};
+EXEC_STATE(gbq_state, cep_node)
+
 int32_t cep_prepare_gbq(struct cep_node *n, struct genai_error *err)
 {
+	struct gbq_state *q = gbq_state(n);
 	static const char *const attrs[] = {"bits", "block_size", "gather_axis",
 					    "quantize_axis", NULL};
 	const struct cep_tensor *t = n->in[0], *s = n->in[2], *idx;
@@ -113,26 +125,29 @@ int32_t cep_prepare_gbq(struct cep_node *n, struct genai_error *err)
 				     t->dtype, t->rank, (long long)bits,
 				     (long long)block);
 	cols = packed ? t->dims[1] * 8 / bits : t->dims[1];
-	n->i[0] = bits;
-	n->i[1] = block;
-	n->i[2] = (cols + block - 1) / block;
-	n->i[3] = t->dtype == GENAI_DT_I4;
-	n->i[4] = cols;
-	n->i[5] = packed ? INT64_C(1) << (bits - 1) : 0;
-	if (cep_count(s) != (uint64_t)(t->dims[0] * n->i[2]) ||
+	*q = (struct gbq_state){
+		.bits = bits,
+		.block = block,
+		.blocks = (cols + block - 1) / block,
+		.cols = cols,
+		.zp_default = packed ? INT64_C(1) << (bits - 1) : 0,
+		.is_signed = t->dtype == GENAI_DT_I4,
+	};
+	if (cep_count(s) != (uint64_t)(t->dims[0] * q->blocks) ||
 	    (!packed && cols % 2))
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "scales do not fit %lld rows of %lld "
 				     "blocks",
-				     (long long)t->dims[0], (long long)n->i[2]);
+				     (long long)t->dims[0],
+				     (long long)q->blocks);
 	if (n->n_in > 3 && n->in[3] &&
 	    cep_bytes(n->in[3]) <
-		    (uint64_t)(t->dims[0] * ((n->i[2] * bits + 7) / 8)) &&
+		    (uint64_t)(t->dims[0] * ((q->blocks * bits + 7) / 8)) &&
 	    n->in[3]->dtype == GENAI_DT_U8)
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "zero points are too short");
 	if (n->n_in > 3 && n->in[3] && n->in[3]->dtype != GENAI_DT_U8 &&
-	    n->i[2] % 2)
+	    q->blocks % 2)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "4-bit zero points with an odd number of "
 				     "blocks a row");
@@ -143,6 +158,7 @@ int32_t cep_prepare_gbq(struct cep_node *n, struct genai_error *err)
 
 int32_t cep_run_gbq(struct cep_node *n, struct cep_run *r)
 {
+	const struct gbq_state *q = gbq_state(n);
 	const struct cep_tensor *t = n->in[0];
 	struct cep_gbq p = {
 		.data = t->addr,
@@ -152,12 +168,12 @@ int32_t cep_run_gbq(struct cep_node *n, struct cep_run *r)
 		.out = n->out[0]->addr,
 		.rows = (uint64_t)t->dims[0],
 		.n_idx = cep_count(n->in[1]),
-		.dim = (uint32_t)n->i[4],
-		.block = (uint32_t)n->i[1],
-		.n_blocks = (uint32_t)n->i[2],
-		.bits = (uint32_t)n->i[0],
-		.is_signed = (uint32_t)n->i[3],
-		.zp_default = (uint32_t)n->i[5],
+		.dim = (uint32_t)q->cols,
+		.block = (uint32_t)q->block,
+		.n_blocks = (uint32_t)q->blocks,
+		.bits = (uint32_t)q->bits,
+		.is_signed = q->is_signed,
+		.zp_default = (uint32_t)q->zp_default,
 		.idx64 = n->in[1]->dtype == GENAI_DT_I64,
 		.blame = cep_blame_of(n, r),
 	};
@@ -174,9 +190,16 @@ int32_t cep_run_gbq(struct cep_node *n, struct cep_run *r)
 		256, 0, &p);
 }
 
-/* i: 0 heads, 1 sequence, 2 size, 3 rotary channels, 4 input is BNSH */
+struct rope_state {
+	int64_t heads, seq, size;
+	int64_t rot; /* channels that turn */
+	bool bnsh;   /* the input is [batch, heads, sequence, size] */
+};
+EXEC_STATE(rope_state, cep_node)
+
 int32_t cep_prepare_rope(struct cep_node *n, struct genai_error *err)
 {
+	struct rope_state *s = rope_state(n);
 	static const char *const attrs[] = {"interleaved",	    "num_heads",
 					    "rotary_embedding_dim", "scale",
 					    "is_packed_batching",   NULL};
@@ -210,16 +233,18 @@ int32_t cep_prepare_rope(struct cep_node *n, struct genai_error *err)
 	}
 	if (!rot)
 		rot = n->in[2]->dims[1] * 2;
-	n->i[0] = heads;
-	n->i[1] = t->rank == 4 ? t->dims[2] : t->dims[1];
-	n->i[2] = size;
-	n->i[3] = rot;
-	n->i[4] = t->rank == 4;
+	*s = (struct rope_state){
+		.heads = heads,
+		.seq = t->rank == 4 ? t->dims[2] : t->dims[1],
+		.size = size,
+		.rot = rot,
+		.bnsh = t->rank == 4,
+	};
 	if (heads < 1 || size < 1 || rot > size || rot % 2 ||
 	    n->in[2]->dims[1] * 2 != rot ||
 	    (t->rank == 3 && heads * size != t->dims[2]) ||
 	    (cep_count(n->in[1]) != 1 &&
-	     cep_count(n->in[1]) != (uint64_t)(t->dims[0] * n->i[1])))
+	     cep_count(n->in[1]) != (uint64_t)(t->dims[0] * s->seq)))
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "%lld heads of %lld with %lld rotary "
 				     "channels do not fit",
@@ -231,7 +256,8 @@ int32_t cep_prepare_rope(struct cep_node *n, struct genai_error *err)
 int32_t cep_run_rope(struct cep_node *n, struct cep_run *r)
 {
 	const struct cep_tensor *t = n->in[0];
-	int64_t heads = n->i[0], seq = n->i[1], size = n->i[2];
+	const struct rope_state *s = rope_state(n);
+	int64_t heads = s->heads, seq = s->seq, size = s->size;
 	struct cep_rope p = {
 		.x = t->addr,
 		.out = n->out[0]->addr,
@@ -242,7 +268,7 @@ int32_t cep_run_rope(struct cep_node *n, struct cep_run *r)
 		.heads = (uint32_t)heads,
 		.seq = (uint32_t)seq,
 		.size = (uint32_t)size,
-		.rot = (uint32_t)n->i[3],
+		.rot = (uint32_t)s->rot,
 		.rows = (uint32_t)n->in[2]->dims[0],
 		.interleaved = (uint32_t)cep_attr_int(n, "interleaved", 0),
 		.pos_n = cep_count(n->in[1]) == 1 ? 1 : 2,
@@ -251,8 +277,8 @@ int32_t cep_run_rope(struct cep_node *n, struct cep_run *r)
 	};
 
 	p.xs[0] = heads * seq * size;
-	p.xs[1] = n->i[4] ? seq * size : size;
-	p.xs[2] = n->i[4] ? size : heads * size;
+	p.xs[1] = s->bnsh ? seq * size : size;
+	p.xs[2] = s->bnsh ? size : heads * size;
 	memcpy(p.os, p.xs, sizeof(p.os));
 	if (!cep_count(t))
 		return 0;

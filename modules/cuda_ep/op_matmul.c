@@ -2,7 +2,12 @@
  * never carried out. */
 #include "modules/cuda_ep/op_matmul.h"
 
-enum { F_M, F_N, F_K, F_BATCH, F_LDB, F_NK, F_AB, F_BB };
+struct mm_state {
+	int64_t m, n, k, batch, ldb;
+	int64_t a_batch, b_batch; /* elements of one matrix */
+	bool nk;		  /* B lies [N, K] */
+};
+EXEC_STATE(mm_state, cep_node)
 
 /* Batch dims of A and B: equal, or B has none. */
 static int32_t matmul_batch(struct cep_node *n, int64_t *out_batch,
@@ -31,6 +36,7 @@ static int32_t matmul_batch(struct cep_node *n, int64_t *out_batch,
 
 int32_t cep_prepare_matmul(struct cep_node *n, struct genai_error *err)
 {
+	struct mm_state *s = mm_state(n);
 	const struct cep_tensor *a = n->in[0], *b = n->in[1];
 	int64_t dims[GENAI_MAX_RANK], k, cols, batch = 1, sk, sn, splits;
 	int32_t rc = cep_check(n, NULL, 2, 2, 1, err);
@@ -62,16 +68,16 @@ int32_t cep_prepare_matmul(struct cep_node *n, struct genai_error *err)
 	if (sn != 1 && sk != 1 && cols > 1 && k > 1)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "neither dimension of B is contiguous");
-	n->i[F_N] = cols;
-	n->i[F_K] = k;
-	n->i[F_BATCH] = batch;
-	n->i[F_M] = batch ? (int64_t)cep_count(a) / k / batch : 0;
-	n->i[F_NK] = sn != 1 && sk == 1;
-	n->i[F_LDB] = n->i[F_NK] ? sn : sk;
-	n->i[F_AB] = n->i[F_M] * k;
-	n->i[F_BB] = k * cols;
+	s->n = cols;
+	s->k = k;
+	s->batch = batch;
+	s->m = batch ? (int64_t)cep_count(a) / k / batch : 0;
+	s->nk = sn != 1 && sk == 1;
+	s->ldb = s->nk ? sn : sk;
+	s->a_batch = s->m * k;
+	s->b_batch = k * cols;
 	splits = (k + 255) / 256;
-	if (splits > 1 && !n->i[F_NK]) {
+	if (splits > 1 && !s->nk) {
 		n->workspace_bytes = (uint64_t)(batch * splits * cols) * 4;
 		n->sync_bytes = (uint64_t)(batch * ((cols + 63) / 64)) * 4;
 	}
@@ -82,26 +88,27 @@ int32_t cep_prepare_matmul(struct cep_node *n, struct genai_error *err)
 
 int32_t cep_run_matmul(struct cep_node *n, struct cep_run *r)
 {
+	const struct mm_state *s = mm_state(n);
 	const struct cep_tensor *a = n->in[0], *b = n->in[1];
 	uint32_t size = cep_dtype_bytes(a->dtype);
-	uint32_t batch = (uint32_t)n->i[F_BATCH];
+	uint32_t batch = (uint32_t)s->batch;
 	struct cep_mm p = {
 		.a = a->addr,
 		.b = b->addr,
 		.out = n->out[0]->addr,
 		.part = r->workspace,
 		.counters = r->sync,
-		.lda = n->i[F_K],
-		.ldb = n->i[F_LDB],
-		.ldc = n->i[F_N],
-		.a_batch = n->i[F_AB],
-		.b_batch = n->i[F_BB],
-		.c_batch = n->i[F_M] * n->i[F_N],
-		.m = (uint32_t)n->i[F_M],
-		.n = (uint32_t)n->i[F_N],
-		.k = (uint32_t)n->i[F_K],
+		.lda = s->k,
+		.ldb = s->ldb,
+		.ldc = s->n,
+		.a_batch = s->a_batch,
+		.b_batch = s->b_batch,
+		.c_batch = s->m * s->n,
+		.m = (uint32_t)s->m,
+		.n = (uint32_t)s->n,
+		.k = (uint32_t)s->k,
 	};
-	bool nk = n->i[F_NK];
+	bool nk = s->nk;
 
 	p.vec_a = cep_is_vec(p.a, p.lda, size) && p.k % 8 == 0;
 	p.vec_b = cep_is_vec(p.b, p.ldb, size) && (nk ? p.k : p.n) % 8 == 0;

@@ -5,21 +5,17 @@
 
 #define XBLOCK 80 /* as in kernels/gemv.cu */
 
-enum {
-	S_M,
-	S_N,
-	S_K,
-	S_BITS,
-	S_BLOCK,
-	S_BLOCKS,
-	S_ZP,
-	S_ZP_ROW,
-	S_FAST,
-	S_SMEM,
-	S_GEMM4 = 20, /* several rows go to gemm4 */
-	S_PART,	      /* where its parts lie in the workspace */
-	S_PAIR,	      /* bytes of one of two products */
+struct nbits_state {
+	int64_t m, n, k;
+	int64_t bits, block, blocks; /* blocks of a row */
+	int64_t zp, zp_row;	     /* CEP_ZP_*; bytes of a row of them */
+	int64_t smem;		     /* of the kernel for one row */
+	bool fast;		     /* that kernel can be taken */
+	bool gemm4;		     /* several rows go to gemm4 */
+	int64_t part;		     /* where its parts lie in the workspace */
+	int64_t pair;		     /* bytes of one of two products */
 };
+EXEC_STATE(nbits_state, cep_node)
 
 /* As in kernels/gemm4.cu. */
 #define SLICE 1024
@@ -39,6 +35,7 @@ int32_t cep_need_bf16(const struct cep_node *n, struct genai_error *err)
 
 static int32_t nbits_shapes(struct cep_node *n, struct genai_error *err)
 {
+	struct nbits_state *s = nbits_state(n);
 	int64_t k = cep_attr_int(n, "K", 0), cols = cep_attr_int(n, "N", 0);
 	int64_t bits = cep_attr_int(n, "bits", 4);
 	int64_t block = cep_attr_int(n, "block_size", 0), blocks;
@@ -69,24 +66,23 @@ static int32_t nbits_shapes(struct cep_node *n, struct genai_error *err)
 			"weights or scales do not fit N %lld, %lld "
 			"blocks",
 			(long long)cols, (long long)blocks);
-	n->i[S_N] = cols;
-	n->i[S_K] = k;
-	n->i[S_BITS] = bits;
-	n->i[S_BLOCK] = block;
-	n->i[S_BLOCKS] = blocks;
-	n->i[S_M] = (int64_t)cep_count(a) / k;
-	n->i[S_ZP] = CEP_ZP_NONE;
-	n->i[S_ZP_ROW] = (blocks * bits + 7) / 8;
+	s->n = cols;
+	s->k = k;
+	s->bits = bits;
+	s->block = block;
+	s->blocks = blocks;
+	s->m = (int64_t)cep_count(a) / k;
+	s->zp = CEP_ZP_NONE;
+	s->zp_row = (blocks * bits + 7) / 8;
 	z = n->n_in > 3 ? n->in[3] : NULL;
 	if (!z)
 		return 0;
-	n->i[S_ZP] = z->dtype == GENAI_DT_U8 ? CEP_ZP_PACKED : CEP_ZP_FLOAT;
+	s->zp = z->dtype == GENAI_DT_U8 ? CEP_ZP_PACKED : CEP_ZP_FLOAT;
 	if (z->dtype != GENAI_DT_U8 && z->dtype != a->dtype)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "zero points of dtype %u", z->dtype);
 	if (cep_count(z) !=
-	    (uint64_t)(cols *
-		       (z->dtype == GENAI_DT_U8 ? n->i[S_ZP_ROW] : blocks)))
+	    (uint64_t)(cols * (z->dtype == GENAI_DT_U8 ? s->zp_row : blocks)))
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "zero points do not fit");
 	return 0;
@@ -95,18 +91,20 @@ static int32_t nbits_shapes(struct cep_node *n, struct genai_error *err)
 /* Parts of few rows, and a counter a block of columns. */
 static void slice_memory(struct cep_node *n)
 {
-	int64_t slices = (n->i[S_K] + SLICE - 1) / SLICE;
-	int64_t rows = n->i[S_M] < FEW_ROWS ? n->i[S_M] : FEW_ROWS;
+	struct nbits_state *s = nbits_state(n);
+	int64_t slices = (s->k + SLICE - 1) / SLICE;
+	int64_t rows = s->m < FEW_ROWS ? s->m : FEW_ROWS;
 
-	n->i[S_PART] = 0;
-	if (slices < 2 || n->i[S_N] > FEW_COLUMNS)
+	s->part = 0;
+	if (slices < 2 || s->n > FEW_COLUMNS)
 		return;
-	n->workspace_bytes = (uint64_t)(slices * rows * n->i[S_N]) * 4;
-	n->sync_bytes = (uint64_t)((n->i[S_N] + 63) / 64) * 4;
+	n->workspace_bytes = (uint64_t)(slices * rows * s->n) * 4;
+	n->sync_bytes = (uint64_t)((s->n + 63) / 64) * 4;
 }
 
 int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
 {
+	struct nbits_state *s = nbits_state(n);
 	static const char *const attrs[] = {"K",
 					    "N",
 					    "bits",
@@ -135,22 +133,19 @@ int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
 		rc = nbits_shapes(n, err);
 	if (rc)
 		return rc;
-	tiles = (n->i[S_K] / 32 + 7) / 8;
-	n->i[S_SMEM] = (tiles * 8 + 1) * XBLOCK + (n->i[S_ZP] ? tiles * 32 : 0);
-	n->i[S_FAST] = a->dtype != GENAI_DT_F32 && n->i[S_BITS] == 4 &&
-		       n->i[S_BLOCK] >= 32 && n->i[S_K] % 32 == 0 &&
-		       n->i[S_SMEM] < n->self->max_smem - 65536;
-	n->i[S_GEMM4] = a->dtype != GENAI_DT_F32 && n->i[S_BITS] == 4 &&
-			n->i[S_BLOCK] >= 32 && n->i[S_K] % 64 == 0 &&
-			n->i[S_ZP] != CEP_ZP_FLOAT;
-	if (n->i[S_GEMM4])
+	tiles = (s->k / 32 + 7) / 8;
+	s->smem = (tiles * 8 + 1) * XBLOCK + (s->zp ? tiles * 32 : 0);
+	s->fast = a->dtype != GENAI_DT_F32 && s->bits == 4 && s->block >= 32 &&
+		  s->k % 32 == 0 && s->smem < n->self->max_smem - 65536;
+	s->gemm4 = a->dtype != GENAI_DT_F32 && s->bits == 4 && s->block >= 32 &&
+		   s->k % 64 == 0 && s->zp != CEP_ZP_FLOAT;
+	if (s->gemm4)
 		slice_memory(n);
-	if (n->n_in > 5 && n->in[5] &&
-	    cep_count(n->in[5]) != (uint64_t)n->i[S_N])
+	if (n->n_in > 5 && n->in[5] && cep_count(n->in[5]) != (uint64_t)s->n)
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "the bias does not have N elements");
 	memcpy(dims, a->dims, sizeof(dims));
-	dims[a->rank - 1] = n->i[S_N];
+	dims[a->rank - 1] = s->n;
 	return cep_out(n, 0, a->dtype, a->rank, dims, err);
 }
 
@@ -160,11 +155,12 @@ static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
 			struct cep_mm *p, uint32_t rows, struct cep_dim3 *grid,
 			uint32_t *threads, uint32_t *smem)
 {
+	const struct nbits_state *s = nbits_state(n);
 	uint32_t tiles = (p->k / 32 + 7) / 8, classes = tiles < 8 ? tiles : 8;
 	uint32_t n_rg = (p->n + rows - 1) / rows;
 	uint32_t want = (uint32_t)r->self->n_sms * 2, most, warps;
 
-	*smem = (uint32_t)n->i[S_SMEM];
+	*smem = (uint32_t)s->smem;
 	p->groups = (n_rg + want - 1) / want;
 	most = ((uint32_t)r->self->max_smem - 20480 - *smem) / (classes * 64);
 	if (p->groups > most)
@@ -189,7 +185,7 @@ static int32_t set_parts(const struct cep_node *n, const struct cep_run *r,
 		b[k] = r->n_parts ? at[0] : n->in[first]->addr;
 		low |= b[k] % 16;
 		s[k] = r->n_parts ? at[1] : n->in[first + 1]->addr;
-		if (n->i[S_ZP])
+		if (nbits_state(n)->zp)
 			z[k] = r->n_parts ? at[2] : n->in[first + 2]->addr;
 	}
 	return low ? cep_node_fail(n, r->err, GENAI_E_INVAL,
@@ -266,25 +262,26 @@ static struct cep_mm nbits_params(const struct cep_node *n,
 				  const struct cep_run *r, uint32_t first,
 				  uint32_t bias)
 {
+	const struct nbits_state *s = nbits_state(n);
 	const struct cep_tensor *a = n->in[0];
 	struct cep_mm p = {
 		.a = a->addr,
 		.b = n->in[first]->addr,
 		.scales = n->in[first + 1]->addr,
-		.zp = n->i[S_ZP] ? n->in[first + 2]->addr : 0,
+		.zp = s->zp ? n->in[first + 2]->addr : 0,
 		.bias = bias < n->n_in && n->in[bias] ? n->in[bias]->addr : 0,
 		.out = n->out[0]->addr,
-		.lda = n->i[S_K],
-		.ldb = n->i[S_BLOCKS] * n->i[S_BLOCK] * n->i[S_BITS] / 8,
-		.ldc = n->i[S_N],
-		.m = (uint32_t)n->i[S_M],
-		.n = (uint32_t)n->i[S_N],
-		.k = (uint32_t)n->i[S_K],
-		.bits = (uint32_t)n->i[S_BITS],
-		.block = (uint32_t)n->i[S_BLOCK],
-		.n_blocks = (uint32_t)n->i[S_BLOCKS],
-		.zp_kind = (uint32_t)n->i[S_ZP],
-		.zp_row = (uint32_t)n->i[S_ZP_ROW],
+		.lda = s->k,
+		.ldb = s->blocks * s->block * s->bits / 8,
+		.ldc = s->n,
+		.m = (uint32_t)s->m,
+		.n = (uint32_t)s->n,
+		.k = (uint32_t)s->k,
+		.bits = (uint32_t)s->bits,
+		.block = (uint32_t)s->block,
+		.n_blocks = (uint32_t)s->blocks,
+		.zp_kind = (uint32_t)s->zp,
+		.zp_row = (uint32_t)s->zp_row,
 	};
 
 	if (r->row_end) {
@@ -298,6 +295,7 @@ static struct cep_mm nbits_params(const struct cep_node *n,
 static int32_t run_gemm4(struct cep_node *n, struct cep_run *r,
 			 struct cep_mv_tiled *q)
 {
+	const struct nbits_state *s = nbits_state(n);
 	static const enum cep_kernel k[2][2][2] = {
 		{{CEP_K_cep_gemm4_64_f16_0, CEP_K_cep_gemm4_64_f16_1},
 		 {CEP_K_cep_gemm4_16_f16_0, CEP_K_cep_gemm4_16_f16_1}},
@@ -310,9 +308,9 @@ static int32_t run_gemm4(struct cep_node *n, struct cep_run *r,
 	if (!q->m.vec_a)
 		return cep_node_fail(n, r->err, GENAI_E_INVAL,
 				     "input 0 is not aligned to 16");
-	if (!few || n->i[S_N] > FEW_COLUMNS)
+	if (!few || s->n > FEW_COLUMNS)
 		slices = 1;
-	q->m.part = r->workspace + (uint64_t)n->i[S_PART];
+	q->m.part = r->workspace + (uint64_t)s->part;
 	q->m.counters = r->sync;
 	return cep_run_kernel(r, k[bf][few][q->m.zp_kind == CEP_ZP_PACKED],
 			      (struct cep_dim3){(q->m.n + 63) / 64,
@@ -325,6 +323,7 @@ static int32_t run_gemm4(struct cep_node *n, struct cep_run *r,
 static int32_t nbits_general(struct cep_node *n, struct cep_run *r,
 			     const struct cep_mm *p, uint32_t first)
 {
+	const struct nbits_state *s = nbits_state(n);
 	uint32_t dtype = n->in[0]->dtype;
 	struct cep_mv_tiled q = {
 		.m = *p,
@@ -335,7 +334,7 @@ static int32_t nbits_general(struct cep_node *n, struct cep_run *r,
 
 	if (rc)
 		return rc;
-	if (p->m > 1 && n->i[S_GEMM4])
+	if (p->m > 1 && s->gemm4)
 		return run_gemm4(n, r, &q);
 	if (p->m > 1)
 		return cep_run_gemm(
@@ -363,11 +362,12 @@ static int32_t nbits_general(struct cep_node *n, struct cep_run *r,
 
 int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
 {
+	const struct nbits_state *s = nbits_state(n);
 	struct cep_mm p = nbits_params(n, r, 1, 5);
 
 	if (!p.m || !p.n)
 		return 0;
-	if (p.m == 1 && n->i[S_FAST])
+	if (p.m == 1 && s->fast)
 		return run_gemv4(n, r, &p);
 	return nbits_general(n, r, &p, 1);
 }
@@ -378,6 +378,7 @@ enum { GATE = 1, UP = 5 };
 
 int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 {
+	struct nbits_state *s = nbits_state(n);
 	struct cep_tensor *in[CEP_MAX_IN];
 	uint32_t n_in = n->n_in;
 	int32_t rc;
@@ -391,12 +392,10 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 	memcpy(n->in, in, sizeof(in));
 	n->n_in = n_in;
 	/* both products before they are put together, then the parts */
-	n->i[S_PAIR] =
-		(n->i[S_M] * n->i[S_N] * cep_dtype_bytes(n->in[0]->dtype) +
-		 255) /
-		256 * 256;
-	n->i[S_PART] = 2 * n->i[S_PAIR];
-	n->workspace_bytes += (uint64_t)n->i[S_PART];
+	s->pair = (s->m * s->n * cep_dtype_bytes(n->in[0]->dtype) + 255) / 256 *
+		  256;
+	s->part = 2 * s->pair;
+	n->workspace_bytes += (uint64_t)s->part;
 	return rc;
 }
 
@@ -468,17 +467,18 @@ static int32_t put_together(struct cep_node *n, struct cep_run *r,
 
 int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r)
 {
+	const struct nbits_state *s = nbits_state(n);
 	struct cep_mm p = nbits_params(n, r, GATE, GATE + 3), u;
 	int32_t rc;
 
 	if (!p.m || !p.n)
 		return 0;
-	if (p.m == 1 && n->i[S_FAST])
+	if (p.m == 1 && s->fast)
 		return run_gemv4_dual(n, r, &p);
 	p.out = r->workspace;
 	rc = nbits_general(n, r, &p, GATE);
 	u = nbits_params(n, r, UP, UP + 3);
-	u.out = r->workspace + (uint64_t)n->i[S_PAIR];
+	u.out = r->workspace + (uint64_t)s->pair;
 	if (!rc)
 		rc = nbits_general(n, r, &u, UP);
 	return rc ? rc : put_together(n, r, &p, u.out);

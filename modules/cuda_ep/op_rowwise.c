@@ -3,7 +3,13 @@
 
 #define ARGMAX_BLOCKS 64 /* of a row, at most */
 
-/* i: 0 row length, 1 subtract the mean, 2 the skip form; f[0] epsilon */
+struct norm_state {
+	int64_t dim; /* of a row */
+	bool skip;   /* the skip form */
+	float eps;
+};
+EXEC_STATE(norm_state, cep_node)
+
 int32_t cep_prepare_norm(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", "epsilon", "stash_type",
@@ -37,10 +43,10 @@ int32_t cep_prepare_norm(struct cep_node *n, struct genai_error *err)
 	if (dim < 1 || dim * 4 > n->self->max_smem - 20480)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "rows of %lld elements", (long long)dim);
-	n->i[0] = dim;
-	n->i[1] = strcmp(n->node->op, "LayerNormalization") == 0;
-	n->i[2] = 0;
-	n->f[0] = cep_attr_float(n, "epsilon", 1e-5f);
+	*norm_state(n) = (struct norm_state){
+		.dim = dim,
+		.eps = cep_attr_float(n, "epsilon", 1e-5f),
+	};
 	return cep_out(n, 0, t->dtype, t->rank, t->dims, err);
 }
 
@@ -48,7 +54,7 @@ int32_t cep_prepare_skipnorm(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"epsilon", NULL};
 	const struct cep_tensor *t = n->in[0], *skip = n->in[1];
-	bool layer = strcmp(n->node->op, "SkipLayerNormalization") == 0;
+	bool layer = n->op->code == CEP_NORM_LAYER;
 	int64_t dim;
 	int32_t rc = cep_check(n, attrs, 3, layer ? 5 : 4, 4, err);
 
@@ -75,10 +81,11 @@ int32_t cep_prepare_skipnorm(struct cep_node *n, struct genai_error *err)
 				     "skip of %llu elements, rows of %lld",
 				     (unsigned long long)cep_count(skip),
 				     (long long)dim);
-	n->i[0] = dim;
-	n->i[1] = layer;
-	n->i[2] = 1;
-	n->f[0] = cep_attr_float(n, "epsilon", 1e-12f);
+	*norm_state(n) = (struct norm_state){
+		.dim = dim,
+		.skip = true,
+		.eps = cep_attr_float(n, "epsilon", 1e-12f),
+	};
 	for (uint32_t i = 1; i < n->n_out && i < 3; i++)
 		if (n->out[i])
 			return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -95,17 +102,18 @@ static uint64_t addr_of(const struct cep_node *n, uint32_t i)
 int32_t cep_run_norm(struct cep_node *n, struct cep_run *r)
 {
 	const struct cep_tensor *t = n->in[0];
-	bool skip = n->i[2], layer = n->i[1];
+	const struct norm_state *s = norm_state(n);
+	bool layer = n->op->code == CEP_NORM_LAYER;
 	struct cep_norm p = {
 		.x = t->addr,
 		.out = n->out[0]->addr,
-		.dim = (uint32_t)n->i[0],
+		.dim = (uint32_t)s->dim,
 		.layer = layer,
-		.eps = n->f[0],
+		.eps = s->eps,
 	};
 
 	p.rows = cep_count(t) / p.dim;
-	if (skip) {
+	if (s->skip) {
 		p.skip = addr_of(n, 1);
 		p.skip_rows = cep_count(n->in[1]) / p.dim;
 		p.gamma = addr_of(n, 2);
@@ -137,7 +145,13 @@ int32_t cep_run_norm(struct cep_node *n, struct cep_run *r)
 		(struct cep_dim3){(uint32_t)p.rows, 1, 1}, 256, p.dim * 4, &p);
 }
 
-/* i: 0 stride of the axis, 1 its length, 2 rows, 3 CEP_ROW_* */
+struct row_state {
+	int64_t inner; /* stride of the axis */
+	int64_t len, rows;
+	int64_t blocks; /* arg-max: of a row */
+};
+EXEC_STATE(row_state, cep_node)
+
 static void row_shape(struct cep_node *n, uint32_t from, uint32_t to)
 {
 	const struct cep_tensor *t = n->in[0];
@@ -147,23 +161,27 @@ static void row_shape(struct cep_node *n, uint32_t from, uint32_t to)
 		inner *= t->dims[d];
 	for (uint32_t d = from; d < to; d++)
 		len *= t->dims[d];
-	n->i[0] = inner;
-	n->i[1] = len;
-	n->i[2] = len ? (int64_t)cep_count(t) / len : 0;
+	*row_state(n) = (struct row_state){
+		.inner = inner,
+		.len = len,
+		.rows = len ? (int64_t)cep_count(t) / len : 0,
+	};
 }
 
 static struct cep_row row_params(const struct cep_node *n,
 				 const struct cep_run *r)
 {
+	const struct row_state *s = row_state(n);
+
 	return (struct cep_row){
 		.x = n->in[0]->addr,
 		.out = n->out[0]->addr,
-		.rows = (uint64_t)n->i[2],
-		.dim = (uint64_t)n->i[1],
-		.inner = n->i[0],
+		.rows = (uint64_t)s->rows,
+		.dim = (uint64_t)s->len,
+		.inner = s->inner,
 		.in_dt = n->in[0]->dtype,
 		.out_dt = n->out[0]->dtype,
-		.op = (uint32_t)n->i[3],
+		.op = n->op->code,
 		.blame = cep_blame_of(n, r),
 	};
 }
@@ -184,7 +202,6 @@ int32_t cep_prepare_softmax(struct cep_node *n, struct genai_error *err)
 	if (rc)
 		return rc;
 	row_shape(n, axis, axis + 1);
-	n->i[3] = n->node->op[0] == 'L' ? CEP_ROW_LOG_SOFTMAX : CEP_ROW_SOFTMAX;
 	return cep_out(n, 0, n->in[0]->dtype, n->in[0]->rank, n->in[0]->dims,
 		       err);
 }
@@ -200,6 +217,7 @@ int32_t cep_run_softmax(struct cep_node *n, struct cep_run *r)
 
 int32_t cep_prepare_argmax(struct cep_node *n, struct genai_error *err)
 {
+	struct row_state *s = row_state(n);
 	static const char *const attrs[] = {"axis", "keepdims",
 					    "select_last_index", NULL};
 	const struct cep_tensor *t = n->in[0];
@@ -228,14 +246,14 @@ int32_t cep_prepare_argmax(struct cep_node *n, struct genai_error *err)
 			dims[rank++] = 1;
 	}
 	row_shape(n, axis, axis + 1);
-	n->i[4] = (n->i[1] + 2047) / 2048;
-	if (n->i[4] > ARGMAX_BLOCKS)
-		n->i[4] = ARGMAX_BLOCKS;
-	if (n->i[2] > 65535)
+	s->blocks = (s->len + 2047) / 2048;
+	if (s->blocks > ARGMAX_BLOCKS)
+		s->blocks = ARGMAX_BLOCKS;
+	if (s->rows > 65535)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED, "%lld rows",
-				     (long long)n->i[2]);
-	n->workspace_bytes = (uint64_t)(n->i[2] * ARGMAX_BLOCKS) * 12;
-	n->sync_bytes = (uint64_t)n->i[2] * 4;
+				     (long long)s->rows);
+	n->workspace_bytes = (uint64_t)(s->rows * ARGMAX_BLOCKS) * 12;
+	n->sync_bytes = (uint64_t)s->rows * 4;
 	return cep_out(n, 0, GENAI_DT_I64, rank, dims, err);
 }
 
@@ -246,10 +264,10 @@ int32_t cep_run_argmax(struct cep_node *n, struct cep_run *r)
 	p.out3 = r->workspace; /* 8-byte indices, then 4-byte values */
 	p.out2 = r->workspace + p.rows * ARGMAX_BLOCKS * 8;
 	p.counters = r->sync;
-	return cep_run_kernel(
-		r, CEP_K_cep_argmax,
-		(struct cep_dim3){(uint32_t)n->i[4], (uint32_t)p.rows, 1}, 256,
-		0, &p);
+	return cep_run_kernel(r, CEP_K_cep_argmax,
+			      (struct cep_dim3){(uint32_t)row_state(n)->blocks,
+						(uint32_t)p.rows, 1},
+			      256, 0, &p);
 }
 
 /* Axes must be neighbours: exporters reduce the last one or all. */
@@ -257,8 +275,6 @@ int32_t cep_prepare_reduce(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axes", "keepdims",
 					    "noop_with_empty_axes", NULL};
-	static const char *const names[] = {"ReduceSum", "ReduceMean",
-					    "ReduceMax", "ReduceMin"};
 	const struct genai_attr *a = cep_attr(n, "axes");
 	const struct cep_tensor *t = n->in[0];
 	int64_t dims[GENAI_MAX_RANK], axes[GENAI_MAX_RANK];
@@ -298,12 +314,10 @@ int32_t cep_prepare_reduce(struct cep_node *n, struct genai_error *err)
 			dims[rank++] = 1;
 	}
 	row_shape(n, from, to);
-	if (!n->i[1])
+	if (!row_state(n)->len)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "nothing to reduce");
-	for (n->i[3] = 0; strcmp(names[n->i[3]], n->node->op);)
-		n->i[3]++;
-	if (n->i[3] == CEP_ROW_MEAN && !cep_is_float(t->dtype))
+	if (n->op->code == CEP_ROW_MEAN && !cep_is_float(t->dtype))
 		return cep_need_float(n, 0, err);
 	return cep_out(n, 0, t->dtype, rank, dims, err);
 }

@@ -170,6 +170,11 @@ int32_t cep_prepare_unsqueeze(struct cep_node *n, struct genai_error *err)
 	return rename_dims(n, rank, dims, err);
 }
 
+struct shape_state {
+	int64_t start;
+};
+EXEC_STATE(shape_state, cep_node)
+
 int32_t cep_prepare_shape(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"start", "end", NULL};
@@ -185,9 +190,18 @@ int32_t cep_prepare_shape(struct cep_node *n, struct genai_error *err)
 	end += end < 0 ? rank : 0;
 	start = start < 0 ? 0 : start > rank ? rank : start;
 	end = end < 0 ? 0 : end > rank ? rank : end;
-	n->i[0] = start;
+	shape_state(n)->start = start;
 	dims[0] = end > start ? end - start : 0;
 	return cep_out(n, 0, GENAI_DT_I64, 1, dims, err);
+}
+
+bool cep_fold_shape(const struct cep_node *n, void *out)
+{
+	const int64_t *from = n->in[0]->dims + shape_state(n)->start;
+
+	for (uint64_t i = 0; i < cep_count(n->out[0]); i++)
+		cep_fold_put(n->out[0], out, i, from[i]);
+	return true;
 }
 
 int32_t cep_prepare_fill(struct cep_node *n, struct genai_error *err)
@@ -217,18 +231,24 @@ int32_t cep_run_fill(struct cep_node *n, struct cep_run *r)
 	return e ? cep_cuda_fail(r->self, r->err, e, "memset") : 0;
 }
 
-/* ---- one strided copy: i[0] byte offset into the input, i[1..] strides ----
- */
+/* ---- one strided copy ---- */
+
+struct view_state {
+	int64_t offset; /* bytes into the input */
+	int64_t strides[GENAI_MAX_RANK];
+};
+EXEC_STATE(view_state, cep_node)
 
 int32_t cep_run_view_copy(struct cep_node *n, struct cep_run *r)
 {
+	const struct view_state *s = view_state(n);
 	const struct cep_tensor *o = n->out[0];
 
 	if (o->root != CEP_OWN)
 		return 0;
 	return cep_run_copy(r, cep_dtype_bytes(o->dtype), o->rank, o->dims,
 			    o->addr, o->strides,
-			    n->in[0]->addr + (uint64_t)n->i[0], &n->i[1]);
+			    n->in[0]->addr + (uint64_t)s->offset, s->strides);
 }
 
 static int32_t need_bytes(const struct cep_node *n, struct genai_error *err)
@@ -241,6 +261,7 @@ static int32_t need_bytes(const struct cep_node *n, struct genai_error *err)
 
 int32_t cep_prepare_expand(struct cep_node *n, struct genai_error *err)
 {
+	struct view_state *s = view_state(n);
 	const struct cep_tensor *t = n->in[0];
 	int64_t shape[GENAI_MAX_RANK], dims[GENAI_MAX_RANK];
 	uint32_t count = 0, rank;
@@ -253,7 +274,7 @@ int32_t cep_prepare_expand(struct cep_node *n, struct genai_error *err)
 	if (rc)
 		return rc;
 	rank = count > t->rank ? count : t->rank;
-	n->i[0] = 0;
+	s->offset = 0;
 	for (uint32_t d = 0; d < rank; d++) {
 		int64_t a =
 			d + t->rank >= rank ? t->dims[d + t->rank - rank] : 1;
@@ -264,13 +285,14 @@ int32_t cep_prepare_expand(struct cep_node *n, struct genai_error *err)
 					     "%lld does not broadcast to %lld",
 					     (long long)a, (long long)b);
 		dims[d] = a == 1 ? b : a;
-		n->i[1 + d] = a == 1 ? 0 : t->strides[d + t->rank - rank];
+		s->strides[d] = a == 1 ? 0 : t->strides[d + t->rank - rank];
 	}
 	return cep_out(n, 0, t->dtype, rank, dims, err);
 }
 
 int32_t cep_prepare_transpose(struct cep_node *n, struct genai_error *err)
 {
+	struct view_state *s = view_state(n);
 	static const char *const attrs[] = {"perm", NULL};
 	const struct genai_attr *a = cep_attr(n, "perm");
 	const struct cep_tensor *t = n->in[0];
@@ -286,7 +308,7 @@ int32_t cep_prepare_transpose(struct cep_node *n, struct genai_error *err)
 				   (unsigned long long)a->count, t->rank);
 	if (rc)
 		return rc;
-	n->i[0] = 0;
+	s->offset = 0;
 	for (uint32_t d = 0; d < t->rank; d++) {
 		int64_t from = a ? a->ints[d] : t->rank - 1 - d;
 
@@ -295,20 +317,21 @@ int32_t cep_prepare_transpose(struct cep_node *n, struct genai_error *err)
 					     "bad perm");
 		seen |= 1u << from;
 		dims[d] = t->dims[from];
-		n->i[1 + d] = t->strides[from];
+		s->strides[d] = t->strides[from];
 	}
 	rc = cep_out(n, 0, t->dtype, t->rank, dims, err);
 	/* a stored matrix is read where it lies, the other way round */
 	if (!rc && t->value && t->rank == 2) {
 		cep_alias(n, 0, 0, 0);
 		for (uint32_t d = 0; d < 2 && n->out[0]; d++)
-			n->out[0]->strides[d] = n->i[1 + d];
+			n->out[0]->strides[d] = s->strides[d];
 	}
 	return rc;
 }
 
 int32_t cep_prepare_slice(struct cep_node *n, struct genai_error *err)
 {
+	struct view_state *view = view_state(n);
 	const struct cep_tensor *t = n->in[0];
 	int64_t v[4][GENAI_MAX_RANK], dims[GENAI_MAX_RANK], off = 0;
 	uint32_t count[4] = {0, 0, 0, 0}, at;
@@ -330,7 +353,7 @@ int32_t cep_prepare_slice(struct cep_node *n, struct genai_error *err)
 		return rc;
 	for (uint32_t d = 0; d < t->rank; d++) {
 		dims[d] = t->dims[d];
-		n->i[1 + d] = t->strides[d];
+		view->strides[d] = t->strides[d];
 	}
 	for (uint32_t i = 0; i < count[0]; i++) {
 		int64_t step = count[3] ? v[3][i] : 1, s = v[0][i], e = v[1][i];
@@ -356,16 +379,38 @@ int32_t cep_prepare_slice(struct cep_node *n, struct genai_error *err)
 		if (dims[at] < 0 || (step < 0 && s < 0))
 			dims[at] = 0;
 		off += dims[at] ? s * t->strides[at] : 0;
-		n->i[1 + at] = t->strides[at] * step;
+		view->strides[at] = t->strides[at] * step;
 	}
-	n->i[0] = off * cep_dtype_bytes(t->dtype);
+	view->offset = off * cep_dtype_bytes(t->dtype);
 	return cep_out(n, 0, t->dtype, t->rank, dims, err);
 }
 
+bool cep_fold_slice(const struct cep_node *n, void *out)
+{
+	const struct cep_tensor *t = n->in[0], *o = n->out[0];
+	const struct view_state *s = view_state(n);
+	int64_t at = s->offset / cep_dtype_bytes(t->dtype);
+
+	if (t->rank != 1)
+		return false;
+	for (uint64_t i = 0; i < cep_count(o); i++) {
+		cep_fold_put(o, out, i, cep_fold_get(t, (uint64_t)at));
+		at += s->strides[0];
+	}
+	return true;
+}
+
+struct split_state {
+	uint32_t axis;
+	int64_t sizes[CEP_MAX_OUT]; /* along it */
+};
+EXEC_STATE(split_state, cep_node)
+
 /* One row: the parts lie one behind the other already.  The layout lets the
- * input live as long as its parts (CEP_OP_MAY_ALIAS). */
+ * input live as long as its parts (may_alias). */
 static void split_in_place(struct cep_node *n, uint32_t axis)
 {
+	const int64_t *sizes = split_state(n)->sizes;
 	const struct cep_tensor *t = n->in[0];
 	uint64_t rows = 1, row = cep_dtype_bytes(t->dtype), at = 0;
 
@@ -378,12 +423,12 @@ static void split_in_place(struct cep_node *n, uint32_t axis)
 	for (uint32_t i = 0; i < n->n_out; i++) {
 		if (at % 16)
 			return;
-		at += (uint64_t)n->i[1 + i] * row;
+		at += (uint64_t)sizes[i] * row;
 	}
 	at = 0;
 	for (uint32_t i = 0; i < n->n_out; i++) {
 		cep_alias(n, i, 0, at);
-		at += (uint64_t)n->i[1 + i] * row;
+		at += (uint64_t)sizes[i] * row;
 	}
 }
 
@@ -393,7 +438,8 @@ int32_t cep_prepare_split(struct cep_node *n, struct genai_error *err)
 					    NULL};
 	const struct genai_attr *a = cep_attr(n, "split");
 	const struct cep_tensor *t = n->in[0];
-	int64_t sizes[CEP_MAX_OUT], dims[GENAI_MAX_RANK], sum = 0, each;
+	struct split_state *s = split_state(n);
+	int64_t *sizes = s->sizes, dims[GENAI_MAX_RANK], sum = 0, each;
 	uint32_t axis, count = 0;
 	int32_t rc = cep_check(n, attrs, 1, 2, CEP_MAX_OUT, err);
 
@@ -426,9 +472,8 @@ int32_t cep_prepare_split(struct cep_node *n, struct genai_error *err)
 				     "the parts do not add up to %lld",
 				     (long long)t->dims[axis]);
 	memcpy(dims, t->dims, sizeof(dims));
-	n->i[0] = axis;
+	s->axis = axis;
 	for (uint32_t i = 0; i < count && !rc; i++) {
-		n->i[1 + i] = sizes[i];
 		dims[axis] = sizes[i];
 		rc = cep_out(n, i, t->dtype, t->rank, dims, err);
 	}
@@ -440,7 +485,8 @@ int32_t cep_prepare_split(struct cep_node *n, struct genai_error *err)
 int32_t cep_run_split(struct cep_node *n, struct cep_run *r)
 {
 	const struct cep_tensor *t = n->in[0];
-	uint32_t size = cep_dtype_bytes(t->dtype), axis = (uint32_t)n->i[0];
+	const struct split_state *s = split_state(n);
+	uint32_t size = cep_dtype_bytes(t->dtype);
 	uint64_t at = t->addr;
 	int32_t rc = 0;
 
@@ -450,10 +496,15 @@ int32_t cep_run_split(struct cep_node *n, struct cep_run *r)
 		if (o)
 			rc = cep_run_copy(r, size, o->rank, o->dims, o->addr,
 					  o->strides, at, t->strides);
-		at += (uint64_t)(n->i[1 + i] * t->strides[axis]) * size;
+		at += (uint64_t)(s->sizes[i] * t->strides[s->axis]) * size;
 	}
 	return rc;
 }
+
+struct concat_state {
+	uint32_t axis;
+};
+EXEC_STATE(concat_state, cep_node)
 
 int32_t cep_prepare_concat(struct cep_node *n, struct genai_error *err)
 {
@@ -486,14 +537,15 @@ int32_t cep_prepare_concat(struct cep_node *n, struct genai_error *err)
 						     i, d);
 		dims[axis] += t->dims[axis];
 	}
-	n->i[0] = axis;
+	concat_state(n)->axis = axis;
 	return cep_out(n, 0, n->in[0]->dtype, rank, dims, err);
 }
 
 int32_t cep_run_concat(struct cep_node *n, struct cep_run *r)
 {
 	const struct cep_tensor *o = n->out[0];
-	uint32_t size = cep_dtype_bytes(o->dtype), axis = (uint32_t)n->i[0];
+	uint32_t size = cep_dtype_bytes(o->dtype);
+	uint32_t axis = concat_state(n)->axis;
 	uint64_t at = o->addr;
 	int32_t rc = 0;
 

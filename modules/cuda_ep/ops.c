@@ -2,15 +2,14 @@
 #include "modules/cuda_ep/op.h"
 
 static const struct cep_op table[] = {
-#define CEP_OP_ROW(domain, op, since, flags, host, gather, rows, prepare, run) \
-	{domain, op, since, flags, host, gather, rows, prepare, run},
+#define CEP_OP_ROW(domain, op, since, prepare, run, ...)                       \
+	{domain, op, since, prepare, run, __VA_ARGS__},
 #include "modules/cuda_ep/op_rows.h"
 #undef CEP_OP_ROW
 };
 
 static const struct genai_exec_op list[] = {
-#define CEP_OP_ROW(domain, op, since, flags, host, gather, rows, prepare, run) \
-	{domain, op, since},
+#define CEP_OP_ROW(domain, op, since, ...) {domain, op, since},
 #include "modules/cuda_ep/op_rows.h"
 #undef CEP_OP_ROW
 };

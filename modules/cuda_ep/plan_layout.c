@@ -50,7 +50,7 @@ static void lifetimes(struct genai_plan *p, const struct cep_variant *v)
 		p->values[cep_root(v, g->outputs[o])].last = g->n_nodes;
 	/* backwards, so that chains add up */
 	for (uint32_t k = g->n_nodes; k-- > 0;)
-		if (v->nodes[k].op->flags & CEP_OP_MAY_ALIAS)
+		if (v->nodes[k].op->may_alias)
 			keep_input(p, v, &v->nodes[k]);
 }
 
@@ -245,7 +245,7 @@ static void add_visit(struct genai_plan *p, const struct cep_variant *v,
 		.rows = 1,
 		.device_bytes = s->bytes,
 	};
-	if (n->op->gather_mask >> i & 1)
+	if (EXEC_HAS(n->op->facts.gathered, i))
 		x->flags = GENAI_WEIGHT_GATHER;
 	if (rows) {
 		x->flags = GENAI_WEIGHT_ROWS;
@@ -258,7 +258,8 @@ static void add_visit(struct genai_plan *p, const struct cep_variant *v,
 	p->n_visits++;
 }
 
-/* All inputs of rows_mask are stored and have the same first dimension. */
+/* All inputs that are cut together are stored and have the same first
+ * dimension. */
 static bool can_cut(const struct genai_plan *p, const struct cep_variant *v,
 		    const struct cep_node *n)
 {
@@ -267,7 +268,7 @@ static bool can_cut(const struct genai_plan *p, const struct cep_variant *v,
 	for (uint32_t i = 0; i < n->n_in; i++) {
 		uint32_t root;
 
-		if (!n->in[i] || !(n->op->rows_mask >> i & 1))
+		if (!n->in[i] || !EXEC_HAS(n->op->facts.rows, i))
 			continue;
 		root = cep_root(v, n->in_value[i]);
 		if (p->values[root].storage != CEP_ST_WEIGHT ||
@@ -295,7 +296,8 @@ int32_t cep_visits(struct genai_plan *p, const struct cep_variant *v,
 		/* whole inputs first: they are held over all parts of rows */
 		for (int pass = 0; pass < 2; pass++)
 			for (uint32_t i = 0; i < n->n_in; i++) {
-				bool rows = cut && (n->op->rows_mask >> i & 1);
+				bool rows =
+					cut && EXEC_HAS(n->op->facts.rows, i);
 
 				if (!n->in[i] || !cep_reads(n, i) ||
 				    rows != (pass == 1) ||

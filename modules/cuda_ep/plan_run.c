@@ -74,12 +74,12 @@ static int32_t declare(struct step *s, const struct cep_node *n,
 
 		if (!n->in[i] || !cep_reads(n, i))
 			continue;
-		if (r->n_parts && (n->op->rows_mask >> i & 1)) {
+		if (r->n_parts && EXEC_HAS(n->op->facts.rows, i)) {
 			add_parts(a, &count, n, r, i);
 			continue;
 		}
 		bytes = cep_span(n->in[i]);
-		if (rows && (n->op->rows_mask >> i & 1) && n->in[i]->dims[0])
+		if (rows && EXEC_HAS(n->op->facts.rows, i) && n->in[i]->dims[0])
 			bytes = bytes / (uint64_t)n->in[i]->dims[0] * rows;
 		add_access(a, &count, n->in[i]->addr, bytes, GENAI_READ);
 	}
@@ -166,7 +166,7 @@ static int32_t run_at_once(struct step *s, struct cep_node *n, uint32_t first,
 		if (x->kind != CEP_ACQUIRE)
 			continue;
 		rc = acquire(s, x);
-		if (!(n->op->rows_mask >> input & 1))
+		if (!EXEC_HAS(n->op->facts.rows, input))
 			continue;
 		n_parts = (uint32_t)(x->row_begin / part_rows) + 1;
 		p->parts[(n_parts - 1) * CEP_MAX_IN + input] =
@@ -192,8 +192,7 @@ static int32_t run_nodes(struct step *s)
 
 		if (i == end)
 			rc = run_node(s, n, 0, 0, 0);
-		else if (p->resident && p->part_rows[k] &&
-			 (n->op->flags & CEP_OP_PARTS)) {
+		else if (p->resident && p->part_rows[k] && n->op->parts) {
 			rc = run_at_once(s, n, i, end);
 			continue;
 		}

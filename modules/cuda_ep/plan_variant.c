@@ -9,7 +9,9 @@ uint32_t cep_root(const struct cep_variant *v, uint32_t value)
 
 bool cep_reads(const struct cep_node *n, uint32_t i)
 {
-	return n->in[i] && !(n->op->host_mask >> i & 1) && !cep_is_silent(n);
+	uint32_t not = n->op->facts.host | n->op->facts.dims_only;
+
+	return n->in[i] && !EXEC_HAS(not, i) && !cep_is_silent(n);
 }
 
 bool cep_is_silent(const struct cep_node *n)
@@ -291,8 +293,8 @@ static int32_t set_late(struct genai_plan *p, struct genai_error *err)
 	return 0;
 }
 
-/* A cache output: its length is the buffer's, not what the graph says. */
-static bool is_cache(const struct genai_plan *p, const struct cep_variant *v,
+/* A state: its length is the buffer's, not what the graph says. */
+static bool is_state(const struct genai_plan *p, const struct cep_variant *v,
 		     uint32_t value)
 {
 	uint32_t producer = genai_graph_value(p->graph, value)->producer;
@@ -301,8 +303,10 @@ static bool is_cache(const struct genai_plan *p, const struct cep_variant *v,
 	if (producer == GENAI_NONE)
 		return false;
 	n = &v->nodes[producer];
-	return !strcmp(n->node->op, "GroupQueryAttention") &&
-	       n->out_value[0] != value;
+	for (uint32_t i = 0; i < n->n_out; i++)
+		if (n->out_value[i] == value)
+			return EXEC_HAS(n->op->facts.state_out, i);
+	return false;
 }
 
 static int32_t check_output(const struct genai_plan *p, struct cep_variant *v,
@@ -311,14 +315,14 @@ static int32_t check_output(const struct genai_plan *p, struct cep_variant *v,
 	const struct genai_view *b = &p->outputs[o];
 	uint32_t value = p->graph->outputs[o];
 	struct cep_tensor *t = &v->tensors[value];
-	bool cache = is_cache(p, v, value);
+	bool state = is_state(p, v, value);
 
 	if (b->dtype != t->dtype || b->rank != t->rank)
 		goto err_shape;
 	for (uint32_t d = 0; d < t->rank; d++)
-		if (b->dims[d] != t->dims[d] && !(cache && d == 2))
+		if (b->dims[d] != t->dims[d] && !(state && d == 2))
 			goto err_shape;
-	if (cache) {
+	if (state) {
 		memcpy(t->dims, b->dims, sizeof(t->dims));
 		memcpy(t->strides, b->strides, sizeof(t->strides));
 		return 0;

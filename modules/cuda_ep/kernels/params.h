@@ -206,6 +206,8 @@ struct cep_row {
 	uint32_t in_dt, out_dt, op, reserved;
 	struct cep_blame blame;
 };
+#define CEP_NORM_LAYER 1u /* of cep_norm: subtract the mean */
+
 #define CEP_ROW_SUM 0u
 #define CEP_ROW_MEAN 1u
 #define CEP_ROW_MAX 2u
