@@ -376,6 +376,19 @@ static int32_t dev_graph_destroy(void *self, struct genai_recording *r,
 		       : no_record(err);
 }
 
+static int32_t dev_graph_edges(void *self, struct genai_recording *r,
+			       struct genai_edge *out_edges, uint64_t cap,
+			       uint64_t *out_n, struct genai_error *err)
+{
+	struct genai_device *d = self;
+
+	if (!d->raw.graph_edges)
+		return genai_fail(err, GENAI_E_NOSYS,
+				  "the stream runtime does not tell what a "
+				  "recording keeps");
+	return d->raw.graph_edges(d->raw_self, r, out_edges, cap, out_n, err);
+}
+
 static int32_t dev_reset(void *self, const struct genai_ticket *ticket,
 			 struct genai_error *err)
 {
@@ -433,6 +446,7 @@ const struct genai_stream_ops genai_device_stream_table = {
 	.reset = dev_reset,
 	.native = dev_native,
 	.stats = dev_stats,
+	.graph_edges = dev_graph_edges,
 };
 
 // ---- barrier ----

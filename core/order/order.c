@@ -545,6 +545,15 @@ static int32_t o_stats(void *self, struct genai_stream_stats *out,
 	return o->raw.stats(o->raw_self, out, err);
 }
 
+static int32_t o_graph_edges(void *self, struct genai_recording *rec,
+			     struct genai_edge *out, uint64_t cap,
+			     uint64_t *out_n, struct genai_error *err)
+{
+	struct genai_order *o = self;
+
+	return o->raw.graph_edges(o->raw_self, rec, out, cap, out_n, err);
+}
+
 // ---- barrier ----
 
 static int32_t o_host_read(void *self, const struct genai_point *points,
@@ -611,6 +620,7 @@ static void put_table(struct genai_stream_ops *ops)
 	PUT(reset, o_reset);
 	PUT(native, o_native);
 	PUT(stats, o_stats);
+	PUT(graph_edges, o_graph_edges);
 }
 
 int32_t genai_order_open(struct genai_stream_ops *stream, void **stream_self,

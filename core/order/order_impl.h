@@ -2,6 +2,7 @@
  * order.c         the tables, streams, points
  * order_memory.c  memory that comes and goes
  * order_record.c  recordings
+ * order_kept.c    does a recording keep what its waits asked for?
  * order_map.c     who touched which bytes last */
 #ifndef GENAI_CORE_ORDER_ORDER_IMPL_H
 #define GENAI_CORE_ORDER_ORDER_IMPL_H
@@ -68,6 +69,7 @@ struct order_recording {
 	struct order_branch branches[16]; /* [0]: the origin */
 	uint32_t n_ops, cap_ops, n_acc, cap_acc, n_marks, cap_marks, n_reached;
 	uint32_t n_branches;
+	bool compared; /* with what the device keeps */
 };
 
 struct genai_order {
@@ -134,6 +136,10 @@ void order_record_end(struct genai_order *o, struct order_stream *s,
 		      struct genai_recording *raw);
 int32_t order_replay(struct genai_order *o, struct genai_recording *raw,
 		     struct order_stream *s, struct genai_error *err);
+/* order_kept.c; the lock is held.  GENAI_E_ORDER if the device does not keep an
+ * edge of the recording. */
+int32_t order_kept(struct genai_order *o, struct order_recording *rec,
+		   struct genai_error *err);
 void order_record_free(struct genai_order *o, struct order_recording *rec);
 
 #endif

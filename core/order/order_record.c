@@ -197,6 +197,10 @@ int32_t order_replay(struct genai_order *o, struct genai_recording *raw,
 		rec = rec->next;
 	if (!rec)
 		return 0;
+	rc = rec->compared ? 0 : order_kept(o, rec, err);
+	if (rc)
+		return rc;
+	rec->compared = true;
 	rc = order_grow((void **)&rec->reached, &rec->n_reached, rec->n_marks,
 			sizeof(*rec->reached), err);
 	if (rc)

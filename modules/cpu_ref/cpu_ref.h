@@ -248,6 +248,9 @@ int32_t cref_capture_abort(void *self, struct genai_stream *s,
 			   struct genai_error *err);
 int32_t cref_launch_graph(void *self, struct genai_recording *rec,
 			  struct genai_stream *s, struct genai_error *err);
+int32_t cref_graph_edges(void *self, struct genai_recording *rec,
+			 struct genai_edge *out_edges, uint64_t cap,
+			 uint64_t *out_n, struct genai_error *err);
 int32_t cref_graph_destroy(void *self, struct genai_recording *rec,
 			   const struct genai_ticket *ticket,
 			   struct genai_error *err);

@@ -497,4 +497,5 @@ const struct genai_stream_ops cref_stream_ops = {
 	.graph_destroy = cref_graph_destroy,
 	.reset = reset,
 	.stats = stats,
+	.graph_edges = cref_graph_edges,
 };

@@ -369,6 +369,92 @@ int32_t cref_launch_graph(void *self, struct genai_recording *rec,
 	return rc;
 }
 
+// ---- what was kept ----
+
+struct edges {
+	struct genai_edge *out;
+	uint64_t cap, n;
+};
+
+static void add_edge(struct edges *e, uint64_t before, uint64_t after)
+{
+	if (e->n < e->cap)
+		e->out[e->n] = (struct genai_edge){before, after};
+	e->n++;
+}
+
+// Operations are numbered as the caller does, waits after them.  at: the number
+// of each, by stream and place on it.
+static void number_ops(const struct genai_recording *rec, uint64_t *at,
+		       const uint64_t *first)
+{
+	uint64_t placed[CREF_MAX_STREAMS] = {0}, units = 0, waits = 0;
+
+	for (uint64_t i = 0; i < rec->n_ops; i++)
+		units += rec->ops[i].kind != CREF_WAIT;
+	waits = units;
+	units = 0;
+	for (uint64_t i = 0; i < rec->n_ops; i++) {
+		const struct cref_queued *op = &rec->ops[i];
+		uint32_t s = op->on->id;
+
+		at[first[s] + placed[s]++] =
+			op->kind == CREF_WAIT ? ++waits : ++units;
+	}
+}
+
+static void list_edges(const struct genai_recording *rec, struct edges *e,
+		       const uint64_t *at, const uint64_t *first)
+{
+	uint64_t placed[CREF_MAX_STREAMS] = {0}, last;
+	uint32_t o = rec->origin->id;
+
+	for (uint64_t i = 0; i < rec->n_ops; i++) {
+		const struct cref_queued *op = &rec->ops[i];
+		uint32_t s = op->on->id, from;
+		uint64_t me = at[first[s] + placed[s]], upto;
+
+		if (placed[s])
+			add_edge(e, at[first[s] + placed[s] - 1], me);
+		else if (s == o)
+			add_edge(e, GENAI_EDGE_START, me);
+		placed[s]++;
+		if (op->kind != CREF_WAIT)
+			continue;
+		from = op->point.stream->id;
+		upto = CREF_RECORDED_COUNT(op->point.value);
+		if (upto)
+			add_edge(e, at[first[from] + upto - 1], me);
+		else if (from == o)
+			add_edge(e, GENAI_EDGE_START, me);
+	}
+	last = rec->count[o] ? at[first[o] + rec->count[o] - 1]
+			     : GENAI_EDGE_START;
+	add_edge(e, last, GENAI_EDGE_END);
+}
+
+int32_t cref_graph_edges(void *self, struct genai_recording *rec,
+			 struct genai_edge *out_edges, uint64_t cap,
+			 uint64_t *out_n, struct genai_error *err)
+{
+	struct cref_device *dev = self;
+	struct edges e = {out_edges, cap, 0};
+	uint64_t first[CREF_MAX_STREAMS] = {0}, *at;
+
+	at = dev->host->alloc(dev->host->ctx, rec->n_ops * sizeof(*at),
+			      "recording");
+	if (!at)
+		return CREF_FAIL(dev, err, GENAI_E_NOMEM,
+				 "no memory for the edges of a recording");
+	for (uint32_t i = 1; i < CREF_MAX_STREAMS; i++)
+		first[i] = first[i - 1] + rec->count[i - 1];
+	number_ops(rec, at, first);
+	list_edges(rec, &e, at, first);
+	dev->host->free(dev->host->ctx, at);
+	*out_n = e.n;
+	return 0;
+}
+
 int32_t cref_graph_destroy(void *self, struct genai_recording *rec,
 			   const struct genai_ticket *ticket,
 			   struct genai_error *err)

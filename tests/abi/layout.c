@@ -152,7 +152,7 @@ AT(genai_stream_stats, graph_launches, 48);
 AT(genai_stream_stats, simulated_ns, 56);
 AT(genai_stream_stats, device_used_bytes, 64);
 
-SIZE(genai_stream_ops, 208);
+SIZE(genai_stream_ops, 216);
 AT(genai_stream_ops, size, 0);
 AT(genai_stream_ops, version, 4);
 AT(genai_stream_ops, reserved, 6);
@@ -181,6 +181,10 @@ AT(genai_stream_ops, graph_destroy, 176);
 AT(genai_stream_ops, reset, 184);
 AT(genai_stream_ops, native, 192);
 AT(genai_stream_ops, stats, 200);
+AT(genai_stream_ops, graph_edges, 208);
+SIZE(genai_edge, 16);
+AT(genai_edge, before, 0);
+AT(genai_edge, after, 8);
 
 SIZE(genai_stream_api, 16);
 AT(genai_stream_api, ops, 0);

@@ -603,10 +603,57 @@ static void recorded(void)
 	programs(true);
 }
 
+// What a recording keeps is told in any number of pieces, and the same again.
+static void edges(void)
+{
+	struct genai_edge all[64], some[64];
+	struct genai_recording *rec = NULL;
+	struct genai_ticket t;
+	struct genai_stream *s, *side;
+	uint64_t n = 0, again = 0;
+	int32_t rc;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	side = cf_stream(&r, "side");
+	memset(&g, 0, sizeof(g));
+	CF_OK(r.st->capture_begin(r.d, s, &cf_err));
+	cf_wait(&r, side, cf_mark(&r, s));
+	cf_call(&r, side, "one", execute, &g.units[0]);
+	cf_wait(&r, s, cf_mark(&r, side));
+	cf_call(&r, s, "two", execute, &g.units[1]);
+	CF_OK(r.st->capture_end(r.d, s, &rec, &cf_err));
+	rc = r.st->graph_edges(r.d, rec, NULL, 0, &n, &cf_err);
+	for (uint64_t cap = 0; !rc && cap <= n && n <= 64; cap++) {
+		memset(some, 0xee, sizeof(some));
+		CF_OK(r.st->graph_edges(r.d, rec, some, cap, &again, &cf_err));
+		ck_assert_msg(again == n, "%llu edges, then %llu",
+			      (unsigned long long)n, (unsigned long long)again);
+		ck_assert_msg(cap == 64 || some[cap].before ==
+						   UINT64_C(0xeeeeeeeeeeeeeeee),
+			      "more edges than asked for were written");
+		ck_assert_msg(!cap || cap == 1 ||
+				      !memcmp(all, some, (cap - 1) * 16),
+			      "the same edges are not told the second time");
+		memcpy(all, some, sizeof(all));
+	}
+	t = cf_drain(&r);
+	CF_OK(r.st->graph_destroy(r.d, rec, &t, &cf_err));
+	cf_destroy(&r, s);
+	cf_destroy(&r, side);
+	cf_close(&r);
+	if (rc)
+		cf_skip("does not tell what a recording keeps");
+	ck_assert_msg(n >= 4 && n <= 64,
+		      "%llu edges: from the start to two units and the end",
+		      (unsigned long long)n);
+}
+
 static const struct cf_test tests[] = {
 	{"stream/graphs", "GM-29 GM-30", GENAI_IFACE_STREAM, 0, eager},
-	{"stream/graphs-recorded", "GM-40 GM-41", GENAI_IFACE_STREAM, CF_RECORD,
-	 recorded},
+	{"stream/graphs-recorded", "GM-40 GM-41 GM-49", GENAI_IFACE_STREAM,
+	 CF_RECORD, recorded},
+	{"stream/graph-edges", "GM-49", GENAI_IFACE_STREAM, CF_RECORD, edges},
 };
 
 const struct cf_suite cf_suite_graphs = {tests,

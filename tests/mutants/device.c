@@ -375,6 +375,20 @@ static int32_t s_graph(void *self, struct genai_recording *rec,
 	return rc;
 }
 
+static int32_t s_edges(void *self, struct genai_recording *rec,
+		       struct genai_edge *out, uint64_t cap, uint64_t *out_n,
+		       struct genai_error *err)
+{
+	int32_t rc;
+
+	if (is("edges-beyond") && cap)
+		cap++;
+	rc = stream->graph_edges(self, rec, out, cap, out_n, err);
+	if (is("edges-none"))
+		*out_n = 0;
+	return rc;
+}
+
 static int32_t s_reset(void *self, const struct genai_ticket *ticket,
 		       struct genai_error *err)
 {
@@ -495,6 +509,7 @@ static void fill_tables(void)
 	s_table.launch_graph = s_graph;
 	if (is("caps-functions"))
 		s_table.launch_graph = NULL;
+	s_table.graph_edges = s_edges;
 	s_table.reset = s_reset;
 	s_table.stats = s_stats;
 	mutant_wrap_barrier(barrier);

@@ -147,7 +147,9 @@ struct genai_executor_ops {
 	/* Say where a graph input or output lies.  No copy; the bytes must stay
 	 * until the point of the last submit that used them.  Dims may change
 	 * between submits within the largest shape; a changed address of a
-	 * recorded step makes it record again, counted. */
+	 * recorded step makes it record again, counted.  An output may lie on
+	 * the bytes of an input that no node reads after the one that makes it:
+	 * lengths and caches advance so. */
 	int32_t (*bind_input)(struct genai_plan *plan, uint32_t input,
 			      const struct genai_view *view,
 			      struct genai_error *err);

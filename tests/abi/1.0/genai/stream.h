@@ -127,6 +127,13 @@ struct genai_stream_stats {
 	uint64_t device_used_bytes; /* by the driver's own account, 0 unknown */
 };
 
+/* Of a recording: after begins when before is done. */
+struct genai_edge {
+	uint64_t before, after;
+};
+#define GENAI_EDGE_START UINT64_C(0) /* what its stream has before a launch */
+#define GENAI_EDGE_END UINT64_MAX    /* and after it */
+
 struct genai_stream_ops {
 	uint32_t size;
 	uint16_t version; /* 1 */
@@ -248,6 +255,15 @@ struct genai_stream_ops {
 			  void **out_handle, struct genai_error *err);
 	int32_t (*stats)(void *self, struct genai_stream_stats *out_stats,
 			 struct genai_error *err);
+	/* The order that a recording keeps, for the order check: what was made
+	 * of the waits, not what they asked for.  Its units and copies are 1,
+	 * 2, ... as they were enqueued; numbers beyond are the module's own.
+	 * An edge that follows from others may be left out.  Up to cap edges
+	 * are written, *out_n is how many there are.  Optional.  Threads: any.
+	 */
+	int32_t (*graph_edges)(void *self, struct genai_recording *recording,
+			       struct genai_edge *out_edges, uint64_t cap,
+			       uint64_t *out_n, struct genai_error *err);
 };
 
 /* A table with its self, as one module gets another's.  The functions are the
