@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // In the order of the rows: the last changes fastest.
 enum { STREAM = 1, PAGER = 3, LIMIT, BUDGET, N_AXES };
@@ -127,15 +128,22 @@ static int32_t write_json(struct bench *b, const char *path)
 
 // ---- options ----
 
-static bool list_of(struct cli *c, const char *arg, int64_t lo, int64_t *out,
-		    size_t *out_n)
+static struct bench bench = {.prompts = {16},
+			     .n_prompts = 1,
+			     .n_depths = 1,
+			     .new_tokens = 128,
+			     .repeat = 5};
+static const char *json_path, *plot_path;
+
+static int list_of(struct cli *c, const char *option, const char *arg,
+		   int64_t lo, int64_t *out, size_t *out_n)
 {
 	int64_t *ids;
 	size_t n;
 	bool ok;
 
 	if (!cli_ids(c, arg, &ids, &n))
-		return false;
+		return cli_usage(c, "%s %s: numbers are needed", option, arg);
 	ok = n && n <= BENCH_MAX_LIST;
 	for (size_t i = 0; ok && i < n; i++) {
 		ok = ids[i] >= lo;
@@ -143,13 +151,26 @@ static bool list_of(struct cli *c, const char *arg, int64_t lo, int64_t *out,
 	}
 	*out_n = n;
 	free(ids);
-	return ok;
+	return ok ? 0
+		  : cli_usage(c, "%s %s: 1 to %d numbers from %d", option, arg,
+			      BENCH_MAX_LIST, (int)lo);
+}
+
+static int set_prompts(struct cli *c, const char *value)
+{
+	return list_of(c, "--prompt-tokens", value, 1, bench.prompts,
+		       &bench.n_prompts);
+}
+
+static int set_depths(struct cli *c, const char *value)
+{
+	return list_of(c, "--depth", value, 0, bench.depths, &bench.n_depths);
 }
 
 // Values between any of sep; they stay in arg.
-static bool values_of(struct bench_axis *a, char *arg, const char *sep)
+static bool values_of(struct bench_axis *a, const char *value, const char *sep)
 {
-	char *save;
+	char *arg = (char *)(uintptr_t)value, *save; // argv may be written
 
 	a->n = 0;
 	for (char *t = strtok_r(arg, sep, &save); t;
@@ -162,9 +183,9 @@ static bool values_of(struct bench_axis *a, char *arg, const char *sep)
 }
 
 // executor=a|b,pager=c|d
-static bool matrix_of(char *arg)
+static bool matrix_of(const char *matrix)
 {
-	char *save;
+	char *arg = (char *)(uintptr_t)matrix, *save;
 	bool any = false;
 
 	for (char *t = strtok_r(arg, ",", &save); t;
@@ -184,78 +205,111 @@ static bool matrix_of(char *arg)
 	return any;
 }
 
-static bool option(struct bench *b, int opt, char *arg, const char **json,
-		   const char **plot)
+static int set_budgets(struct cli *c, const char *value)
 {
-	struct cli *c = b->c;
-
-	switch (opt) {
-	case 'p':
-		return list_of(c, arg, 1, b->prompts, &b->n_prompts);
-	case 'd':
-		return list_of(c, arg, 0, b->depths, &b->n_depths);
-	case 'n':
-		return cli_int(c, "--new-tokens", arg, 2, 1 << 20,
-			       &b->new_tokens);
-	case 'r':
-		return cli_int(c, "--repeat", arg, 1, BENCH_MAX_REPEAT,
-			       &b->repeat);
-	case 'w':
-		return values_of(&axes[BUDGET], arg, ",");
-	case 'l':
-		return values_of(&axes[LIMIT], arg, ",");
-	case 'm':
-		return matrix_of(arg);
-	case 'j':
-		*json = arg;
-		return true;
-	case 'P':
-		*plot = arg;
-		return true;
-	default:
-		return false;
-	}
+	return values_of(&axes[BUDGET], value, ",")
+		       ? 0
+		       : cli_usage(c, "--weight-budget: 1 to %d values",
+				   BENCH_MAX_LIST);
 }
 
-int cmd_bench(struct cli *c, int argc, char **argv)
+static int set_limits(struct cli *c, const char *value)
 {
-	static const struct option opts[] = {
-		{"prompt-tokens", required_argument, NULL, 'p'},
-		{"new-tokens", required_argument, NULL, 'n'},
-		{"depth", required_argument, NULL, 'd'},
-		{"repeat", required_argument, NULL, 'r'},
-		{"weight-budget", required_argument, NULL, 'w'},
-		{"device-limit", required_argument, NULL, 'l'},
-		{"matrix", required_argument, NULL, 'm'},
-		{"json", required_argument, NULL, 'j'},
-		{"plot", required_argument, NULL, 'P'},
-		{NULL, 0, NULL, 0}};
-	static struct bench b = {.prompts = {16},
-				 .n_prompts = 1,
-				 .n_depths = 1,
-				 .new_tokens = 128,
-				 .repeat = 5};
-	const char *json = NULL, *plot = NULL;
-	int opt, status = 0;
+	return values_of(&axes[LIMIT], value, ",")
+		       ? 0
+		       : cli_usage(c, "--device-limit: 1 to %d values",
+				   BENCH_MAX_LIST);
+}
 
-	b.c = c;
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "", opts, NULL)) != -1)
-		if (!option(&b, opt, optarg, &json, &plot))
-			return opt == 'n' || opt == 'r' // has been said
-				       ? EXIT_USAGE
-				       : cli_usage(c, "bad option or value: %s",
-						   argv[optind - 1]);
-	if (optind + 1 != argc)
-		return cli_usage(c, "one model folder is needed");
-	b.path = argv[optind];
-	b.rows = json_array();
-	cli_catch_interrupts();
-	if (run_all(&b) || (json && write_json(&b, json)) ||
-	    (plot && bench_plot(b.rows, b.path, plot, &c->err)))
+static int set_matrix(struct cli *c, const char *value)
+{
+	return matrix_of(value)
+		       ? 0
+		       : cli_usage(c, "--matrix: executor=A|B,pager=C|D; also "
+				      "stream= and barrier=, each once");
+}
+
+static const struct cli_option options[] = {
+	{.name = "prompt-tokens",
+	 .letter = 'p',
+	 .kind = CLI_CALL,
+	 .arg = "16,512",
+	 .help = "sizes of prompts (16)",
+	 .call = set_prompts},
+	{"new-tokens", 'n', CLI_INT, "N", "after each (128)", &bench.new_tokens,
+	 2, 1 << 20},
+	{.name = "depth",
+	 .letter = 'd',
+	 .kind = CLI_CALL,
+	 .arg = "0,2048",
+	 .help = "positions before the prompt (0)",
+	 .call = set_depths},
+	{"repeat", 'r', CLI_INT, "N",
+	 "measured runs of a row, after one to warm up (5)", &bench.repeat, 1,
+	 BENCH_MAX_REPEAT},
+	{.name = "weight-budget",
+	 .kind = CLI_CALL,
+	 .arg = "LIST",
+	 .help = "rows for each: bytes, 50%, auto",
+	 .call = set_budgets},
+	{.name = "device-limit",
+	 .kind = CLI_CALL,
+	 .arg = "LIST",
+	 .help = "rows for each: bytes, 75%, auto",
+	 .call = set_limits},
+	{.name = "matrix",
+	 .kind = CLI_CALL,
+	 .arg = "executor=A|B,pager=C|D",
+	 .help = "rows for all combinations",
+	 .call = set_matrix},
+	{"json", 0, CLI_TEXT, "FILE", "the rows, as JSON", &json_path},
+	{"plot", 0, CLI_TEXT, "FILE.svg",
+	 "decode rate over the budget, and its floor", &plot_path},
+	{"model", 'm', CLI_TEXT, "DIR", "the model, where DIR is not given",
+	 &bench.path},
+	{0}};
+
+// Files that cannot be written are said before anything is measured.
+static int32_t check_writable(struct cli *c, const char *path)
+{
+	bool there;
+	FILE *f;
+
+	if (!path)
+		return 0;
+	there = !access(path, F_OK);
+	f = fopen(path, "ae");
+	if (!f)
+		return genai_fail(&c->err, GENAI_E_IO, "%s: cannot write: %s",
+				  path, strerror(errno));
+	fclose(f);
+	if (!there)
+		unlink(path);
+	return 0;
+}
+
+static int run(struct cli *c, int argc, char **argv)
+{
+	struct bench *b = &bench;
+	int status = cli_argument(c, options, argc, argv, "one model folder",
+				  &b->path);
+
+	if (status)
+		return status;
+	b->c = c;
+	b->rows = json_array();
+	cli_catch_interrupts(1);
+	if (check_writable(c, json_path) || check_writable(c, plot_path) ||
+	    run_all(b) || (json_path && write_json(b, json_path)) ||
+	    (plot_path && bench_plot(b->rows, b->path, plot_path, &c->err)))
 		status = cli_fail(c);
-	if (!status && b.differ)
+	if (!status && b->differ)
 		status = EXIT_REQUEST;
-	json_decref(b.rows);
+	json_decref(b->rows);
 	return status;
 }
+
+const struct command cmd_bench = {
+	"bench", run,
+	"DIR",	 "measure speed",
+	options, "The status is 1 when two rows give different tokens.\n"};

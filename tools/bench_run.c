@@ -219,8 +219,12 @@ static int32_t repeat(struct bench *b, struct cli_model *m,
 
 	out->same = true;
 	for (int64_t i = -1; i < b->repeat; i++) {
-		int32_t rc = run_once(b, m, err, prompt, n, depth, r);
+		int32_t rc;
 
+		cli_progress(b->c, "prompt %" PRId64 ", depth %" PRId64 ": %s",
+			     n, depth, i < 0 ? "warming up" : "measuring");
+		rc = run_once(b, m, err, prompt, n, depth, r);
+		cli_clear_line(b->c);
 		if (rc)
 			return rc;
 		if (first[0] < 0)

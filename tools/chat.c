@@ -1,12 +1,15 @@
 // chat.c - a conversation; only the new part of the history is computed.
 #include "tools/cli.h"
 
-#include <editline/readline.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "core/config/spell.h"
+#include "tools/term.h"
 
 struct chat {
 	struct cli *c;
@@ -18,15 +21,36 @@ struct chat {
 	size_t n_ids;
 	struct cli_result last;
 	size_t last_prompt;
-	bool tty;
-	int32_t rc; /* of reading a line */
+	struct term *term; /* NULL: turns come from a pipe */
+	bool interrupted;  /* instead of a line */
+	int32_t rc;	   /* of reading a line */
 };
 
 static void print_text(void *ctx, const char *text, size_t n)
 {
-	(void)ctx;
+	const struct chat *ch = ctx;
+
+	if (ch->term) {
+		term_print(ch->term, text, n);
+		return;
+	}
 	fwrite(text, 1, n, stdout);
 	fflush(stdout);
+}
+
+// What was done, for a person; nothing for a program.
+static void say(const struct chat *ch, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static void say(const struct chat *ch, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!ch->term || ch->c->quiet)
+		return;
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
 }
 
 static int32_t remember(struct chat *ch, const int64_t *prompt, size_t n,
@@ -61,10 +85,47 @@ static int32_t keep_common(struct chat *ch, const int64_t *ids, size_t n,
 	return genai_session_rewind(ch->m.session, k, &ch->c->err);
 }
 
+static void undo(struct chat *ch)
+{
+	size_t n = json_array_size(ch->messages);
+
+	while (n) {
+		const char *role = json_string_value(json_object_get(
+			json_array_get(ch->messages, n - 1), "role"));
+		bool user = role && !strcmp(role, "user");
+
+		if (role && !strcmp(role, "system"))
+			break;
+		json_array_remove(ch->messages, --n);
+		if (user)
+			break;
+	}
+}
+
+static int32_t end_turn(struct chat *ch)
+{
+	const struct cli_result *r = &ch->last;
+	bool stopped = !strcmp(r->finish, "interrupted");
+
+	if (stopped && !r->n_ids) {
+		undo(ch);
+		fprintf(stderr, "[stopped; the turn was not taken]\n");
+		return 0;
+	}
+	putchar('\n');
+	fflush(stdout);
+	if (stopped)
+		fprintf(stderr, "[stopped]\n");
+	return cli_message(ch->c, ch->messages, "the answer", "assistant",
+			   r->text, r->n_text);
+}
+
 static int32_t answer(struct chat *ch)
 {
-	struct cli_generate g = {
-		.m = &ch->m, .max_new = ch->max_new, .emit = print_text};
+	struct cli_generate g = {.m = &ch->m,
+				 .max_new = ch->max_new,
+				 .emit = print_text,
+				 .ctx = ch};
 	int64_t *ids = NULL;
 	size_t n = 0, common = 0;
 	int32_t rc = cli_render(ch->c, ch->m.folder, ch->m.tok, ch->messages,
@@ -94,15 +155,7 @@ static int32_t answer(struct chat *ch)
 		ch->n_ids = 0;
 		genai_session_rewind(ch->m.session, 0, NULL);
 	} else {
-		json_array_append_new(ch->messages,
-				      json_pack("{s:s, s:o}", "role",
-						"assistant", "content",
-						json_stringn(ch->last.text,
-							     ch->last.n_text)));
-		putchar('\n');
-		fflush(stdout);
-		if (!strcmp(ch->last.finish, "interrupted"))
-			fprintf(stderr, "[stopped]\n");
+		rc = end_turn(ch);
 	}
 	genai_sampler_close(g.sampler);
 	free(ids);
@@ -111,17 +164,22 @@ static int32_t answer(struct chat *ch)
 
 // ---- commands of the conversation ----
 
-static void set_system(struct chat *ch, const char *text)
+static int32_t set_system(struct chat *ch, const char *text)
 {
+	json_t *one = json_array();
+	int32_t rc = 0;
 	const char *role = json_string_value(
 		json_object_get(json_array_get(ch->messages, 0), "role"));
 
 	if (role && !strcmp(role, "system"))
 		json_array_remove(ch->messages, 0);
 	if (*text)
-		json_array_insert_new(ch->messages, 0,
-				      json_pack("{s:s, s:s}", "role", "system",
-						"content", text));
+		rc = cli_message(ch->c, one, "the system turn", "system", text,
+				 strlen(text));
+	if (json_array_size(one))
+		json_array_insert(ch->messages, 0, json_array_get(one, 0));
+	json_decref(one);
+	return rc;
 }
 
 static void reset(struct chat *ch)
@@ -135,46 +193,45 @@ static void reset(struct chat *ch)
 	}
 }
 
-static void undo(struct chat *ch)
-{
-	size_t n = json_array_size(ch->messages);
-
-	while (n) {
-		const char *role = json_string_value(json_object_get(
-			json_array_get(ch->messages, n - 1), "role"));
-		bool user = role && !strcmp(role, "user");
-
-		if (role && !strcmp(role, "system"))
-			break;
-		json_array_remove(ch->messages, --n);
-		if (user)
-			break;
-	}
-}
-
 static void save(struct chat *ch, const char *path)
 {
 	if (json_dump_file(ch->messages, path, JSON_INDENT(1)))
 		fprintf(stderr, "genai: error: %s: cannot write: %s\n", path,
 			strerror(errno));
+	else
+		say(ch, "%zu messages saved to %s",
+		    json_array_size(ch->messages), path);
 }
 
 static void load(struct chat *ch, const char *path)
 {
 	json_error_t je;
 	json_t *j = json_load_file(path, 0, &je), *m;
+	const char *why = NULL;
 	size_t i;
 
-	json_array_foreach(
-		j, i, m) if (!json_is_string(json_object_get(m, "role"))) break;
-	if (!json_is_array(j) || i < json_array_size(j)) {
+	json_array_foreach(j, i, m)
+	{
+		if (!json_is_string(json_object_get(m, "role")))
+			why = "has no role";
+		else if (!json_is_string(json_object_get(m, "content")))
+			why = "has no content";
+		if (why)
+			break;
+	}
+	if (why)
+		fprintf(stderr, "genai: error: %s: message %zu %s\n", path,
+			i + 1, why);
+	else if (!json_is_array(j))
 		fprintf(stderr, "genai: error: %s: %s\n", path,
 			j ? "not an array of messages" : je.text);
+	if (why || !json_is_array(j)) {
 		json_decref(j);
 		return;
 	}
 	json_decref(ch->messages);
 	ch->messages = j;
+	say(ch, "%zu messages loaded", json_array_size(j));
 }
 
 static void stats(struct chat *ch)
@@ -200,45 +257,110 @@ static const char *argument(const char *line, const char *command)
 	return line + strspn(line, " ");
 }
 
+static const char *const words[] = {"/help",  "/reset",	 "/undo",
+				    "/stats", "/system", "/save",
+				    "/load",  "/exit",	 NULL};
+
+static void show_help(void)
+{
+	fprintf(stderr, "/help /reset /undo /stats /system TEXT /save "
+			"FILE /load FILE /exit\n"
+			"A line that begins with // is sent without the first "
+			"of them.\n");
+}
+
+static void unknown(const char *line)
+{
+	char word[32];
+	struct genai_spell near = {.word = word};
+
+	snprintf(word, sizeof(word), "%.*s", (int)strcspn(line, " "), line);
+	for (size_t i = 0; words[i]; i++)
+		genai_spell_offer(&near, words[i]);
+	if (near.best)
+		fprintf(stderr, "no command %s; did you mean %s?\n", word,
+			near.best);
+	else
+		fprintf(stderr, "no command %s: ", word);
+	if (!near.best)
+		show_help();
+}
+
 // True if the line was a command; *done when it was the last.
 static bool command(struct chat *ch, const char *line, bool *done)
 {
 	const char *arg;
 
-	if (line[0] != '/')
+	if (line[0] != '/' || line[1] == '/')
 		return false;
-	if (argument(line, "/exit") || argument(line, "/quit"))
+	if (argument(line, "/exit") || argument(line, "/quit")) {
 		*done = true;
-	else if (argument(line, "/reset"))
+	} else if (argument(line, "/help")) {
+		show_help();
+	} else if (argument(line, "/reset")) {
 		reset(ch);
-	else if (argument(line, "/undo"))
+		say(ch, "the conversation begins anew");
+	} else if (argument(line, "/undo")) {
 		undo(ch);
-	else if (argument(line, "/stats"))
+		say(ch, "%zu messages are left", json_array_size(ch->messages));
+	} else if (argument(line, "/stats")) {
 		stats(ch);
-	else if ((arg = argument(line, "/system")))
-		set_system(ch, arg);
-	else if ((arg = argument(line, "/save")) && *arg)
+	} else if ((arg = argument(line, "/system"))) {
+		if (set_system(ch, arg))
+			cli_fail(ch->c);
+		else
+			say(ch, *arg ? "the system turn is set"
+				     : "there is no system turn");
+	} else if ((arg = argument(line, "/save")) && *arg) {
 		save(ch, arg);
-	else if ((arg = argument(line, "/load")) && *arg)
+	} else if ((arg = argument(line, "/load")) && *arg) {
 		load(ch, arg);
-	else
-		fprintf(stderr, "/help /reset /undo /stats /system TEXT /save "
-				"FILE /load FILE /exit\n");
+	} else if (argument(line, "/save") || argument(line, "/load")) {
+		fprintf(stderr, "%.5s needs a file\n", line);
+	} else {
+		unknown(line);
+	}
 	return true;
 }
 
-static char *read_line(struct chat *ch)
+static char *read_line(struct chat *ch, size_t *out_n)
 {
 	char *line = NULL;
-	size_t cap = 0, n;
+	size_t cap = 0;
 
-	if (ch->tty)
-		return readline("> ");
-	ch->rc = cli_line(ch->c, &line, &cap, &n);
+	cli_interrupted = 0;
+	if (ch->term) {
+		line = term_line(ch->term, "> ", &ch->interrupted);
+		*out_n = line ? strlen(line) : 0;
+		return line;
+	}
+	ch->rc = cli_line(ch->c, &line, &cap, out_n);
 	if (ch->rc > 0)
 		return line;
 	free(line);
 	return NULL;
+}
+
+// One user turn.  What is wrong with it is said, and the turn did not happen;
+// the exit status.
+static int turn(struct chat *ch, const char *text, size_t n)
+{
+	int32_t rc =
+		cli_message(ch->c, ch->messages, "the turn", "user", text, n);
+	int status;
+
+	if (rc)
+		return cli_fail(ch->c);
+	rc = answer(ch);
+	if (!rc)
+		return 0;
+	undo(ch);
+	status = cli_fail(ch->c);
+	if (rc == GENAI_E_LIMIT)
+		say(ch, "The context is full: /undo takes a turn back, /reset "
+			"begins anew, --set runtime.context=N has more room.");
+	ch->c->err = (struct genai_error)GENAI_ERROR_INIT;
+	return status;
 }
 
 static int converse(struct chat *ch)
@@ -247,81 +369,82 @@ static int converse(struct chat *ch)
 	int status = 0;
 
 	while (!done) {
-		char *line = read_line(ch);
-		bool blank = line && !line[strspn(line, " \t")];
+		size_t n = 0;
+		char *line = read_line(ch, &n);
+		bool blank = line && strspn(line, " \t") == n;
 
-		if (!line && ch->tty && cli_interrupted) {
-			cli_interrupted = 0; // Ctrl-C drops the line only
-			putchar('\n');
+		if (!line && ch->term && ch->interrupted) {
+			putchar('\n'); // Ctrl-C drops the line only
 			continue;
 		}
 		if (!line)
 			break;
-		if (ch->tty && !blank)
-			add_history(line);
 		if (!blank && !command(ch, line, &done)) {
-			json_array_append_new(ch->messages,
-					      json_pack("{s:s, s:s}", "role",
-							"user", "content",
-							line));
-			if (answer(ch)) {
-				// the turn did not happen
-				undo(ch);
-				status = cli_fail(ch->c);
-				if (!ch->tty)
-					done = true;
-			}
+			bool escaped = line[0] == '/';
+
+			status = turn(ch, line + escaped, n - escaped);
+			done |= status && !ch->term;
 		}
 		free(line);
 	}
 	if (ch->rc < 0 && !status)
 		status = cli_fail(ch->c);
-	if (cli_interrupted && !ch->tty && !status)
+	if (cli_interrupted && !ch->term && !status)
 		status = EXIT_INTERRUPT;
-	return ch->tty ? 0 : status;
+	return ch->term ? 0 : status;
 }
 
-int cmd_chat(struct cli *c, int argc, char **argv)
-{
-	static const struct option opts[] = {
-		{"system", required_argument, NULL, 's'},
-		{"max-new-tokens", required_argument, NULL, 'n'},
-		CLI_SAMPLING_OPTIONS,
-		{NULL, 0, NULL, 0}};
-	struct chat ch = {.c = c, .max_new = 1024};
-	const char *system = NULL;
-	int opt, status;
+static struct {
+	const char *model, *system;
+	int64_t max_new;
+	struct cli_sampling sampling;
+} args = {.max_new = 1024};
 
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		if (opt == 's') {
-			system = optarg;
-		} else if (opt == 'n') {
-			if (!cli_int(c, "--max-new-tokens", optarg, 1,
-				     INT32_MAX, &ch.max_new))
-				return EXIT_USAGE;
-		} else if (opt == '?') {
-			return cli_usage(c,
-					 "unknown option or missing value: "
-					 "%s",
-					 argv[optind - 1]);
-		} else if (!cli_sampling_option(c, &ch.sampling, opt, optarg)) {
-			return EXIT_USAGE;
-		}
-	}
-	if (optind + 1 != argc)
-		return cli_usage(c, "one model folder is needed");
-	cli_catch_interrupts();
-	if (cli_open(c, argv[optind], CLI_TOKENIZER, &ch.m))
+static const struct cli_option options[] = {
+	{"system", 0, CLI_TEXT, "TEXT", "the system turn", &args.system},
+	{"max-new-tokens", 'n', CLI_INT, "N", "at most, per answer (1024)",
+	 &args.max_new, 1, INT32_MAX},
+	{"model", 'm', CLI_TEXT, "DIR", "the model, where DIR is not given",
+	 &args.model},
+	CLI_SAMPLING(args.sampling),
+	{0}};
+
+static int chat(struct cli *c, int argc, char **argv)
+{
+	struct chat ch = {.c = c};
+	bool tty = isatty(0) && isatty(1);
+	int status = cli_argument(c, options, argc, argv, "one model folder",
+				  &args.model);
+
+	if (status)
+		return status;
+	cli_sampling_check(c, &args.sampling);
+	ch.max_new = args.max_new;
+	ch.sampling = args.sampling;
+	cli_catch_interrupts(tty ? 3 : 1);
+	if (cli_open(c, args.model, CLI_TOKENIZER, &ch.m))
 		return cli_fail(c);
-	ch.tty = isatty(0) && isatty(1);
+	if (tty)
+		ch.term = term_open(words);
 	ch.messages = json_array();
-	if (system)
-		set_system(&ch, system);
-	status = converse(&ch);
+	if (args.system && set_system(&ch, args.system))
+		status = cli_fail(c);
+	else
+		status = converse(&ch);
+	term_close(ch.term);
 	cli_result_free(&ch.last);
 	json_decref(ch.messages);
 	free(ch.ids);
 	cli_close(&ch.m);
 	return status;
 }
+
+const struct command cmd_chat = {
+	"chat",
+	chat,
+	"DIR [--system TEXT]",
+	"hold a conversation",
+	options,
+	"In the conversation: /help /reset /undo /stats /system TEXT\n"
+	"  /save FILE /load FILE /exit; // begins a turn with a /.\n"
+	"  Ctrl-C stops an answer; Tab completes a command.\n"};

@@ -2,7 +2,6 @@
 #ifndef GENAI_TOOLS_CLI_H
 #define GENAI_TOOLS_CLI_H
 
-#include <getopt.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -25,33 +24,47 @@ struct cli {
 	const char *sets[MAX_SETS];
 	uint32_t n_sets;
 	bool quiet, verbose, no_progress;
+	bool json; /* the command was asked for one JSON object */
 	const char *command;
 	bool config_failed; /* the runtime did not come up */
+	bool on_line;	    /* a line of progress stands on the terminal */
 	struct genai_error err;
+};
+
+/* What the value of an option is, and where it goes. */
+enum cli_kind {
+	CLI_FLAG, /* none: *(bool *)to becomes true */
+	CLI_TEXT, /* *(const char **)to */
+	CLI_INT,  /* *(int64_t *)to, from lo to hi */
+	CLI_NUM,  /* *(double *)to, from lo to hi */
+	CLI_CALL, /* call: 0, or the exit status after it has said why */
+};
+
+/* A row of a command's options: what is parsed, shown by help, completed.  A
+ * table ends with a row of zeros. */
+struct cli_option {
+	const char *name; /* without dashes; NULL: only a letter */
+	char letter;	  /* 0: none */
+	enum cli_kind kind;
+	const char *arg;  /* the value in the help; NULL: takes none */
+	const char *help; /* NULL: as the one before */
+	void *to;
+	double lo, hi;
+	bool *given; /* becomes true; may be NULL */
+	int (*call)(struct cli *c, const char *value);
 };
 
 /* A command: argv[0] is its name; returns the exit status. */
 struct command {
 	const char *name;
 	int (*run)(struct cli *c, int argc, char **argv);
-	const char *args, *summary, *help;
+	const char *args, *summary;
+	const struct cli_option *options;
+	const char *more; /* after them in the help; may be NULL */
 };
-extern const struct command commands[];
-
-int cmd_generate(struct cli *c, int argc, char **argv);
-int cmd_chat(struct cli *c, int argc, char **argv);
-int cmd_logits(struct cli *c, int argc, char **argv);
-int cmd_score(struct cli *c, int argc, char **argv);
-int cmd_tokenize(struct cli *c, int argc, char **argv);
-int cmd_detokenize(struct cli *c, int argc, char **argv);
-int cmd_template(struct cli *c, int argc, char **argv);
-int cmd_run(struct cli *c, int argc, char **argv);
-int cmd_inspect(struct cli *c, int argc, char **argv);
-int cmd_bench(struct cli *c, int argc, char **argv);
-int cmd_import(struct cli *c, int argc, char **argv);
-int cmd_synth(struct cli *c, int argc, char **argv);
-int cmd_modules(struct cli *c, int argc, char **argv);
-int cmd_config(struct cli *c, int argc, char **argv);
+extern const struct command cmd_generate, cmd_chat, cmd_logits, cmd_score,
+	cmd_tokenize, cmd_detokenize, cmd_template, cmd_run, cmd_inspect,
+	cmd_bench, cmd_import, cmd_synth, cmd_modules, cmd_config;
 
 /* ---- messages ---- */
 
@@ -59,10 +72,27 @@ int cmd_config(struct cli *c, int argc, char **argv);
 int cli_fail(struct cli *c);
 int cli_usage(struct cli *c, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/* Take a line of progress off the terminal; what is printed begins a line. */
+void cli_clear_line(struct cli *c);
 void cli_log(void *ctx, int32_t level, const char *text);
 double cli_now(void);
 
 /* ---- options ---- */
+
+/* Parse a command's options.  Returns the index of the first argument that is
+ * none (they are moved to the end), or -(exit status) after saying what is
+ * wrong. */
+int cli_options(struct cli *c, const struct cli_option *table, int argc,
+		char **argv);
+/* The same for commands that take exactly what, one argument, also as -m. */
+int cli_argument(struct cli *c, const struct cli_option *table, int argc,
+		 char **argv, const char *what, const char **out);
+/* --set of key to value, which may be NULL: 0, or the exit status. */
+int cli_set(struct cli *c, const char *key, const char *value);
+/* The lines of the help. */
+void cli_options_help(const struct cli_option *table, FILE *f);
+/* "--name" and "-l", one a line. */
+void cli_options_words(const struct cli_option *table, FILE *f);
 
 /* Parse a number of an option; on failure says so and returns false. */
 bool cli_int(struct cli *c, const char *option, const char *text, int64_t lo,
@@ -85,22 +115,37 @@ struct cli_sampling {
 	bool greedy, has_temperature, has_top_k, has_top_p, has_min_p, has_rep,
 		has_pres, has_freq, has_seed;
 	double temperature, top_p, min_p, rep, pres, freq;
-	int64_t top_k;
-	uint64_t seed;
+	int64_t top_k, seed;
 };
-#define CLI_OPT_SAMPLING 1000 /* option values from here on are these */
-#define CLI_SAMPLING_OPTIONS                                                   \
-	{"temperature", required_argument, NULL, 1000},                        \
-		{"top-k", required_argument, NULL, 1001},                      \
-		{"top-p", required_argument, NULL, 1002},                      \
-		{"min-p", required_argument, NULL, 1003},                      \
-		{"repetition-penalty", required_argument, NULL, 1004},         \
-		{"presence-penalty", required_argument, NULL, 1005},           \
-		{"frequency-penalty", required_argument, NULL, 1006},          \
-		{"seed", required_argument, NULL, 1007},                       \
-		{"greedy", no_argument, NULL, 1008}
-bool cli_sampling_option(struct cli *c, struct cli_sampling *s, int opt,
-			 const char *arg);
+/* Their rows, for an object of static life. */
+#define CLI_SAMPLING(s)                                                        \
+	{.name = "greedy",                                                     \
+	 .help = "the most probable token each time",                          \
+	 .to = &(s).greedy},                                                   \
+		CLI_SAMPLING_(s, "temperature", CLI_NUM, "X", temperature, 0,  \
+			      100, "0 to 100; 0 is greedy"),                   \
+		CLI_SAMPLING_(s, "top-k", CLI_INT, "N", top_k, 0, INT32_MAX,   \
+			      "among the N most probable; 0: all"),            \
+		CLI_SAMPLING_(s, "top-p", CLI_NUM, "X", top_p, 0, 1,           \
+			      "among the most probable that together have X"), \
+		CLI_SAMPLING_(s, "min-p", CLI_NUM, "X", min_p, 0, 1,           \
+			      "above X times the most probable one"),          \
+		CLI_SAMPLING_(s, "repetition-penalty", CLI_NUM, "X", rep,      \
+			      1e-6, 1e6,                                       \
+			      "divide the logits of what was there"),          \
+		CLI_SAMPLING_(s, "presence-penalty", CLI_NUM, "X", pres, -2,   \
+			      2, "take X from them"),                          \
+		CLI_SAMPLING_(s, "frequency-penalty", CLI_NUM, "X", freq, -2,  \
+			      2, "as often as they were there"),               \
+		CLI_SAMPLING_(s, "seed", CLI_INT, "N", seed, 0, INT64_MAX,     \
+			      "same seed, same text")
+#define CLI_SAMPLING_(s, n, k, a, field, l, h, text)                           \
+	{                                                                      \
+		.name = n, .kind = k, .arg = a, .help = text,                  \
+		.to = &(s).field, .lo = l, .hi = h, .given = &(s).has_##field  \
+	}
+/* Warn of flags that contradict each other. */
+void cli_sampling_check(const struct cli *c, const struct cli_sampling *s);
 /* The model's defaults, overridden by flags. */
 int32_t cli_sampler(const struct cli_sampling *s,
 		    const struct genai_model_info *info, bool ignore_eos,
@@ -125,19 +170,38 @@ struct cli_model {
 int32_t cli_open(struct cli *c, const char *path, uint32_t flags,
 		 struct cli_model *out);
 void cli_close(struct cli_model *m);
+/* Is the path, or the file there, a GGUF file? */
+bool cli_is_gguf(const char *path);
 /* The folder of a model given as a folder, a .onnx or a .gguf file. */
 int32_t cli_folder(struct cli *c, const char *path, char *out, size_t cap);
 int32_t cli_tokenizer(struct cli *c, const char *folder,
 		      struct genai_tokenizer **out);
 int32_t cli_runtime(struct cli *c, struct genai_runtime **out);
+/* Every effective key of the configuration; the exit status. */
+int cli_each_key(struct cli *c,
+		 void (*each)(void *ctx, const char *section, const char *key,
+			      const char *value, const char *origin));
 
 /* bos_token and eos_token of the folder's tokenizer files into vars. */
 void cli_special_tokens(const char *folder, json_t *vars);
+bool cli_has_template(const char *folder);
+/* Append a message; where names the text in errors: GENAI_E_INVAL if it is not
+ * UTF-8 or holds a zero byte. */
+int32_t cli_message(struct cli *c, json_t *messages, const char *where,
+		    const char *role, const char *text, size_t n);
 /* Render messages through the folder's template and encode the result; text
  * that spells a special token inside a message stays text. */
 int32_t cli_render(struct cli *c, const char *folder,
 		   const struct genai_tokenizer *tok, json_t *messages,
 		   int64_t **out_ids, size_t *out_n);
+
+/* ---- progress ---- */
+
+/* Is somebody watching? */
+bool cli_watched(const struct cli *c);
+/* Show a line in the place of the one before, at most five a second. */
+void cli_progress(struct cli *c, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* ---- generation ---- */
 
@@ -171,9 +235,10 @@ int32_t cli_generate(struct cli *c, const struct cli_generate *g,
 		     struct cli_result *out);
 void cli_result_free(struct cli_result *r);
 
-/* Set when SIGINT came; cli_catch_interrupts installs the handler. */
+/* SIGINTs that came since it was set to 0.  The handler ends the program with
+ * the one after most, so that somebody who insists is not kept waiting. */
 extern volatile sig_atomic_t cli_interrupted;
-void cli_catch_interrupts(void);
+void cli_catch_interrupts(int most);
 
 /* Statistics as the "stats" object of CLI.md. */
 json_t *cli_stats_json(const struct cli_model *m, const struct cli_result *r,

@@ -1,108 +1,22 @@
 // genai.c - the command line: common options, the table of commands, help.
 #include "tools/cli.h"
 
+#include <ctype.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "core/config/spell.h"
+#include "core/modelgen/modelgen.h"
 
-#define SAMPLING_HELP                                                          \
-	"  --greedy                  the most probable token each time\n"     \
-	"  --temperature X           0 to 100; 0 is greedy\n"                 \
-	"  --top-k N --top-p X --min-p X\n"                                   \
-	"  --repetition-penalty X --presence-penalty X --frequency-penalty X\n" \
-	"  --seed N                  same seed, same text\n"
-
-const struct command commands[] = {
-	{"generate", cmd_generate,
-	 "DIR [--prompt TEXT | --prompt-file F | --ids LIST]",
-	 "continue a prompt",
-	 "  --prompt TEXT | --prompt-file F | --ids 1,2,3   (else stdin)\n"
-	 "  --chat                    the prompt is a user turn\n"
-	 "  --system TEXT             a system turn before it\n"
-	 "  --max-new-tokens N        at most (256)\n"
-	 "  --ignore-eos              do not stop at the end of text\n"
-	 "  --stop S                  stop before this text (repeatable)\n"
-	 "  --echo                    print the prompt first\n"
-	 "  --json                    one JSON object\n" SAMPLING_HELP},
-	{"chat", cmd_chat, "DIR [--system TEXT]", "hold a conversation",
-	 "  --system TEXT             the system turn\n"
-	 "  --max-new-tokens N        at most, per answer\n" SAMPLING_HELP
-	 "In the conversation: /help /reset /undo /stats /system TEXT\n"
-	 "  /save FILE /load FILE /exit.  Ctrl-C stops an answer.\n"},
-	{"logits", cmd_logits, "DIR --ids LIST|@FILE -o OUT.npy",
-	 "the logits of every position",
-	 "  --ids LIST|@FILE          the prompt\n"
-	 "  --chunks 5,2,1            feed it in pieces; the last size "
-	 "repeats\n"
-	 "  -o FILE.npy               float32 [n, vocab]\n"
-	 "  --top K                   print the K best ids and values a row\n"},
-	{"score", cmd_score, "DIR --file TEXT [--window N]",
-	 "perplexity of a text",
-	 "  --file TEXT               the text\n"
-	 "  --window N                positions at once (the context)\n"
-	 "  --stride N                new positions per window (half of it)\n"
-	 "  --json\n"},
-	{"tokenize", cmd_tokenize, "DIR [--text T | --file F]",
-	 "text to token ids",
-	 "  --text T | --file F       (else stdin)\n"
-	 "  --no-special              without the tokenizer's own additions\n"
-	 "  --specials-as-text        special tokens in the text are text\n"
-	 "  --jsonl                   a JSON string a line\n"},
-	{"detokenize", cmd_detokenize, "DIR --ids LIST", "token ids to text",
-	 "  --ids LIST|@FILE\n"
-	 "  --keep-special            show special tokens\n"
-	 "  --stream                  the pieces, one per token and the rest\n"
-	 "  --jsonl                   a JSON array a line\n"},
-	{"template", cmd_template, "DIR|FILE.jinja --messages FILE.json",
-	 "render a chat template",
-	 "  --messages FILE.json      the conversation\n"
-	 "  --tools FILE.json\n"
-	 "  --no-generation-prompt --continue\n"
-	 "  --var name=JSON           a further variable (repeatable)\n"
-	 "  --now 2024-07-26T13:14:15 the clock\n"
-	 "  --jsonl                   an object a line\n"},
-	{"run", cmd_run, "MODEL.onnx [--input NAME=FILE]...",
-	 "run a single graph",
-	 "  --input NAME=FILE         .npy or TensorProto .pb\n"
-	 "  --output-dir D            write OUTPUT.npy there\n"
-	 "  --node-tests PATH...      folders of the ONNX backend tests\n"
-	 "  --rtol X --atol X --list  for these\n"},
-	{"inspect", cmd_inspect, "DIR|MODEL.onnx", "what a model needs",
-	 "  --device-limit BYTES --weight-budget BYTES\n"
-	 "  --json\n"},
-	{"bench", cmd_bench, "DIR", "measure speed",
-	 "  --prompt-tokens 16,512    sizes of prompts (16)\n"
-	 "  --new-tokens N            after each (128)\n"
-	 "  --depth 0,2048            positions before the prompt (0)\n"
-	 "  --repeat N                measured runs of a row, after one to "
-	 "warm up (5)\n"
-	 "  --weight-budget LIST      rows for each: bytes, 50%, auto\n"
-	 "  --device-limit LIST       rows for each: bytes, 75%, auto\n"
-	 "  --matrix executor=A|B,pager=C|D   rows for all combinations;\n"
-	 "                            also stream= and barrier=\n"
-	 "  --json FILE               the rows, as JSON\n"
-	 "  --plot FILE.svg           decode rate over the budget, and its "
-	 "floor\n"
-	 "The status is 1 when two rows give different tokens.\n"},
-	{"import", cmd_import, "FILE.gguf -o DIR",
-	 "a GGUF file to a model folder",
-	 "  -o DIR                    the folder to make\n"
-	 "  --overwrite               replace it\n"},
-	{"synth", cmd_synth, "ARCH -o DIR",
-	 "a model of a real size with random weights",
-	 "  --list [--json]           the architectures\n"
-	 "  -o DIR  --seed N  --bits 4  --block 32  --layers N  --dtype "
-	 "fp16|fp32\n"
-	 "  --context N               positions it allows\n"
-	 "  --overwrite               replace it\n"},
-	{"modules", cmd_modules, "[--json]", "the modules of this configuration",
-	 "  --json\n"},
-	{"config", cmd_config, "[--json]", "every effective key and its origin",
-	 "  --json\n"},
-	{NULL, NULL, NULL, NULL, NULL},
+static const struct command *const commands[] = {
+	&cmd_generate, &cmd_chat,	&cmd_logits,   &cmd_score,
+	&cmd_tokenize, &cmd_detokenize, &cmd_template, &cmd_run,
+	&cmd_inspect,  &cmd_bench,	&cmd_import,   &cmd_synth,
+	&cmd_modules,  &cmd_config,	NULL,
 };
 
 static const char common[] =
@@ -115,20 +29,73 @@ static const char common[] =
 static void print_help(FILE *f)
 {
 	fprintf(f, "usage: genai [options] COMMAND ...\n\n");
-	for (const struct command *k = commands; k->name; k++)
-		fprintf(f, "  %-11s %s\n", k->name, k->summary);
+	for (size_t i = 0; commands[i]; i++)
+		fprintf(f, "  %-11s %s\n", commands[i]->name,
+			commands[i]->summary);
 	fprintf(f, "\n%s\nSee also: genai help COMMAND\n", common);
+}
+
+static const struct command *find(const char *name)
+{
+	for (size_t i = 0; commands[i]; i++)
+		if (!strcmp(commands[i]->name, name))
+			return commands[i];
+	return NULL;
+}
+
+static int no_command(struct cli *c, const char *name)
+{
+	struct genai_spell near = {.word = name};
+
+	for (size_t i = 0; commands[i]; i++)
+		genai_spell_offer(&near, commands[i]->name);
+	if (near.best)
+		return cli_usage(c, "no command %s; did you mean %s?", name,
+				 near.best);
+	return cli_usage(c, "no command %s", name);
 }
 
 static int help(struct cli *c, const char *name)
 {
-	for (const struct command *k = commands; k->name; k++)
-		if (!strcmp(k->name, name)) {
-			printf("usage: genai %s %s\n%s.\n\n%s\n%s", k->name,
-			       k->args, k->summary, k->help, common);
-			return 0;
-		}
-	return cli_usage(c, "no command %s", name);
+	const struct command *k = find(name);
+
+	if (!k)
+		return no_command(c, name);
+	printf("usage: genai %s %s\n%c%s.\n\n", k->name, k->args,
+	       toupper((unsigned char)k->summary[0]), k->summary + 1);
+	cli_options_help(k->options, stdout);
+	printf("%s\n%s", k->more ? k->more : "", common);
+	return 0;
+}
+
+static void print_key(void *ctx, const char *section, const char *key,
+		      const char *value, const char *origin)
+{
+	(void)ctx;
+	(void)value;
+	(void)origin;
+	for (; *section; section++)
+		putchar(*section == ' ' ? '.' : *section);
+	printf(".%s=\n", key);
+}
+
+// What a shell may complete, one a line: commands; a command's options and, of
+// synth, architectures; for "keys" those of genai.ini.
+static int words(struct cli *c, const char *what)
+{
+	const struct command *k = what ? find(what) : NULL;
+	struct genai_synth_info info;
+
+	if (what && !strcmp(what, "keys"))
+		return cli_each_key(c, print_key);
+	for (size_t i = 0; !what && commands[i]; i++)
+		printf("%s\n", commands[i]->name);
+	if (!k)
+		return 0;
+	cli_options_words(k->options, stdout);
+	for (uint32_t i = 0; k == &cmd_synth && genai_synth_list(i, &info); i++)
+		printf("%s\n", info.name);
+	return 0;
 }
 
 static void version(void)
@@ -146,7 +113,10 @@ int cli_fail(struct cli *c)
 		fprintf(stderr, "genai: interrupted\n");
 		return EXIT_INTERRUPT;
 	}
+	cli_clear_line(c);
 	fprintf(stderr, "genai: error: %s\n", c->err.text);
+	if (c->json)
+		cli_print_json(json_pack("{s:s}", "error", c->err.text));
 	if (c->config_failed || code == GENAI_E_CONFIG || code == GENAI_E_ABI ||
 	    code == GENAI_E_MODULE)
 		return EXIT_USAGE;
@@ -199,8 +169,8 @@ static int take_common(struct cli *c, int *argc, char **argv)
 
 	for (int i = 1; i < *argc; i++) {
 		const char *a = argv[i], *value = NULL;
-		bool config = !strncmp(a, "--config", 8) &&
-			      (!a[8] || a[8] == '=');
+		bool config =
+			!strncmp(a, "--config", 8) && (!a[8] || a[8] == '=');
 		bool set = !strncmp(a, "--set", 5) && (!a[5] || a[5] == '=');
 
 		if (!strcmp(a, "--")) {
@@ -250,11 +220,25 @@ static int finish(struct cli *c, int status)
 	return status ? status : cli_fail(c);
 }
 
+// A JSON value that memory does not suffice for would be missing from a result
+// without a word.
+static void *json_alloc(size_t n)
+{
+	void *p = malloc(n);
+
+	if (p)
+		return p;
+	fprintf(stderr, "genai: error: no memory for %zu bytes\n", n);
+	_exit(EXIT_REQUEST);
+}
+
 int main(int argc, char **argv)
 {
 	static struct cli c = {.err = GENAI_ERROR_INIT};
+	const struct command *k;
 
 	signal(SIGXFSZ, SIG_IGN); // a write beyond ulimit -f fails instead
+	json_set_alloc_funcs(json_alloc, free);
 	if (take_common(&c, &argc, argv))
 		return EXIT_USAGE;
 	if (argc < 2) {
@@ -270,16 +254,16 @@ int main(int argc, char **argv)
 		print_help(stdout);
 		return finish(&c, 0);
 	}
+	if (!strcmp(argv[1], "help") && !strcmp(argv[2], "--words"))
+		return finish(&c, words(&c, argv[3]));
 	if (!strcmp(argv[1], "help"))
 		return finish(&c, help(&c, argv[2]));
-	for (const struct command *k = commands; k->name; k++) {
-		if (strcmp(k->name, argv[1]))
-			continue;
-		for (int i = 2; i < argc; i++)
-			if (!strcmp(argv[i], "--help"))
-				return finish(&c, help(&c, k->name));
-		c.command = k->name;
-		return finish(&c, k->run(&c, argc - 1, argv + 1));
-	}
-	return cli_usage(&c, "no command %s", argv[1]);
+	k = find(argv[1]);
+	if (!k)
+		return no_command(&c, argv[1]);
+	for (int i = 2; i < argc; i++)
+		if (!strcmp(argv[i], "--help"))
+			return finish(&c, help(&c, k->name));
+	c.command = k->name;
+	return finish(&c, k->run(&c, argc - 1, argv + 1));
 }

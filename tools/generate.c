@@ -4,137 +4,100 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
-	const char *prompt, *file, *ids, *system;
+static struct options {
+	const char *model, *prompt, *file, *ids, *system;
 	const char *stops[64];
 	uint32_t n_stops;
 	bool chat, ignore_eos, echo, json;
 	int64_t max_new;
 	struct cli_sampling sampling;
-};
+} o = {.max_new = 256};
 
-static bool parse(struct cli *c, int argc, char **argv, struct options *o)
+static int add_stop(struct cli *c, const char *value)
 {
-	static const struct option opts[] = {
-		{"prompt", required_argument, NULL, 'p'},
-		{"prompt-file", required_argument, NULL, 'f'},
-		{"ids", required_argument, NULL, 'i'},
-		{"chat", no_argument, NULL, 'c'},
-		{"system", required_argument, NULL, 's'},
-		{"max-new-tokens", required_argument, NULL, 'n'},
-		{"ignore-eos", no_argument, NULL, 'e'},
-		{"stop", required_argument, NULL, 'S'},
-		{"echo", no_argument, NULL, 'E'},
-		{"json", no_argument, NULL, 'j'},
-		CLI_SAMPLING_OPTIONS,
-		{NULL, 0, NULL, 0}};
-	int opt;
+	if (!*value || o.n_stops == 64)
+		return cli_usage(c, "--stop: 1 to 64 texts, none empty");
+	o.stops[o.n_stops++] = value;
+	return 0;
+}
 
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		switch (opt) {
-		case 'p':
-			o->prompt = optarg;
-			break;
-		case 'f':
-			o->file = optarg;
-			break;
-		case 'i':
-			o->ids = optarg;
-			break;
-		case 'c':
-			o->chat = true;
-			break;
-		case 's':
-			o->system = optarg;
-			break;
-		case 'n':
-			if (!cli_int(c, "--max-new-tokens", optarg, 0,
-				     INT32_MAX, &o->max_new))
-				return false;
-			break;
-		case 'e':
-			o->ignore_eos = true;
-			break;
-		case 'S':
-			if (!*optarg || o->n_stops == 64) {
-				cli_usage(c, "--stop: 1 to 64 texts, none "
-					     "empty");
-				return false;
-			}
-			o->stops[o->n_stops++] = optarg;
-			break;
-		case 'E':
-			o->echo = true;
-			break;
-		case 'j':
-			o->json = true;
-			break;
-		case '?':
-			cli_usage(c, "unknown option or missing value: %s",
-				  argv[optind - 1]);
-			return false;
-		default:
-			if (!cli_sampling_option(c, &o->sampling, opt, optarg))
-				return false;
-		}
-	}
-	if (optind + 1 != argc) {
-		cli_usage(c, "one model folder is needed");
-		return false;
-	}
-	if (!!o->prompt + !!o->file + !!o->ids > 1) {
-		cli_usage(c, "only one of --prompt, --prompt-file, --ids");
-		return false;
-	}
-	if (o->ids && (o->chat || o->system)) {
-		cli_usage(c, "--ids does not go with --chat");
-		return false;
-	}
-	return true;
+static const struct cli_option options[] = {
+	{"prompt", 'p', CLI_TEXT, "TEXT", "the prompt; without any: stdin",
+	 &o.prompt},
+	{"prompt-file", 0, CLI_TEXT, "FILE", "the same from a file", &o.file},
+	{"ids", 0, CLI_TEXT, "1,2,3|@FILE", "the same as token ids", &o.ids},
+	{"chat", 0, CLI_FLAG, NULL, "the prompt is a user turn", &o.chat},
+	{"system", 0, CLI_TEXT, "TEXT", "a system turn before it", &o.system},
+	{"max-new-tokens", 'n', CLI_INT, "N", "at most (256)", &o.max_new, 0,
+	 INT32_MAX},
+	{"ignore-eos", 0, CLI_FLAG, NULL, "do not stop at the end of text",
+	 &o.ignore_eos},
+	{.name = "stop",
+	 .kind = CLI_CALL,
+	 .arg = "TEXT",
+	 .help = "stop before this text (repeatable)",
+	 .call = add_stop},
+	{"echo", 0, CLI_FLAG, NULL, "print the prompt first", &o.echo},
+	{"json", 0, CLI_FLAG, NULL, "one JSON object", &o.json},
+	{"model", 'm', CLI_TEXT, "DIR", "the model, where DIR is not given",
+	 &o.model},
+	CLI_SAMPLING(o.sampling),
+	{0}};
+
+static int check(struct cli *c)
+{
+	if (!!o.prompt + !!o.file + !!o.ids > 1)
+		return cli_usage(c, "only one of --prompt, --prompt-file, "
+				    "--ids");
+	if (o.ids && (o.chat || o.system))
+		return cli_usage(c, "--ids does not go with --chat");
+	cli_sampling_check(c, &o.sampling);
+	return 0;
 }
 
 static int32_t encode_chat(struct cli *c, struct cli_model *m,
-			   const struct options *o, const char *text,
+			   const char *where, const char *text, size_t bytes,
 			   int64_t **ids, size_t *n)
 {
 	json_t *messages = json_array();
-	int32_t rc;
+	int32_t rc = 0;
 
-	if (o->system)
-		json_array_append_new(messages,
-				      json_pack("{s:s, s:s}", "role", "system",
-						"content", o->system));
-	json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user",
-						  "content", text));
-	rc = cli_render(c, m->folder, m->tok, messages, ids, n);
+	if (o.system)
+		rc = cli_message(c, messages, "--system", "system", o.system,
+				 strlen(o.system));
+	if (!rc)
+		rc = cli_message(c, messages, where, "user", text, bytes);
+	if (!rc)
+		rc = cli_render(c, m->folder, m->tok, messages, ids, n);
 	json_decref(messages);
 	return rc;
 }
 
-static int32_t get_prompt(struct cli *c, struct cli_model *m,
-			  const struct options *o, int64_t **ids, size_t *n)
+static int32_t get_prompt(struct cli *c, struct cli_model *m, int64_t **ids,
+			  size_t *n)
 {
-	char *text = NULL;
+	const char *where = o.prompt ? "--prompt" : o.file ? o.file : "stdin";
+	const char *text = o.prompt;
+	double before = cli_now();
+	char *read = NULL;
 	size_t bytes;
 	int32_t rc;
 
-	if (o->ids)
-		return cli_ids(c, o->ids, ids, n) ? 0 : c->err.code;
-	if (o->prompt) {
-		text = strdup(o->prompt);
-		bytes = strlen(o->prompt);
-	} else if (!cli_slurp(c, o->file ? o->file : "-", &text, &bytes)) {
+	if (o.ids)
+		return cli_ids(c, o.ids, ids, n) ? 0 : c->err.code;
+	if (text)
+		bytes = strlen(text);
+	else if (cli_slurp(c, o.file ? o.file : "-", &read, &bytes))
+		text = read;
+	else
 		return c->err.code;
-	}
-	if (!text)
-		return genai_fail(&c->err, GENAI_E_NOMEM, "no memory");
-	if (o->chat || o->system)
-		rc = encode_chat(c, m, o, text, ids, n);
+	m->start += cli_now() - before; // typing is not ours
+	if (o.chat || o.system)
+		rc = encode_chat(c, m, where, text, bytes, ids, n);
 	else
 		rc = genai_tokenizer_encode(m->tok, text, bytes, 0, ids, n,
 					    &c->err);
-	free(text);
+	free(read);
 	return rc;
 }
 
@@ -184,36 +147,49 @@ static int32_t echo_prompt(struct cli *c, struct cli_model *m,
 	return rc;
 }
 
-static int run(struct cli *c, struct cli_model *m, const struct options *o)
+// An instruct model that is given bare text often has nothing to say.
+static void hint(const struct cli *c, const struct cli_model *m,
+		 const struct cli_result *r)
+{
+	size_t blank = strspn(r->text, " \t\r\n");
+
+	if (!c->quiet && !o.chat && !o.system && blank == r->n_text &&
+	    !strcmp(r->finish, "eos") && cli_has_template(m->folder))
+		fprintf(stderr, "genai: the model ended the text at once; it "
+				"is made for conversations: try --chat\n");
+}
+
+static int run(struct cli *c, struct cli_model *m)
 {
 	struct cli_generate g = {
 		.m = m,
-		.stops = o->stops,
-		.n_stops = o->n_stops,
-		.ignore_eos = o->ignore_eos,
-		.max_new = o->max_new,
-		.emit = o->json ? NULL : print_text,
+		.stops = o.stops,
+		.n_stops = o.n_stops,
+		.ignore_eos = o.ignore_eos,
+		.max_new = o.max_new,
+		.emit = o.json ? NULL : print_text,
 	};
 	struct cli_result r = {0};
 	int64_t *ids = NULL;
 	size_t n = 0;
-	int32_t rc = get_prompt(c, m, o, &ids, &n);
+	int32_t rc = get_prompt(c, m, &ids, &n);
 	int status = 0;
 
 	if (!rc)
-		rc = cli_sampler(&o->sampling, &m->info, o->ignore_eos,
+		rc = cli_sampler(&o.sampling, &m->info, o.ignore_eos,
 				 &g.sampler, &c->err);
-	if (!rc && o->echo && !o->json && m->tok)
+	if (!rc && o.echo && !o.json && m->tok)
 		rc = echo_prompt(c, m, ids, n);
 	if (!rc)
 		rc = cli_generate(c, &g, ids, n, &r);
 	if (rc) {
 		status = cli_fail(c);
-	} else if (o->json) {
+	} else if (o.json) {
 		print_result(m, &r, ids, n);
 	} else {
 		putchar('\n');
 		fflush(stdout);
+		hint(c, m, &r);
 		cli_stats_line(c, m, &r, n);
 	}
 	if (!rc && !strcmp(r.finish, "interrupted"))
@@ -224,23 +200,34 @@ static int run(struct cli *c, struct cli_model *m, const struct options *o)
 	return status;
 }
 
-int cmd_generate(struct cli *c, int argc, char **argv)
+static int generate(struct cli *c, int argc, char **argv)
 {
-	struct options o = {.max_new = 256};
 	struct cli_model m;
-	int status;
+	int status = cli_argument(c, options, argc, argv, "one model folder",
+				  &o.model);
 
-	if (!parse(c, argc, argv, &o))
-		return EXIT_USAGE;
-	cli_catch_interrupts();
-	if (cli_open(c, argv[optind], o.ids ? 0 : CLI_TOKENIZER, &m)) {
-		status = cli_fail(c);
+	if (!status)
+		status = check(c);
+	if (status)
 		return status;
-	}
+	cli_catch_interrupts(1);
+	if (cli_open(c, o.model, o.ids ? 0 : CLI_TOKENIZER, &m))
+		return cli_fail(c);
 	// ids need no tokenizer, but text is shown if there is one
-	if (o.ids && cli_tokenizer(c, m.folder, &m.tok))
+	if (o.ids && cli_tokenizer(c, m.folder, &m.tok)) {
 		m.tok = NULL;
-	status = run(c, &m, &o);
+		c->err = (struct genai_error)GENAI_ERROR_INIT;
+	}
+	status = run(c, &m);
 	cli_close(&m);
 	return status;
 }
+
+const struct command cmd_generate = {
+	"generate",
+	generate,
+	"DIR [--prompt TEXT | --prompt-file F | --ids "
+	"LIST]",
+	"continue a prompt",
+	options,
+	NULL};

@@ -9,58 +9,56 @@
 #include "core/modelgen/modelgen.h"
 
 struct meter {
-	const struct cli *c;
+	struct cli *c;
 	const char *what;
-	double last;
 };
 
 static int progress(void *ctx, uint64_t done, uint64_t total)
 {
 	struct meter *m = ctx;
-	double now = cli_now();
 
-	if (!m->c->quiet && !m->c->no_progress && isatty(2) && total &&
-	    (now - m->last > 0.2 || done == total)) {
-		m->last = now;
-		fprintf(stderr, "\r%s %3.0f %%, %.1f of %.1f MiB%s", m->what,
-			100.0 * (double)done / (double)total,
-			(double)done / 1048576, (double)total / 1048576,
-			done == total ? "\n" : "");
-	}
+	if (total)
+		cli_progress(m->c, "%s %3.0f %%, %.1f of %.1f MiB", m->what,
+			     100.0 * (double)done / (double)total,
+			     (double)done / 1048576, (double)total / 1048576);
 	return cli_interrupted;
 }
 
-int cmd_import(struct cli *c, int argc, char **argv)
-{
-	static const struct option opts[] = {
-		{"overwrite", no_argument, NULL, 'O'},
-		{NULL, 0, NULL, 0}};
-	struct meter m = {c, "importing", 0};
-	struct genai_import_options o = {.progress = progress,
-					 .progress_ctx = &m};
-	const char *out = NULL;
-	int opt;
+static struct {
+	const char *file, *out;
+	struct genai_import_options o;
+} imp;
 
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "o:", opts, NULL)) != -1) {
-		if (opt == 'o')
-			out = optarg;
-		else if (opt == 'O')
-			o.overwrite = true;
-		else
-			return cli_usage(c, "unknown option or missing value: "
-					    "%s",
-					 argv[optind - 1]);
-	}
-	if (optind + 1 != argc || !out)
-		return cli_usage(c, "a .gguf file and -o DIR are needed");
-	cli_catch_interrupts();
-	if (genai_gguf_import(argv[optind], out, &o, &c->err))
+static const struct cli_option import_options[] = {
+	{NULL, 'o', CLI_TEXT, "DIR", "the folder to make", &imp.out},
+	{"overwrite", 0, CLI_FLAG, NULL, "replace it", &imp.o.overwrite},
+	{0}};
+
+static int import(struct cli *c, int argc, char **argv)
+{
+	struct meter m = {c, "importing"};
+	int status = cli_argument(c, import_options, argc, argv,
+				  "one .gguf file", &imp.file);
+
+	if (!status && !imp.out)
+		status = cli_usage(c, "a .gguf file and -o DIR are needed");
+	if (status)
+		return status;
+	imp.o.progress = progress;
+	imp.o.progress_ctx = &m;
+	cli_catch_interrupts(1);
+	if (genai_gguf_import(imp.file, imp.out, &imp.o, &c->err))
 		return cli_fail(c);
+	cli_clear_line(c);
 	if (!c->quiet)
-		fprintf(stderr, "genai: wrote %s\n", out);
+		fprintf(stderr, "genai: wrote %s\n", imp.out);
 	return 0;
 }
+
+const struct command cmd_import = {
+	"import",	    import,
+	"FILE.gguf -o DIR", "a GGUF file to a model folder",
+	import_options,	    NULL};
 
 static int list(bool json)
 {
@@ -87,87 +85,74 @@ static int list(bool json)
 	return 0;
 }
 
-int cmd_synth(struct cli *c, int argc, char **argv)
-{
-	static const struct option opts[] = {
-		{"list", no_argument, NULL, 'l'},
-		{"json", no_argument, NULL, 'j'},
-		{"seed", required_argument, NULL, 's'},
-		{"bits", required_argument, NULL, 'b'},
-		{"block", required_argument, NULL, 'B'},
-		{"layers", required_argument, NULL, 'L'},
-		{"context", required_argument, NULL, 'C'},
-		{"dtype", required_argument, NULL, 'd'},
-		{"overwrite", no_argument, NULL, 'O'},
-		{NULL, 0, NULL, 0}};
-	struct meter m = {c, "writing", 0};
-	struct genai_synth_options o = {.progress = progress,
-					.progress_ctx = &m};
-	int64_t seed = 0, bits = 0, block = 0, layers = 0, context = 0;
-	const char *out = NULL;
-	bool want_list = false, json = false, ok = true;
-	int opt;
+static struct {
+	const char *out;
+	int64_t seed, bits, block, layers, context;
+	bool list, json;
+	struct genai_synth_options o;
+} syn;
 
-	opterr = 0;
-	while (ok && (opt = getopt_long(argc, argv, "o:", opts, NULL)) != -1) {
-		switch (opt) {
-		case 'o':
-			out = optarg;
-			break;
-		case 'l':
-			want_list = true;
-			break;
-		case 'j':
-			json = true;
-			break;
-		case 's':
-			ok = cli_int(c, "--seed", optarg, 0, INT64_MAX, &seed);
-			break;
-		case 'b':
-			ok = cli_int(c, "--bits", optarg, 4, 8, &bits);
-			break;
-		case 'B':
-			ok = cli_int(c, "--block", optarg, 16, 128, &block);
-			break;
-		case 'L':
-			ok = cli_int(c, "--layers", optarg, 1, 1024, &layers);
-			break;
-		case 'C':
-			ok = cli_int(c, "--context", optarg, 1, 1 << 20,
-				     &context);
-			break;
-		case 'd':
-			ok = !strcmp(optarg, "fp16") || !strcmp(optarg, "fp32");
-			o.io_dtype = !strcmp(optarg, "fp32") ? GENAI_DT_F32
-							     : GENAI_DT_F16;
-			if (!ok)
-				cli_usage(c, "--dtype %s: fp16 or fp32", optarg);
-			break;
-		case 'O':
-			o.overwrite = true;
-			break;
-		default:
-			ok = false;
-			cli_usage(c, "unknown option or missing value: %s",
-				  argv[optind - 1]);
-		}
-	}
-	if (!ok)
-		return EXIT_USAGE;
-	if (want_list)
-		return list(json);
-	if (optind + 1 != argc || !out)
-		return cli_usage(c, "an architecture (--list) and -o DIR are "
-				    "needed");
-	o.seed = (uint64_t)seed;
-	o.bits = (uint32_t)bits;
-	o.block = (uint32_t)block;
-	o.layers = (uint32_t)layers;
-	o.context = (uint32_t)context;
-	cli_catch_interrupts();
-	if (genai_synth(argv[optind], out, &o, &c->err))
-		return cli_fail(c);
-	if (!c->quiet)
-		fprintf(stderr, "genai: wrote %s\n", out);
+static int set_dtype(struct cli *c, const char *value)
+{
+	bool full = !strcmp(value, "fp32");
+
+	if (!full && strcmp(value, "fp16"))
+		return cli_usage(c, "--dtype %s: fp16 or fp32", value);
+	syn.o.io_dtype = full ? GENAI_DT_F32 : GENAI_DT_F16;
 	return 0;
 }
+
+static const struct cli_option synth_options[] = {
+	{"list", 0, CLI_FLAG, NULL, "the architectures", &syn.list},
+	{"json", 0, CLI_FLAG, NULL, "them as a JSON array", &syn.json},
+	{NULL, 'o', CLI_TEXT, "DIR", "the folder to make", &syn.out},
+	{"seed", 0, CLI_INT, "N", "of the weights (0)", &syn.seed, 0,
+	 INT64_MAX},
+	{"bits", 0, CLI_INT, "N", "of a weight: 4 or 8 (4)", &syn.bits, 4, 8},
+	{"block", 0, CLI_INT, "N", "weights that share a scale (32)",
+	 &syn.block, 16, 128},
+	{"layers", 0, CLI_INT, "N", "fewer than the model has", &syn.layers, 1,
+	 1024},
+	{.name = "dtype",
+	 .kind = CLI_CALL,
+	 .arg = "fp16|fp32",
+	 .help = "of activations",
+	 .call = set_dtype},
+	{"context", 0, CLI_INT, "N", "positions it allows", &syn.context, 1,
+	 1 << 20},
+	{"overwrite", 0, CLI_FLAG, NULL, "replace it", &syn.o.overwrite},
+	{0}};
+
+static int synth(struct cli *c, int argc, char **argv)
+{
+	struct meter m = {c, "writing"};
+	struct genai_synth_options *o = &syn.o;
+	int at = cli_options(c, synth_options, argc, argv);
+
+	if (at < 0)
+		return -at;
+	if (syn.list)
+		return list(syn.json);
+	if (at + 1 != argc || !syn.out)
+		return cli_usage(c, "an architecture (--list) and -o DIR are "
+				    "needed");
+	o->seed = (uint64_t)syn.seed;
+	o->bits = (uint32_t)syn.bits;
+	o->block = (uint32_t)syn.block;
+	o->layers = (uint32_t)syn.layers;
+	o->context = (uint32_t)syn.context;
+	o->progress = progress;
+	o->progress_ctx = &m;
+	cli_catch_interrupts(1);
+	if (genai_synth(argv[at], syn.out, o, &c->err))
+		return cli_fail(c);
+	cli_clear_line(c);
+	if (!c->quiet)
+		fprintf(stderr, "genai: wrote %s\n", syn.out);
+	return 0;
+}
+
+const struct command cmd_synth = {
+	"synth",       synth,
+	"ARCH -o DIR", "a model of a real size with random weights",
+	synth_options, NULL};

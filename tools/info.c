@@ -39,8 +39,8 @@ static void print_module(const struct genai_module *m)
 	for (uint32_t i = 0; i < genai_module_n_ifaces(m); i++) {
 		const struct genai_iface *f = genai_module_iface_at(m, i);
 
-		printf("  %s %s:%s version %u\n", f->type,
-		       genai_module_name(m), f->name, f->version);
+		printf("  %s %s:%s version %u\n", f->type, genai_module_name(m),
+		       f->name, f->version);
 	}
 }
 
@@ -48,13 +48,12 @@ static json_t *device_json(const struct genai_runtime *rt)
 {
 	const struct genai_stream_caps *s = &rt->device.caps;
 
-	return json_pack(
-		"{s:s, s:s, s:b, s:b, s:b, s:b}", "kind", s->device_kind,
-		"name", s->device_name, "records",
-		!!(s->flags & GENAI_STREAM_CAP_RECORD), "in_place",
-		!!(s->flags & GENAI_STREAM_CAP_IN_PLACE), "reserve",
-		!!(s->flags & GENAI_STREAM_CAP_RESERVE), "shared",
-		!!(s->flags & GENAI_STREAM_CAP_SHARED));
+	return json_pack("{s:s, s:s, s:b, s:b, s:b, s:b}", "kind",
+			 s->device_kind, "name", s->device_name, "records",
+			 !!(s->flags & GENAI_STREAM_CAP_RECORD), "in_place",
+			 !!(s->flags & GENAI_STREAM_CAP_IN_PLACE), "reserve",
+			 !!(s->flags & GENAI_STREAM_CAP_RESERVE), "shared",
+			 !!(s->flags & GENAI_STREAM_CAP_SHARED));
 }
 
 static void print_device(const struct genai_runtime *rt)
@@ -80,25 +79,18 @@ static void print_device(const struct genai_runtime *rt)
 							    : "");
 }
 
-static bool json_flag(struct cli *c, int argc, char **argv, bool *json)
-{
-	static const struct option opts[] = {{"json", no_argument, NULL, 'j'},
-					     {NULL, 0, NULL, 0}};
-	int opt;
+static bool as_json;
 
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		if (opt != 'j') {
-			cli_usage(c, "unknown option: %s", argv[optind - 1]);
-			return false;
-		}
-		*json = true;
-	}
-	if (optind != argc) {
-		cli_usage(c, "unexpected: %s", argv[optind]);
-		return false;
-	}
-	return true;
+static const struct cli_option options[] = {
+	{"json", 0, CLI_FLAG, NULL, "one JSON object", &as_json}, {0}};
+
+static int no_arguments(struct cli *c, int argc, char **argv)
+{
+	int at = cli_options(c, options, argc, argv);
+
+	if (at < 0)
+		return -at;
+	return at == argc ? 0 : cli_usage(c, "unexpected: %s", argv[at]);
 }
 
 static int32_t load(struct cli *c, struct genai_runtime **out)
@@ -117,27 +109,28 @@ static int32_t load(struct cli *c, struct genai_runtime **out)
 	return rc;
 }
 
-int cmd_modules(struct cli *c, int argc, char **argv)
+static int modules(struct cli *c, int argc, char **argv)
 {
+	int status = no_arguments(c, argc, argv);
 	struct genai_runtime *rt;
-	bool json = false, up;
 	json_t *list;
+	bool up;
 
-	if (!json_flag(c, argc, argv, &json))
-		return EXIT_USAGE;
+	if (status)
+		return status;
 	if (load(c, &rt))
 		return cli_fail(c);
 	// a device that is not there does not hide what is installed
 	up = !genai_runtime_start(rt, &c->err);
 	list = json_array();
 	for (uint32_t i = 0; i < rt->n_modules; i++) {
-		if (json)
+		if (as_json)
 			json_array_append_new(list,
 					      module_json(rt->modules[i]));
 		else
 			print_module(rt->modules[i]);
 	}
-	if (json) {
+	if (as_json) {
 		json_t *j = json_pack("{s:O}", "modules", list);
 
 		if (up)
@@ -177,17 +170,34 @@ static void add_key(void *ctx, const char *section, const char *key,
 					     value, "origin", origin));
 }
 
-int cmd_config(struct cli *c, int argc, char **argv)
+const struct command cmd_modules = {
+	"modules", modules, "[--json]", "the modules of this configuration",
+	options,   NULL};
+
+int cli_each_key(struct cli *c,
+		 void (*each)(void *ctx, const char *section, const char *key,
+			      const char *value, const char *origin))
 {
 	struct genai_runtime *rt;
-	bool json = false;
-	json_t *keys;
 
-	if (!json_flag(c, argc, argv, &json))
-		return EXIT_USAGE;
 	if (load(c, &rt))
 		return cli_fail(c);
-	if (json) {
+	genai_config_each(rt->config, each, NULL);
+	genai_close(rt);
+	return 0;
+}
+
+static int config(struct cli *c, int argc, char **argv)
+{
+	int status = no_arguments(c, argc, argv);
+	struct genai_runtime *rt;
+	json_t *keys;
+
+	if (status)
+		return status;
+	if (load(c, &rt))
+		return cli_fail(c);
+	if (as_json) {
 		keys = json_array();
 		genai_config_each(rt->config, add_key, keys);
 		cli_print_json(json_pack("{s:s?, s:o}", "file",
@@ -199,3 +209,7 @@ int cmd_config(struct cli *c, int argc, char **argv)
 	genai_close(rt);
 	return 0;
 }
+
+const struct command cmd_config = {
+	"config", config, "[--json]", "every effective key and its origin",
+	options,  NULL};

@@ -262,7 +262,7 @@ static int inspect(struct inspect *in, const char *path, bool json)
 	int32_t rc = genai_model_folder(path, folder, sizeof(folder), file,
 					sizeof(file), &c->err);
 
-	if (strstr(path, ".gguf"))
+	if (cli_is_gguf(path))
 		rc = cli_folder(c, path, folder, sizeof(folder));
 	if (!rc) {
 		bool found =
@@ -286,7 +286,7 @@ static int inspect(struct inspect *in, const char *path, bool json)
 	json_object_set_new(in->j, "executor", json_string(rt->executor.label));
 	genai_close(rt);
 	genai_onnx_close(onnx);
-	rc = cli_open(c, strstr(path, ".gguf") ? folder : path, 0, &m);
+	rc = cli_open(c, cli_is_gguf(path) ? folder : path, 0, &m);
 	if (!rc)
 		rc = plan_of(in, &m);
 	// what cannot run can be looked at all the same
@@ -310,41 +310,35 @@ static int inspect(struct inspect *in, const char *path, bool json)
 	return status;
 }
 
-int cmd_inspect(struct cli *c, int argc, char **argv)
+static struct {
+	const char *path, *limit, *budget;
+	bool json;
+} args;
+
+static const struct cli_option options[] = {
+	{"device-limit", 0, CLI_TEXT, "BYTES", "instead of the configuration's",
+	 &args.limit},
+	{"weight-budget", 0, CLI_TEXT, "BYTES", "the same", &args.budget},
+	{"json", 0, CLI_FLAG, NULL, "one JSON object", &args.json},
+	{0}};
+
+static int run(struct cli *c, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{"device-limit", required_argument, NULL, 'd'},
-		{"weight-budget", required_argument, NULL, 'w'},
-		{"json", no_argument, NULL, 'j'},
-		{NULL, 0, NULL, 0}};
-	static char sets[2][256];
 	struct inspect in = {.c = c};
-	bool json = false;
-	int opt, status;
+	int status =
+		cli_argument(c, options, argc, argv, "one model", &args.path);
 
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		if (opt == 'j') {
-			json = true;
-		} else if (opt == 'd' || opt == 'w') {
-			char *s = sets[opt == 'w'];
-
-			snprintf(s, sizeof(sets[0]), "runtime.%s=%s",
-				 opt == 'd' ? "device_limit" : "weight_budget",
-				 optarg);
-			if (c->n_sets < MAX_SETS)
-				c->sets[c->n_sets++] = s;
-		} else {
-			return cli_usage(c,
-					 "unknown option or missing value: "
-					 "%s",
-					 argv[optind - 1]);
-		}
-	}
-	if (optind + 1 != argc)
-		return cli_usage(c, "one model is needed");
+	if (!status)
+		status = cli_set(c, "runtime.device_limit", args.limit);
+	if (!status)
+		status = cli_set(c, "runtime.weight_budget", args.budget);
+	if (status)
+		return status;
 	in.j = json_object();
-	status = inspect(&in, argv[optind], json);
+	status = inspect(&in, args.path, args.json);
 	json_decref(in.j);
 	return status;
 }
+
+const struct command cmd_inspect = {
+	"inspect", run, "DIR|MODEL.onnx", "what a model needs", options, NULL};

@@ -17,11 +17,38 @@ static int32_t nan_at(struct cli *c, uint64_t position)
 // ---- logits ----
 
 struct logits {
-	const char *out;
+	const char *model, *ids, *out;
 	int64_t top;
 	int64_t *chunks;
 	size_t n_chunks;
 };
+static struct logits logits;
+
+static int set_chunks(struct cli *c, const char *value)
+{
+	struct logits *o = &logits;
+
+	free(o->chunks);
+	o->chunks = NULL;
+	if (!cli_ids(c, value, &o->chunks, &o->n_chunks) || !o->n_chunks)
+		return cli_usage(c, "--chunks %s: sizes are needed", value);
+	for (size_t i = 0; i < o->n_chunks; i++)
+		if (o->chunks[i] < 1)
+			return cli_usage(c, "--chunks: sizes are 1 or more");
+	return 0;
+}
+
+static const struct cli_option logits_options[] = {
+	{"ids", 0, CLI_TEXT, "LIST|@FILE", "the prompt", &logits.ids},
+	{.name = "chunks",
+	 .kind = CLI_CALL,
+	 .arg = "5,2,1",
+	 .help = "feed it in pieces; the last size repeats",
+	 .call = set_chunks},
+	{NULL, 'o', CLI_TEXT, "FILE.npy", "float32 [n, vocab]", &logits.out},
+	{"top", 0, CLI_INT, "K", "print the K best ids and values a row",
+	 &logits.top, 1, 1 << 20},
+	{0}};
 
 // The header of a .npy file of version 1.0, padded to 64 bytes.
 static bool npy_header(FILE *f, uint64_t rows, uint64_t cols)
@@ -153,76 +180,41 @@ static int32_t run_logits(struct cli *c, struct cli_model *m,
 	return rc;
 }
 
-// 0, or the exit status of a wrong command line.
-static int parse_logits(struct cli *c, int argc, char **argv, struct logits *o,
-			const char **list)
+static int cli_logits(struct cli *c, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{"ids", required_argument, NULL, 'i'},
-		{"chunks", required_argument, NULL, 'c'},
-		{"top", required_argument, NULL, 't'},
-		{NULL, 0, NULL, 0}};
-	int opt;
-
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "o:", opts, NULL)) != -1) {
-		if (opt == 'i')
-			*list = optarg;
-		else if (opt == 'o')
-			o->out = optarg;
-		else if (opt == 't') {
-			if (!cli_int(c, "--top", optarg, 1, 1 << 20, &o->top))
-				return EXIT_USAGE;
-		} else if (opt == 'c') {
-			free(o->chunks);
-			o->chunks = NULL;
-			if (!cli_ids(c, optarg, &o->chunks, &o->n_chunks) ||
-			    !o->n_chunks)
-				return cli_usage(c,
-						 "--chunks %s: sizes are "
-						 "needed",
-						 optarg);
-		} else {
-			return cli_usage(c,
-					 "unknown option or missing value: "
-					 "%s",
-					 argv[optind - 1]);
-		}
-	}
-	if (optind + 1 != argc || !*list || (!o->out && !o->top))
-		return cli_usage(c, "a folder, --ids, and -o or --top are "
-				    "needed");
-	for (size_t i = 0; i < o->n_chunks; i++)
-		if (o->chunks[i] < 1)
-			return cli_usage(c, "--chunks: sizes are 1 or more");
-	return 0;
-}
-
-int cmd_logits(struct cli *c, int argc, char **argv)
-{
-	struct logits o = {0};
-	const char *list = NULL;
+	struct logits *o = &logits;
 	struct cli_model m;
 	int64_t *ids = NULL;
 	size_t n = 0;
-	int status = parse_logits(c, argc, argv, &o, &list);
+	int status = cli_argument(c, logits_options, argc, argv,
+				  "one model folder", &o->model);
 
+	if (!status && (!o->ids || (!o->out && !o->top)))
+		status = cli_usage(c, "a folder, --ids, and -o or --top are "
+				      "needed");
 	if (status)
 		goto out;
-	cli_catch_interrupts();
-	if (!cli_ids(c, list, &ids, &n) ||
-	    cli_open(c, argv[optind], CLI_ALL_LOGITS, &m)) {
+	cli_catch_interrupts(1);
+	if (!cli_ids(c, o->ids, &ids, &n) ||
+	    cli_open(c, o->model, CLI_ALL_LOGITS, &m)) {
 		status = cli_fail(c);
 		goto out;
 	}
-	if (run_logits(c, &m, &o, ids, n))
+	if (run_logits(c, &m, o, ids, n))
 		status = cli_fail(c);
 	cli_close(&m);
 out:
 	free(ids);
-	free(o.chunks);
+	free(o->chunks);
 	return status;
 }
+
+const struct command cmd_logits = {"logits",
+				   cli_logits,
+				   "DIR --ids LIST|@FILE -o OUT.npy",
+				   "the logits of every position",
+				   logits_options,
+				   NULL};
 
 // ---- score ----
 
@@ -313,51 +305,60 @@ static int32_t score(struct cli *c, struct cli_model *m, const int64_t *ids,
 	return rc;
 }
 
-int cmd_score(struct cli *c, int argc, char **argv)
+static struct {
+	const char *model, *file;
+	int64_t window, stride;
+	bool json;
+} scoring;
+
+static const struct cli_option score_options[] = {
+	{"file", 0, CLI_TEXT, "TEXT", "the text", &scoring.file},
+	{"window", 0, CLI_INT, "N", "positions at once (the context)",
+	 &scoring.window, 1, INT32_MAX},
+	{"stride", 0, CLI_INT, "N", "new positions per window (half of it)",
+	 &scoring.stride, 1, INT32_MAX},
+	{"json", 0, CLI_FLAG, NULL, "one JSON object", &scoring.json},
+	{0}};
+
+static void print_score(const struct score *s, size_t n, int64_t window)
 {
-	static const struct option opts[] = {
-		{"file", required_argument, NULL, 'f'},
-		{"window", required_argument, NULL, 'w'},
-		{"stride", required_argument, NULL, 's'},
-		{"json", no_argument, NULL, 'j'},
-		{NULL, 0, NULL, 0}};
-	int64_t window = 0, stride = 0, *ids = NULL;
-	const char *file = NULL;
+	double perplexity = exp(s->sum / (double)s->count);
+
+	if (scoring.json)
+		cli_print_json(json_pack(
+			"{s:f, s:f, s:I, s:I, s:I}", "perplexity", perplexity,
+			"nll", s->sum, "tokens", (json_int_t)n, "scored",
+			(json_int_t)s->count, "window", (json_int_t)window));
+	else
+		printf("perplexity %.4f over %" PRIu64
+		       " tokens (window %" PRId64 ")\n",
+		       perplexity, s->count, window);
+}
+
+static int cli_score(struct cli *c, int argc, char **argv)
+{
+	int64_t window, stride, *ids = NULL;
 	struct score s = {0};
 	struct cli_model m;
-	bool json = false;
 	size_t n, bytes;
 	char *text;
 	int32_t rc;
-	int opt;
+	int status = cli_argument(c, score_options, argc, argv,
+				  "one model folder", &scoring.model);
 
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		if (opt == 'f') {
-			file = optarg;
-		} else if (opt == 'j') {
-			json = true;
-		} else if (opt == 'w' || opt == 's') {
-			if (!cli_int(c, opt == 'w' ? "--window" : "--stride",
-				     optarg, 1, INT32_MAX,
-				     opt == 'w' ? &window : &stride))
-				return EXIT_USAGE;
-		} else {
-			return cli_usage(c,
-					 "unknown option or missing value: "
-					 "%s",
-					 argv[optind - 1]);
-		}
-	}
-	if (optind + 1 != argc || !file)
-		return cli_usage(c, "a folder and --file are needed");
-	cli_catch_interrupts();
-	if (!cli_slurp(c, file, &text, &bytes))
+	if (!status && !scoring.file)
+		status = cli_usage(c, "a folder and --file are needed");
+	if (status)
+		return status;
+	cli_catch_interrupts(1);
+	if (!cli_slurp(c, scoring.file, &text, &bytes))
 		return cli_fail(c);
-	if (cli_open(c, argv[optind], CLI_ALL_LOGITS | CLI_TOKENIZER, &m)) {
+	if (cli_open(c, scoring.model, CLI_ALL_LOGITS | CLI_TOKENIZER, &m)) {
 		free(text);
 		return cli_fail(c);
 	}
+	window = scoring.window;
+	stride = scoring.stride;
 	if (!window || window > (int64_t)m.info.context)
 		window = (int64_t)m.info.context;
 	if (!stride || stride > window)
@@ -366,18 +367,17 @@ int cmd_score(struct cli *c, int argc, char **argv)
 	if (!rc)
 		rc = score(c, &m, ids, n, (uint64_t)window, (uint64_t)stride,
 			   &s);
-	if (!rc && json)
-		cli_print_json(json_pack(
-			"{s:f, s:f, s:I, s:I, s:I}", "perplexity",
-			exp(s.sum / (double)s.count), "nll", s.sum, "tokens",
-			(json_int_t)n, "scored", (json_int_t)s.count, "window",
-			(json_int_t)window));
-	else if (!rc)
-		printf("perplexity %.4f over %" PRIu64
-		       " tokens (window %" PRId64 ")\n",
-		       exp(s.sum / (double)s.count), s.count, window);
+	if (!rc)
+		print_score(&s, n, window);
 	free(ids);
 	free(text);
 	cli_close(&m);
 	return rc ? cli_fail(c) : 0;
 }
+
+const struct command cmd_score = {"score",
+				  cli_score,
+				  "DIR --file TEXT [--window N]",
+				  "perplexity of a text",
+				  score_options,
+				  NULL};

@@ -8,18 +8,21 @@
 
 volatile sig_atomic_t cli_interrupted;
 
+static volatile sig_atomic_t most_interrupts;
+
 static void on_interrupt(int sig)
 {
 	(void)sig;
-	// a second one ends the program at once
-	if (cli_interrupted)
+	// nobody heeded the first: end the program at once
+	if (++cli_interrupted > most_interrupts)
 		_exit(EXIT_INTERRUPT);
-	cli_interrupted = 1;
 }
 
-void cli_catch_interrupts(void)
+void cli_catch_interrupts(int most)
 {
 	struct sigaction sa = {.sa_handler = on_interrupt};
+
+	most_interrupts = most;
 
 	sigemptyset(&sa.sa_mask);
 	sigaction(SIGINT, &sa, NULL);
@@ -230,6 +233,63 @@ static int32_t loop_tokens(struct loop *l, int64_t most)
 	return rc;
 }
 
+// ---- the prompt ----
+
+#define SLICE_S 0.2	// computed at once, about
+#define SLICE_FIRST 128 // tokens
+
+// How much of a prompt may be computed at once, so that an interrupt is heard
+// in time: a chunk, and less where that changes neither the result nor what
+// crosses the link.
+static uint64_t largest_slice(const struct cli_model *m, bool *may_cut)
+{
+	struct genai_stats st = {.size = sizeof(st)};
+
+	*may_cut = m->rt->exec_caps.flags & GENAI_EXEC_CAP_ROWS_EXACT &&
+		   !genai_model_get_stats(m->model, &st, NULL) &&
+		   !st.ring_bytes;
+	return m->model->chunk;
+}
+
+static uint64_t next_slice(uint64_t slice, uint64_t most, double s)
+{
+	double want = s > 0 ? (double)slice * SLICE_S / s : (double)most;
+
+	if (want > 4 * (double)slice)
+		want = 4 * (double)slice;
+	return want < 8 ? 8 : want > (double)most ? most : (uint64_t)want;
+}
+
+static int32_t feed(struct loop *l, const int64_t *ids, size_t n)
+{
+	struct cli_model *m = l->g->m;
+	bool may_cut;
+	uint64_t most = largest_slice(m, &may_cut), slice = most;
+	double begin = cli_now(), before = begin, now;
+	int32_t rc = 0;
+
+	if (may_cut && slice > SLICE_FIRST)
+		slice = SLICE_FIRST;
+	for (size_t done = 0; !rc && done < n && !cli_interrupted;) {
+		size_t k = n - done < slice ? n - done : (size_t)slice;
+
+		rc = genai_session_append(m->session, ids + done, k,
+					  &l->c->err);
+		done += k;
+		now = cli_now();
+		if (may_cut)
+			slice = next_slice(k, most, now - before);
+		before = now;
+		if (!rc && now - begin > 1 && done < n)
+			cli_progress(l->c,
+				     "reading %zu of %zu tokens, %.0f a "
+				     "second",
+				     done, n, (double)done / (now - begin));
+	}
+	cli_clear_line(l->c);
+	return rc;
+}
+
 static int32_t loop_open(struct loop *l, size_t n_prompt)
 {
 	const struct cli_generate *g = l->g;
@@ -287,8 +347,7 @@ int32_t cli_generate(struct cli *c, const struct cli_generate *g,
 		rc = room_left(&l, n_prompt, &room);
 	t0 = cli_now();
 	if (!rc)
-		rc = genai_session_append(g->m->session, prompt, n_prompt,
-					  &c->err);
+		rc = feed(&l, prompt, n_prompt);
 	out->prefill_s = cli_now() - t0;
 	if (!rc && !l.greedy)
 		rc = genai_sampler_accept(g->sampler, prompt, n_prompt,

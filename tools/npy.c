@@ -14,12 +14,11 @@
 static const struct {
 	const char *descr;
 	uint32_t dtype;
-} types[] = {{"<f4", GENAI_DT_F32}, {"<f2", GENAI_DT_F16},
-	     {"<f8", GENAI_DT_F64}, {"<i8", GENAI_DT_I64},
-	     {"<i4", GENAI_DT_I32}, {"<i2", GENAI_DT_I16},
-	     {"|i1", GENAI_DT_I8},  {"|u1", GENAI_DT_U8},
-	     {"<u2", GENAI_DT_U16}, {"<u4", GENAI_DT_U32},
-	     {"<u8", GENAI_DT_U64}, {"|b1", GENAI_DT_BOOL}};
+} types[] = {
+	{"<f4", GENAI_DT_F32}, {"<f2", GENAI_DT_F16}, {"<f8", GENAI_DT_F64},
+	{"<i8", GENAI_DT_I64}, {"<i4", GENAI_DT_I32}, {"<i2", GENAI_DT_I16},
+	{"|i1", GENAI_DT_I8},  {"|u1", GENAI_DT_U8},  {"<u2", GENAI_DT_U16},
+	{"<u4", GENAI_DT_U32}, {"<u8", GENAI_DT_U64}, {"|b1", GENAI_DT_BOOL}};
 #define N_TYPES (sizeof(types) / sizeof(types[0]))
 
 static int32_t parse_shape(const char *s, struct tensor_file *t)
@@ -105,11 +104,9 @@ int32_t tensor_read(const char *path, struct tensor_file *t,
 
 	memset(t, 0, sizeof(*t));
 	if (!f)
-		return genai_fail(err,
-				  errno == ENOENT ? GENAI_E_NOTFOUND
-						  : GENAI_E_IO,
-				  "%s: cannot open: %s", path,
-				  strerror(errno));
+		return genai_fail(
+			err, errno == ENOENT ? GENAI_E_NOTFOUND : GENAI_E_IO,
+			"%s: cannot open: %s", path, strerror(errno));
 	if (fread(magic, 1, 6, f) == 6 && !memcmp(magic, "\x93NUMPY", 6)) {
 		rewind(f);
 		rc = read_npy(path, f, t, err);

@@ -2,6 +2,7 @@
 #include "tools/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/gguf/gguf.h"
+#include "core/text/tok.h"
 
 int32_t cli_runtime(struct cli *c, struct genai_runtime **out)
 {
@@ -25,26 +27,19 @@ int32_t cli_runtime(struct cli *c, struct genai_runtime **out)
 	int32_t rc = genai_open(&o, out, &c->err);
 
 	// a missing device or memory is no fault of the configuration
-	c->config_failed = rc && rc != GENAI_E_NODEVICE && rc != GENAI_E_NOMEM &&
-			   rc != GENAI_E_LIMIT && rc != GENAI_E_DEVICE;
+	c->config_failed = rc && rc != GENAI_E_NODEVICE &&
+			   rc != GENAI_E_NOMEM && rc != GENAI_E_LIMIT &&
+			   rc != GENAI_E_DEVICE;
 	return rc;
 }
 
 // ---- GGUF files ----
 
-static bool show_progress(const struct cli *c)
-{
-	return !c->quiet && !c->no_progress && isatty(2);
-}
-
 static int import_progress(void *ctx, uint64_t done, uint64_t total)
 {
-	struct cli *c = ctx;
-
-	if (show_progress(c) && total)
-		fprintf(stderr, "\rimporting %3.0f %%%s",
-			100.0 * (double)done / (double)total,
-			done == total ? "\n" : "");
+	if (total)
+		cli_progress(ctx, "importing %3.0f %%",
+			     100.0 * (double)done / (double)total);
 	return cli_interrupted;
 }
 
@@ -117,11 +112,31 @@ static bool ends_with(const char *s, const char *end)
 	return n >= m && !strcmp(s + n - m, end);
 }
 
+bool cli_is_gguf(const char *path)
+{
+	char magic[4] = "";
+	struct stat st;
+	int fd;
+
+	if (ends_with(path, ".gguf"))
+		return true;
+	// by another name, or none, as stores of blobs have them
+	if (stat(path, &st) || !S_ISREG(st.st_mode))
+		return false;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	if (read(fd, magic, 4) != 4)
+		magic[0] = 0;
+	close(fd);
+	return !memcmp(magic, "GGUF", 4);
+}
+
 int32_t cli_folder(struct cli *c, const char *path, char *out, size_t cap)
 {
 	char file[256];
 
-	if (ends_with(path, ".gguf"))
+	if (cli_is_gguf(path))
 		return import_cached(c, path, out, cap);
 	return genai_model_folder(path, out, cap, file, sizeof(file), &c->err);
 }
@@ -148,14 +163,10 @@ int32_t cli_tokenizer(struct cli *c, const char *folder,
 static int32_t load_progress(void *ctx, const char *what, uint64_t done,
 			     uint64_t total)
 {
-	struct cli *c = ctx;
-
-	if (show_progress(c)) {
-		if (done == total)
-			fprintf(stderr, "\r\033[K");
-		else
-			fprintf(stderr, "\r\033[K%s ...", what);
-	}
+	if (done == total)
+		cli_clear_line(ctx);
+	else
+		cli_progress(ctx, "%s ...", what);
 	return cli_interrupted;
 }
 
@@ -168,7 +179,7 @@ int32_t cli_open(struct cli *c, const char *path, uint32_t flags,
 		.progress = load_progress,
 		.progress_ctx = c,
 	};
-	bool gguf = ends_with(path, ".gguf");
+	bool gguf = cli_is_gguf(path);
 	int32_t rc;
 
 	memset(m, 0, sizeof(*m));
@@ -227,6 +238,33 @@ void cli_special_tokens(const char *folder, json_t *vars)
 		token_of(j, "eos_token", vars);
 		json_decref(j);
 	}
+}
+
+bool cli_has_template(const char *folder)
+{
+	struct genai_template *t = NULL;
+	bool has = !genai_template_open(folder, 0, &t, NULL);
+
+	genai_template_free(t);
+	return has;
+}
+
+int32_t cli_message(struct cli *c, json_t *messages, const char *where,
+		    const char *role, const char *text, size_t n)
+{
+	size_t bad = tok_utf8_check(text, n);
+
+	if (bad < n)
+		return genai_fail(&c->err, GENAI_E_INVAL,
+				  "%s: not UTF-8 at byte %zu of %zu", where,
+				  bad, n);
+	if (memchr(text, 0, n))
+		return genai_fail(&c->err, GENAI_E_INVAL,
+				  "%s: a zero byte at %zu of %zu", where,
+				  strlen(text), n);
+	json_array_append_new(messages, json_pack("{s:s, s:s%}", "role", role,
+						  "content", text, n));
+	return 0;
 }
 
 // A character that no text has: it splits the spelling of special tokens in a

@@ -200,45 +200,19 @@ bool cli_ids(struct cli *c, const char *text, int64_t **out, size_t *out_n)
 	return ok;
 }
 
-bool cli_sampling_option(struct cli *c, struct cli_sampling *s, int opt,
-			 const char *arg)
+void cli_sampling_check(const struct cli *c, const struct cli_sampling *s)
 {
-	int64_t v;
+	const char *other = s->has_temperature && s->temperature > 0
+				    ? "--temperature"
+			    : s->has_top_k && s->top_k != 1 ? "--top-k"
+			    : s->has_top_p		    ? "--top-p"
+			    : s->has_min_p		    ? "--min-p"
+							    : NULL;
 
-	switch (opt) {
-	case 1000:
-		s->has_temperature = true;
-		return cli_num(c, "--temperature", arg, 0, 100,
-			       &s->temperature);
-	case 1001:
-		s->has_top_k = true;
-		return cli_int(c, "--top-k", arg, 0, INT32_MAX, &s->top_k);
-	case 1002:
-		s->has_top_p = true;
-		return cli_num(c, "--top-p", arg, 0, 1, &s->top_p);
-	case 1003:
-		s->has_min_p = true;
-		return cli_num(c, "--min-p", arg, 0, 1, &s->min_p);
-	case 1004:
-		s->has_rep = true;
-		return cli_num(c, "--repetition-penalty", arg, 1e-6, 1e6,
-			       &s->rep);
-	case 1005:
-		s->has_pres = true;
-		return cli_num(c, "--presence-penalty", arg, -2, 2, &s->pres);
-	case 1006:
-		s->has_freq = true;
-		return cli_num(c, "--frequency-penalty", arg, -2, 2, &s->freq);
-	case 1007:
-		s->has_seed = true;
-		if (!cli_int(c, "--seed", arg, 0, INT64_MAX, &v))
-			return false;
-		s->seed = (uint64_t)v;
-		return true;
-	default:
-		s->greedy = true;
-		return true;
-	}
+	if (s->greedy && other)
+		cli_log((void *)(uintptr_t)c, GENAI_LOG_WARN,
+			"--greedy takes the most probable token each time: "
+			"what else says how to draw has no effect");
 }
 
 int32_t cli_sampler(const struct cli_sampling *s,
@@ -266,7 +240,7 @@ int32_t cli_sampler(const struct cli_sampling *s,
 	p.no_repeat_ngram = info->no_repeat_ngram;
 	p.min_length = info->min_length;
 	if (s->has_seed)
-		p.seed = s->seed;
+		p.seed = (uint64_t)s->seed;
 	else if (getrandom(&p.seed, sizeof(p.seed), 0) != sizeof(p.seed))
 		p.seed = (uint64_t)(cli_now() * 1e9);
 	return genai_sampler_open(&p, info->vocab_size,

@@ -333,6 +333,7 @@ static void test_case(struct tests *t, const char *dir)
 	double rtol = 1e-3, atol = 1e-7;
 	struct genai_onnx *onnx = NULL;
 	char **sets, path[4400];
+	uint32_t n_sets = 0;
 	int32_t rc;
 
 	if (t->list) {
@@ -350,12 +351,16 @@ static void test_case(struct tests *t, const char *dir)
 	for (size_t i = 0; !rc && sets && sets[i]; i++) {
 		if (strncmp(sets[i], "test_data_set_", 14))
 			continue;
+		n_sets++;
 		snprintf(path, sizeof(path), "%s/%s", dir, sets[i]);
 		rc = test_set(t, path, genai_onnx_graph(onnx), rtol, atol,
 			      &err);
 	}
 	free_names(sets);
 	genai_onnx_close(onnx);
+	if (!rc && !n_sets)
+		rc = genai_fail(&err, GENAI_E_NOTFOUND,
+				"no test_data_set_* in it");
 	if (!rc) {
 		t->n.passed++;
 	} else if (rc == GENAI_E_UNSUPPORTED) {
@@ -371,6 +376,7 @@ static void test_case(struct tests *t, const char *dir)
 static void test_path(struct tests *t, const char *path)
 {
 	char sub[4300];
+	uint32_t cases = 0;
 	char **v;
 	struct stat st;
 
@@ -386,10 +392,14 @@ static void test_path(struct tests *t, const char *path)
 			continue;
 		snprintf(sub, sizeof(sub), "%s/%s", path, v[i]);
 		test_case(t, sub);
+		cases++;
 	}
-	if (!v) {
+	if (!cases) {
 		t->n.failed++;
-		printf("FAIL %s: no such folder\n", path);
+		printf("FAIL %s: %s\n", path,
+		       stat(path, &st) ? "no such folder"
+				       : "no case in it: looked for "
+					 "model.onnx and */model.onnx");
 	}
 	free_names(v);
 }
@@ -409,60 +419,62 @@ static int node_tests(struct cli *c, struct tests *t, char **paths)
 	return t->n.failed ? EXIT_REQUEST : 0;
 }
 
-int cmd_run(struct cli *c, int argc, char **argv)
+static struct {
+	struct input in[MAX_IO];
+	uint32_t n_in;
+	const char *dir;
+	bool nodes;
+	struct tests tests;
+} args = {.tests = {.rtol = -1, .atol = -1}};
+
+static int add_input(struct cli *c, const char *value)
 {
-	static const struct option opts[] = {
-		{"input", required_argument, NULL, 'i'},
-		{"output-dir", required_argument, NULL, 'o'},
-		{"node-tests", no_argument, NULL, 'n'},
-		{"rtol", required_argument, NULL, 'r'},
-		{"atol", required_argument, NULL, 'a'},
-		{"list", no_argument, NULL, 'l'},
-		{NULL, 0, NULL, 0}};
-	static struct input in[MAX_IO];
-	struct tests t = {.rtol = -1, .atol = -1};
-	const char *dir = NULL;
-	bool nodes = false;
-	uint32_t n_in = 0;
-	int opt;
+	const char *eq = strchr(value, '=');
+	struct input *in = &args.in[args.n_in];
 
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		const char *eq = opt == 'i' ? strchr(optarg, '=') : NULL;
-
-		if (opt == 'i') {
-			if (!eq || n_in == MAX_IO ||
-			    (size_t)(eq - optarg) >= sizeof(in[0].name))
-				return cli_usage(c,
-						 "--input %s: NAME=FILE is "
-						 "needed",
-						 optarg);
-			memcpy(in[n_in].name, optarg, (size_t)(eq - optarg));
-			in[n_in++].path = eq + 1;
-		} else if (opt == 'o') {
-			dir = optarg;
-		} else if (opt == 'n') {
-			nodes = true;
-		} else if (opt == 'l') {
-			t.list = true;
-		} else if (opt == 'r' || opt == 'a') {
-			if (!cli_num(c, opt == 'r' ? "--rtol" : "--atol",
-				     optarg, 0, 1e9,
-				     opt == 'r' ? &t.rtol : &t.atol))
-				return EXIT_USAGE;
-		} else {
-			return cli_usage(c,
-					 "unknown option or missing value: "
-					 "%s",
-					 argv[optind - 1]);
-		}
-	}
-	if (nodes) {
-		if (optind == argc)
-			return cli_usage(c, "folders are needed");
-		return node_tests(c, &t, argv + optind);
-	}
-	if (optind + 1 != argc)
-		return cli_usage(c, "one .onnx file is needed");
-	return run_model(c, argv[optind], in, n_in, dir) ? cli_fail(c) : 0;
+	if (!eq || args.n_in == MAX_IO ||
+	    (size_t)(eq - value) >= sizeof(in->name))
+		return cli_usage(c, "--input %s: NAME=FILE is needed", value);
+	memcpy(in->name, value, (size_t)(eq - value));
+	in->path = eq + 1;
+	args.n_in++;
+	return 0;
 }
+
+static const struct cli_option options[] = {
+	{.name = "input",
+	 .kind = CLI_CALL,
+	 .arg = "NAME=FILE",
+	 .help = ".npy or TensorProto .pb (repeatable)",
+	 .call = add_input},
+	{"output-dir", 0, CLI_TEXT, "DIR", "write OUTPUT.npy there", &args.dir},
+	{"node-tests", 0, CLI_FLAG, NULL,
+	 "the arguments are folders of the ONNX backend tests", &args.nodes},
+	{"rtol", 0, CLI_NUM, "X", "for these: relative tolerance",
+	 &args.tests.rtol, 0, 1e9},
+	{"atol", 0, CLI_NUM, "X", "absolute tolerance", &args.tests.atol, 0,
+	 1e9},
+	{"list", 0, CLI_FLAG, NULL, "their names only", &args.tests.list},
+	{0}};
+
+static int run(struct cli *c, int argc, char **argv)
+{
+	int at = cli_options(c, options, argc, argv);
+
+	if (at < 0)
+		return -at;
+	if (args.nodes) {
+		if (at == argc)
+			return cli_usage(c, "folders are needed");
+		return node_tests(c, &args.tests, argv + at);
+	}
+	if (at + 1 != argc)
+		return cli_usage(c, "one .onnx file is needed");
+	return run_model(c, argv[at], args.in, args.n_in, args.dir)
+		       ? cli_fail(c)
+		       : 0;
+}
+
+const struct command cmd_run = {
+	"run",	 run, "MODEL.onnx [--input NAME=FILE]...", "run a single graph",
+	options, NULL};

@@ -75,52 +75,56 @@ static int32_t tokenize_lines(struct cli *c, const struct genai_tokenizer *tok,
 	return rc ? rc : more;
 }
 
-int cmd_tokenize(struct cli *c, int argc, char **argv)
-{
-	static const struct option opts[] = {
-		{"text", required_argument, NULL, 't'},
-		{"file", required_argument, NULL, 'f'},
-		{"no-special", no_argument, NULL, 'n'},
-		{"specials-as-text", no_argument, NULL, 's'},
-		{"jsonl", no_argument, NULL, 'l'},
-		{NULL, 0, NULL, 0}};
-	const char *text = NULL, *file = "-";
-	struct genai_tokenizer *tok = NULL;
-	char folder[4200], *read = NULL;
-	uint32_t flags = 0;
-	bool lines = false;
-	size_t n = 0;
-	int32_t rc;
-	int opt;
+static struct {
+	const char *folder, *text, *file;
+	bool no_special, as_text, lines;
+} tok_args = {.file = "-"};
 
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		if (opt == 't')
-			text = optarg;
-		else if (opt == 'f')
-			file = optarg;
-		else if (opt == 'n')
-			flags |= GENAI_TOK_NO_SPECIAL;
-		else if (opt == 's')
-			flags |= GENAI_TOK_SPECIALS_AS_TEXT;
-		else if (opt == 'l')
-			lines = true;
-		else
-			return cli_usage(c, "unknown option: %s",
-					 argv[optind - 1]);
-	}
-	if (optind + 1 != argc)
-		return cli_usage(c, "one folder is needed");
-	snprintf(folder, sizeof(folder), "%s", argv[optind]);
-	rc = 0;
-	if (strstr(argv[optind], ".gguf"))
-		rc = cli_folder(c, argv[optind], folder, sizeof(folder));
-	if (!rc)
-		rc = cli_tokenizer(c, folder, &tok);
-	if (!rc && lines) {
+static const struct cli_option tokenize_options[] = {
+	{"text", 0, CLI_TEXT, "TEXT", "the text; without any: stdin",
+	 &tok_args.text},
+	{"file", 0, CLI_TEXT, "FILE", "the same from a file", &tok_args.file},
+	{"no-special", 0, CLI_FLAG, NULL,
+	 "without the tokenizer's own additions", &tok_args.no_special},
+	{"specials-as-text", 0, CLI_FLAG, NULL,
+	 "special tokens in the text are text", &tok_args.as_text},
+	{"jsonl", 0, CLI_FLAG, NULL, "a JSON string a line", &tok_args.lines},
+	{0}};
+
+// The tokenizer of a model folder, a folder with no more, or a .gguf file.
+static int32_t open_tokenizer(struct cli *c, const char *path,
+			      struct genai_tokenizer **out)
+{
+	char folder[4200];
+	int32_t rc;
+
+	if (!cli_is_gguf(path))
+		return cli_tokenizer(c, path, out);
+	rc = cli_folder(c, path, folder, sizeof(folder));
+	return rc ? rc : cli_tokenizer(c, folder, out);
+}
+
+static int tokenize(struct cli *c, int argc, char **argv)
+{
+	uint32_t flags;
+	struct genai_tokenizer *tok = NULL;
+	char *read = NULL;
+	const char *text;
+	size_t n = 0;
+	int status = cli_argument(c, tokenize_options, argc, argv, "one folder",
+				  &tok_args.folder);
+	int32_t rc;
+
+	if (status)
+		return status;
+	flags = (tok_args.no_special ? GENAI_TOK_NO_SPECIAL : 0) |
+		(tok_args.as_text ? GENAI_TOK_SPECIALS_AS_TEXT : 0);
+	text = tok_args.text;
+	rc = open_tokenizer(c, tok_args.folder, &tok);
+	if (!rc && tok_args.lines) {
 		rc = tokenize_lines(c, tok, flags);
 	} else if (!rc) {
-		if (!text && !cli_slurp(c, file, &read, &n))
+		if (!text && !cli_slurp(c, tok_args.file, &read, &n))
 			rc = c->err.code;
 		if (!rc)
 			rc = tokenize_one(c, tok, text ? text : read,
@@ -130,6 +134,10 @@ int cmd_tokenize(struct cli *c, int argc, char **argv)
 	genai_tokenizer_close(tok);
 	return rc ? cli_fail(c) : 0;
 }
+
+const struct command cmd_tokenize = {
+	"tokenize",	     tokenize,	       "DIR [--text T | --file F]",
+	"text to token ids", tokenize_options, NULL};
 
 // ---- detokenize ----
 
@@ -168,6 +176,13 @@ static int32_t detokenize_one(struct cli *c, const struct genai_tokenizer *tok,
 	json_t *j;
 	int32_t rc;
 
+	for (size_t i = 0; i < n; i++)
+		if (ids[i] < 0 || ids[i] >= genai_tokenizer_size(tok))
+			return genai_fail(&c->err, GENAI_E_INVAL,
+					  "id %zu is %" PRId64
+					  ": the tokenizer has 0 to %u",
+					  i, ids[i],
+					  genai_tokenizer_size(tok) - 1);
 	if (stream) {
 		j = stream_pieces(c, tok, ids, n, flags);
 		if (!j)
@@ -242,65 +257,78 @@ static int32_t detokenize_lines(struct cli *c,
 	return rc ? rc : more;
 }
 
-int cmd_detokenize(struct cli *c, int argc, char **argv)
-{
-	static const struct option opts[] = {
-		{"ids", required_argument, NULL, 'i'},
-		{"keep-special", no_argument, NULL, 'k'},
-		{"stream", no_argument, NULL, 's'},
-		{"jsonl", no_argument, NULL, 'l'},
-		{NULL, 0, NULL, 0}};
-	struct genai_tokenizer *tok = NULL;
-	bool stream = false, lines = false;
-	const char *list = NULL;
-	int64_t *ids = NULL;
-	uint32_t flags = 0;
-	size_t n;
-	int32_t rc;
-	int opt;
+static struct {
+	const char *folder, *list;
+	bool keep, stream, lines;
+} detok_args;
 
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		if (opt == 'i')
-			list = optarg;
-		else if (opt == 'k')
-			flags |= GENAI_TOK_KEEP_SPECIAL;
-		else if (opt == 's')
-			stream = true;
-		else if (opt == 'l')
-			lines = true;
-		else
-			return cli_usage(c, "unknown option: %s",
-					 argv[optind - 1]);
-	}
-	if (optind + 1 != argc)
-		return cli_usage(c, "one folder is needed");
-	if (!list && !lines)
-		return cli_usage(c, "--ids or --jsonl is needed");
-	rc = cli_tokenizer(c, argv[optind], &tok);
-	if (!rc && lines) {
-		rc = detokenize_lines(c, tok, flags, stream);
+static const struct cli_option detokenize_options[] = {
+	{"ids", 0, CLI_TEXT, "LIST|@FILE", "the ids", &detok_args.list},
+	{"keep-special", 0, CLI_FLAG, NULL, "show special tokens",
+	 &detok_args.keep},
+	{"stream", 0, CLI_FLAG, NULL, "the pieces, one per token and the rest",
+	 &detok_args.stream},
+	{"jsonl", 0, CLI_FLAG, NULL, "a JSON array a line", &detok_args.lines},
+	{0}};
+
+static int detokenize(struct cli *c, int argc, char **argv)
+{
+	uint32_t flags;
+	struct genai_tokenizer *tok = NULL;
+	int64_t *ids = NULL;
+	size_t n;
+	int status = cli_argument(c, detokenize_options, argc, argv,
+				  "one folder", &detok_args.folder);
+	int32_t rc;
+
+	if (!status && !detok_args.list && !detok_args.lines)
+		status = cli_usage(c, "--ids or --jsonl is needed");
+	if (status)
+		return status;
+	flags = detok_args.keep ? GENAI_TOK_KEEP_SPECIAL : 0;
+	rc = open_tokenizer(c, detok_args.folder, &tok);
+	if (!rc && detok_args.lines) {
+		rc = detokenize_lines(c, tok, flags, detok_args.stream);
 	} else if (!rc) {
-		rc = cli_ids(c, list, &ids, &n) ? 0 : c->err.code;
+		rc = cli_ids(c, detok_args.list, &ids, &n) ? 0 : c->err.code;
 		if (!rc)
-			rc = detokenize_one(c, tok, ids, n, flags, stream,
-					    false);
+			rc = detokenize_one(c, tok, ids, n, flags,
+					    detok_args.stream, false);
 	}
 	free(ids);
 	genai_tokenizer_close(tok);
 	return rc ? cli_fail(c) : 0;
 }
 
+const struct command cmd_detokenize = {"detokenize",	   detokenize,
+				       "DIR --ids LIST",   "token ids to text",
+				       detokenize_options, NULL};
+
 // ---- template ----
 
 struct template_options {
 	json_t *vars;
-	bool cont;
+	bool cont; /* the last message goes on */
 	int64_t now;
 	int32_t offset;
 };
 
-static json_t *load_json(struct cli *c, const char *path)
+static struct {
+	const char *path;
+	bool no_prompt, lines;
+	struct template_options o;
+} tmpl;
+
+// Variables on the command line, in their order.
+static int set_var(const char *name, json_t *v)
+{
+	if (!tmpl.o.vars)
+		tmpl.o.vars = json_object();
+	json_object_set_new(tmpl.o.vars, name, v);
+	return 0;
+}
+
+static int load_var(struct cli *c, const char *name, const char *path)
 {
 	json_error_t je;
 	char *text;
@@ -308,49 +336,82 @@ static json_t *load_json(struct cli *c, const char *path)
 	json_t *j;
 
 	if (!cli_slurp(c, path, &text, &n))
-		return NULL;
+		return cli_fail(c);
 	j = json_loadb(text, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
 	free(text);
-	if (!j)
-		genai_fail(&c->err, GENAI_E_FORMAT,
-			   "%s: line %d, column %d: %s", path, je.line,
-			   je.column, je.text);
-	return j;
+	if (j)
+		return set_var(name, j);
+	genai_fail(&c->err, GENAI_E_FORMAT, "%s: line %d, column %d: %s", path,
+		   je.line, je.column, je.text);
+	return cli_fail(c);
 }
 
-static bool set_var(struct cli *c, const char *arg, json_t *vars)
+static int load_messages(struct cli *c, const char *path)
+{
+	return load_var(c, "messages", path);
+}
+
+static int load_tools(struct cli *c, const char *path)
+{
+	return load_var(c, "tools", path);
+}
+
+static int parse_var(struct cli *c, const char *arg)
 {
 	const char *eq = strchr(arg, '=');
 	char name[128];
 	json_t *v;
 
-	if (!eq || eq == arg || (size_t)(eq - arg) >= sizeof(name)) {
-		cli_usage(c, "--var %s: name=JSON is needed", arg);
-		return false;
-	}
+	if (!eq || eq == arg || (size_t)(eq - arg) >= sizeof(name))
+		return cli_usage(c, "--var %s: name=JSON is needed", arg);
 	memcpy(name, arg, (size_t)(eq - arg));
 	name[eq - arg] = 0;
 	v = json_loads(eq + 1, JSON_DECODE_ANY, NULL);
-	if (!v) {
-		cli_usage(c, "--var %s: the value is not JSON", arg);
-		return false;
-	}
-	json_object_set_new(vars, name, v);
-	return true;
+	if (!v)
+		return cli_usage(c, "--var %s: the value is not JSON", arg);
+	return set_var(name, v);
 }
 
-static bool parse_now(struct cli *c, const char *arg, int64_t *out)
+static int parse_now(struct cli *c, const char *arg)
 {
 	struct tm t = {0};
 	const char *end = strptime(arg, "%Y-%m-%dT%H:%M:%S", &t);
 
-	if (!end || *end) {
-		cli_usage(c, "--now %s: YYYY-MM-DDTHH:MM:SS is needed", arg);
-		return false;
-	}
-	*out = timegm(&t);
-	return true;
+	if (!end || *end)
+		return cli_usage(c, "--now %s: YYYY-MM-DDTHH:MM:SS is needed",
+				 arg);
+	tmpl.o.now = timegm(&t);
+	tmpl.o.offset = 0;
+	return 0;
 }
+
+static const struct cli_option template_options[] = {
+	{.name = "messages",
+	 .kind = CLI_CALL,
+	 .arg = "FILE.json",
+	 .help = "the conversation",
+	 .call = load_messages},
+	{.name = "tools",
+	 .kind = CLI_CALL,
+	 .arg = "FILE.json",
+	 .help = "tools that may be called",
+	 .call = load_tools},
+	{"no-generation-prompt", 0, CLI_FLAG, NULL,
+	 "without the beginning of an answer", &tmpl.no_prompt},
+	{"continue", 0, CLI_FLAG, NULL, "the last message goes on",
+	 &tmpl.o.cont},
+	{.name = "var",
+	 .kind = CLI_CALL,
+	 .arg = "NAME=JSON",
+	 .help = "a further variable (repeatable)",
+	 .call = parse_var},
+	{.name = "now",
+	 .kind = CLI_CALL,
+	 .arg = "2024-07-26T13:14:15",
+	 .help = "the clock",
+	 .call = parse_now},
+	{"jsonl", 0, CLI_FLAG, NULL, "an object a line", &tmpl.lines},
+	{0}};
 
 // A line's object: the variables are its fields and those of kwargs.
 static int32_t line_vars(struct cli *c, const json_t *j, uint64_t line,
@@ -456,63 +517,34 @@ static int32_t render(struct cli *c, const char *path, bool lines,
 	return rc;
 }
 
-int cmd_template(struct cli *c, int argc, char **argv)
+static int template(struct cli *c, int argc, char **argv)
 {
-	static const struct option opts[] = {
-		{"messages", required_argument, NULL, 'm'},
-		{"tools", required_argument, NULL, 't'},
-		{"no-generation-prompt", no_argument, NULL, 'g'},
-		{"continue", no_argument, NULL, 'c'},
-		{"var", required_argument, NULL, 'v'},
-		{"now", required_argument, NULL, 'n'},
-		{"jsonl", no_argument, NULL, 'l'},
-		{NULL, 0, NULL, 0}};
-	struct template_options o = {.vars = json_object(), .now = time(NULL)};
+	struct template_options *o = &tmpl.o;
+	time_t now = time(NULL);
 	struct tm local;
-	bool lines = false, ok = true;
-	time_t now = o.now;
-	json_t *j;
-	int opt, status = 0;
+	int status;
 
 	localtime_r(&now, &local);
-	o.offset = (int32_t)local.tm_gmtoff;
-	opterr = 0;
-	json_object_set_new(o.vars, "add_generation_prompt", json_true());
-	while (ok && (opt = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		if (opt == 'm' || opt == 't') {
-			j = load_json(c, optarg);
-			ok = j != NULL;
-			if (ok)
-				json_object_set_new(
-					o.vars,
-					opt == 'm' ? "messages" : "tools", j);
-			else
-				status = cli_fail(c);
-		} else if (opt == 'g') {
-			json_object_set_new(o.vars, "add_generation_prompt",
-					    json_false());
-		} else if (opt == 'c') {
-			o.cont = true;
-		} else if (opt == 'v') {
-			ok = set_var(c, optarg, o.vars);
-		} else if (opt == 'n') {
-			ok = parse_now(c, optarg, &o.now);
-			o.offset = 0;
-		} else if (opt == 'l') {
-			lines = true;
-		} else {
-			ok = false;
-			cli_usage(c, "unknown option: %s", argv[optind - 1]);
-		}
-	}
-	if (!ok)
-		status = status ? status : EXIT_USAGE;
-	else if (optind + 1 != argc)
-		status = cli_usage(c, "one folder or template is needed");
-	else if (!lines && !json_object_get(o.vars, "messages"))
+	o->now = now;
+	o->offset = (int32_t)local.tm_gmtoff;
+	status = cli_argument(c, template_options, argc, argv,
+			      "one folder or template", &tmpl.path);
+	if (!o->vars)
+		o->vars = json_object();
+	if (!json_object_get(o->vars, "add_generation_prompt"))
+		json_object_set_new(o->vars, "add_generation_prompt",
+				    json_boolean(!tmpl.no_prompt));
+	if (!status && !tmpl.lines && !json_object_get(o->vars, "messages"))
 		status = cli_usage(c, "--messages or --jsonl is needed");
-	else if (render(c, argv[optind], lines, &o))
+	if (!status && render(c, tmpl.path, tmpl.lines, o))
 		status = cli_fail(c);
-	json_decref(o.vars);
+	json_decref(o->vars);
 	return status;
 }
+
+const struct command cmd_template = {"template",
+				     template,
+				     "DIR|FILE.jinja --messages FILE.json",
+				     "render a chat template",
+				     template_options,
+				     NULL};

@@ -203,16 +203,16 @@ is "budgets from left to right" "$(sed -n \
 
 # ---- failures ----
 
-fails "an empty list" 2 "bad option or value" bench m --prompt-tokens ""
+fails "an empty list" 2 "bench: --" bench m --prompt-tokens ""
 fails "a bad list" 2 "0,x" bench m --prompt-tokens 0,x
-fails "no budgets" 2 "bad option or value" bench m --weight-budget ,
+fails "no budgets" 2 "bench: --" bench m --weight-budget ,
 fails "a budget that is none" 2 "weight_budget" bench m --weight-budget 5X
 fails "a limit that is none" 2 "device_limit" bench m --device-limit 5X
 fails "a limit that is too small" 1 "device_limit 1024" bench m \
 	--device-limit 1KiB
 for matrix in "" executor executor= =x nonsense=x weight_budget=0 \
 	executor=a,executor=b; do
-	fails "--matrix '$matrix'" 2 "bad option or value" bench m --matrix \
+	fails "--matrix '$matrix'" 2 "bench: --" bench m --matrix \
 		"$matrix"
 done
 fails "no such executor" 2 "eagr" bench m --matrix executor=cpu_ref:eagr

@@ -100,4 +100,84 @@ rm bare/chat_template.jinja
 echo hello | "$genai" chat bare >out 2>err
 is "no template: 1" "$?" 1
 like "it says so" "$(cat err)" "genai: error: *template*"
+# ---- a turn that is no text ----
+
+printf 'gr\374n\n' >in
+"$genai" chat "$plain" --max-new-tokens 4 <in >out 2>err
+is "a turn that is not UTF-8: 1" "$?$(cat out)" 1
+like "it says where" "$(cat err)" \
+	"genai: error: the turn: not UTF-8 at byte 2 of 4"
+printf 'a\0b\n' >in
+"$genai" chat "$plain" --max-new-tokens 4 <in >out 2>err
+like "a zero byte too" "$?$(cat out) $(cat err)" "1 *a zero byte at 1 of 3"
+fails "--system that is not UTF-8" 1 "system turn: not UTF-8 at byte 0" \
+	chat "$plain" --system "$(printf '\200x')"
+talk '//help\n'
+a=$(cat out)
+like "// sends a line that begins with /" "$rc $a $(cat err)" "0 ?* "
+talk '/sav x\n'
+like "a mistyped command" "$(cat err)" "*did you mean /save*"
+printf '[{"role":"user"}]' >bad.json
+talk '/load bad.json\nhello\n'
+like "/load of a message without content" "$(cat err)" \
+	"genai: error: bad.json: message 1 has no content"
+
+# ---- at a terminal ----
+
+screen() # what is typed; arguments: environment and command
+{
+	typed=$1
+	shift
+	printf '%s\n' "$typed" | env TERM=xterm "$@" >out 2>err
+	rc=$?
+}
+type_and_save='wait > 
+send /system Grüße 你好 e\xcc\x81\r
+wait is set
+send /save talk.json\r
+wait saved
+send /exit\r'
+for l in C C.UTF-8; do
+	rm -f talk.json
+	screen "$type_and_save" LC_ALL=$l "$probe" pty "$genai" chat "$plain"
+	like "$l: letters beyond ASCII are kept" \
+		"$rc $(tr -d '\n' <talk.json)" "0 *Grüße 你好 e$(printf '\314\201')*"
+done
+if command -v localedef >/dev/null &&
+	mkdir loc && localedef -i en_US -f ISO-8859-1 loc/xx 2>/dev/null; then
+	rm -f talk.json
+	screen 'wait > 
+send /system Gr\xfc\xdfe\r
+wait is set
+send /save talk.json\r
+wait saved
+send /exit\r' LOCPATH="$work/loc" LC_ALL=xx "$probe" pty "$genai" chat "$plain"
+	like "Latin-1: what is typed becomes UTF-8" \
+		"$rc $(tr -d '\n' <talk.json)" "0 *Grüße*"
+else
+	n=$((n + 1))
+	echo "ok $n # SKIP no localedef or its sources for a Latin-1 locale"
+fi
+rm -f talk.json
+screen 'wait > 
+send \e[200~one\rtwo\rthree\e[201~\r
+wait > 
+send /save talk.json\r
+wait saved
+send /exit\r' "$probe" pty "$genai" chat "$plain" --greedy -n 4
+like "a pasted block is one turn" "$rc $(tr -d '\n' <talk.json)" \
+	'0 *"one\\ntwo\\nthree"*'
+screen 'wait > 
+send /sys\x09be brief\r
+wait is set
+send half a line\x03
+wait > 
+send /exit\r' "$probe" pty "$genai" chat "$plain"
+is "Tab completes; Ctrl-C drops the line only" "$rc" 0
+screen 'wait > 
+send one two three four five six\r
+wait context is full
+wait > 
+send /exit\r' "$probe" pty "$genai" chat "$plain" --set runtime.context=8
+is "a full context says what to do, and goes on" "$rc" 0
 finish

@@ -1,11 +1,9 @@
 #!/bin/sh
-# help.sh - what genai help says is in the manual page and the completions.
+# help.sh - what genai help says is in the manual page and on the page of the
+# command line; what shells complete is what help says.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 
 sed 's/\\-/-/g' "$top_srcdir/man/genai.1" >man
-bash=$top_srcdir/completions/genai.bash
-zsh=$top_srcdir/completions/_genai
-fish=$top_srcdir/completions/genai.fish
 
 # The flags in a text: one a line, once.
 flags()
@@ -37,37 +35,70 @@ is "common ones" "$(echo $(cat common))" \
 	"--config --help --no-progress --quiet --set --verbose --version"
 flags <man >manflags
 is "common ones in the manual" "$(missing "$(cat common)" "$(cat manflags)")" ""
-flags <"$bash" >bashflags
 flags <"$top_srcdir/docs/CLI.md" >pageflags
 is "all of them on the page" "$(missing "$(cat manflags)" "$(cat pageflags)")" \
 	""
-is "and in bash" "$(missing "$(cat common)" "$(cat bashflags)")" ""
-
-# what the sources read, somewhere in the help
-for c in $commands; do
-	"$genai" help "$c" | flags
-done | sort -u >helped
-sed -n 's/.*{"\([a-z-]*\)", [a-z]*_argument, NULL,.*/--\1/p' \
-	"$top_srcdir"/tools/*.c "$top_srcdir"/tools/*.h | sort -u >read
-is "the sources' flags are in the help" \
-	"$(missing "$(cat read)" "$(cat helped)")" ""
-is "there are some" "$(grep -c -- '--prompt-file' read)" 1
 
 for c in $commands; do
-	"$genai" help "$c" | sed '/^Common/,$d' | flags >want
+	"$genai" help "$c" | sed '/^Common/,$d' | sed 1d | flags >want
 	is "$c has a section in the manual" "$(grep -c "^\.SS genai $c" man)" 1
 	awk -v c="$c" '/^\.S[SH] / { on = $2 == "genai" && $3 == c } on' man |
 		flags >got
 	is "$c: its flags are in it" "$(missing "$(cat want)" "$(cat got)")" ""
-	sed -n "s/^	$c) opts=//p" "$bash" | flags >got
-	is "$c: and in bash" "$(missing "$(cat want)" "$(cat got)")" ""
-	is "$c: with none that help lacks" \
-		"$(missing "$(cat got)" "$(cat want)")" ""
-	sed -n "s/^	$c) _values//p" "$zsh" | flags >got
-	is "$c: and in zsh" "$(missing "$(cat want)" "$(cat got)")" ""
-	grep "seen_subcommand_from $c'" "$fish" |
-		sed 's/.* -l \([a-z-]*\).*/--\1/;s/.* -s \([a-z]\) .*/-\1/' |
-		sort -u >got
-	is "$c: and in fish" "$(missing "$(cat want)" "$(cat got)")" ""
+	is "$c: and no others" "$(missing "$(cat got)" "$(cat want)")" ""
+	is "$c: completed are the same" \
+		"$("$genai" help --words "$c" | grep '^-' | sort -u)" \
+		"$(cat want)"
 done
+
+is "commands are completed" "$(echo $("$genai" help --words))" \
+	"$(echo $commands)"
+like "so are keys" "$(echo $("$genai" help --words keys))" \
+	"*runtime.executor=*runtime.weight_budget=*module.cpu_ref.threads=*"
+like "and architectures" "$(echo $("$genai" help --words synth))" \
+	"*Qwen3-0.6B*"
+
+# bash, for real
+if command -v bash >/dev/null; then
+	complete() # words before the cursor
+	{
+		bash -c '
+			compopt() { :; }
+			. "$1"
+			shift
+			COMP_WORDS=("$@")
+			COMP_CWORD=$(($# - 1))
+			_genai
+			echo "${COMPREPLY[@]}"' bash \
+			"$top_srcdir/completions/genai.bash" "$genai" "$@"
+	}
+	is "bash: a command" "$(complete det)" detokenize
+	is "bash: its option" "$(complete generate --ig)" --ignore-eos
+	is "bash: behind others" "$(complete --quiet generate x --ech)" --echo
+	is "bash: a key" "$(complete --set runtime.weight)" \
+		runtime.weight_budget=
+	is "bash: a command after help" "$(complete help tem)" template
+	like "bash: an architecture" "$(complete synth Qwen3-0)" "*Qwen3-0.6B*"
+else
+	ok "bash # SKIP no bash"
+fi
+
+fails "a mistyped option" 2 "--promt; did you mean --prompt?" \
+	generate "$plain" --promt x
+fails "a mistyped command" 2 "no command genrate; did you mean generate?" \
+	genrate
+fails "a missing value" 2 "--prompt needs a value" generate "$plain" --prompt
+fails "a missing value of a letter" 2 "-o needs a value" import x.gguf -o
+fails "a value too many" 2 "--chat takes no value" generate "$plain" --chat=1
+fails "an unknown letter" 2 "unknown option -z" generate "$plain" -z
+fails "what others call it" 2 "-ngl: --set runtime.weight_budget=50%" \
+	generate "$plain" -ngl 99
+fails "an argument too many" 2 "and nothing more: b" generate a b
+run generate --ids 1,2 -n 4 -m "$plain" --json
+long=$(cat out)
+run generate "$plain" --ids 1,2 --max-new-tokens 4 --json
+is "-m and -n are --model and --max-new-tokens" "$(json ids)" \
+	"$(echo "$long" | "$probe" json ids)"
+run generate gone --json
+like "with --json an error is an object too" "$rc $(json error)" "1 gone: *"
 finish

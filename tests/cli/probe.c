@@ -1,10 +1,16 @@
 // probe.c - what the scripts of this folder need besides a shell: looking into
 // JSON and .npy files, and making small models, good ones and bad ones.
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "tests/unit/gguf_model.h"
 #include "tests/unit/onnx_writer.h"
@@ -19,8 +25,120 @@ static int usage(void)
 		"probe npydiff A B                largest difference\n"
 		"probe mknpy FILE DIMS VALUE...   float32\n"
 		"probe onnx KIND DIR              DIR/model.onnx and tests\n"
-		"probe gguf FILE                  a small model\n");
+		"probe gguf FILE                  a small model\n"
+		"probe pty COMMAND...             run it on a terminal; stdin "
+		"says what is\n"
+		"   typed: send TEXT (\\r \\e \\xNN), wait TEXT, end; "
+		"stdout: the screen\n");
 	return 2;
+}
+
+// ---- a terminal ----
+
+struct pty {
+	int fd;
+	char *screen;
+	size_t n, seen; // seen: up to where a wait has found its text
+};
+
+static size_t unescape(char *s)
+{
+	size_t n = 0;
+
+	for (char *p = s; *p; p++) {
+		unsigned v;
+
+		if (*p != '\\') {
+			s[n++] = *p;
+		} else if (*++p == 'x' && sscanf(p + 1, "%2x", &v) == 1) {
+			s[n++] = (char)v;
+			p += 2;
+		} else {
+			s[n++] = *p == 'r' ? '\r' : *p == 'e' ? '\033' : *p;
+		}
+	}
+	return n;
+}
+
+// Take up what the program prints for at most ms; false at its end.
+static bool screen_more(struct pty *t, int ms)
+{
+	struct pollfd p = {t->fd, POLLIN, 0};
+	ssize_t n;
+
+	if (poll(&p, 1, ms) <= 0)
+		return true;
+	t->screen = realloc(t->screen, t->n + 4097);
+	n = t->screen ? read(t->fd, t->screen + t->n, 4096) : -1;
+	if (n <= 0)
+		return false;
+	t->n += (size_t)n;
+	return true;
+}
+
+static bool screen_wait(struct pty *t, const char *text, size_t n)
+{
+	time_t end = time(NULL) + 60;
+	bool alive = true;
+
+	for (;;) {
+		char *p = t->n > t->seen ? memmem(t->screen + t->seen,
+						  t->n - t->seen, text, n)
+					 : NULL;
+
+		if (p) {
+			t->seen = (size_t)(p - t->screen) + n;
+			return true;
+		}
+		if (!alive || time(NULL) > end)
+			return false;
+		alive = screen_more(t, 200);
+	}
+}
+
+static int pty(char **command)
+{
+	struct pty t = {.fd = posix_openpt(O_RDWR | O_NOCTTY)};
+	char *line = NULL;
+	size_t cap = 0;
+	ssize_t n;
+	int status = 0, rc = 0;
+	pid_t pid;
+
+	if (t.fd < 0 || grantpt(t.fd) || unlockpt(t.fd))
+		return 2;
+	pid = fork();
+	if (!pid) {
+		int s;
+
+		setsid();
+		s = open(ptsname(t.fd), O_RDWR); // becomes the terminal
+		for (int i = 0; i < 3; i++)
+			dup2(s, i);
+		execvp(command[0], command);
+		_exit(127);
+	}
+	while (!rc && (n = getline(&line, &cap, stdin)) > 0) {
+		char *text = line + 5;
+
+		line[n - 1] = 0;
+		if (!strncmp(line, "send ", 5)) {
+			size_t bytes = unescape(text);
+
+			rc = write(t.fd, text, bytes) != (ssize_t)bytes;
+		} else if (!strncmp(line, "wait ", 5)) {
+			rc = !screen_wait(&t, text, unescape(text));
+			if (rc)
+				fprintf(stderr, "probe: no %s\n", line);
+		}
+	}
+	if (!rc)
+		for (int i = 0; i < 300 && screen_more(&t, 200); i++)
+			;
+	close(t.fd);
+	waitpid(pid, &status, 0);
+	fwrite(t.screen, 1, t.n, stdout);
+	return rc ? 3 : WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
 // One line, one value: what --json promises.
@@ -250,6 +368,8 @@ static int dispatch(int argc, char **argv)
 		return onnx(argv[2], argv[3]);
 	if (!strcmp(what, "gguf") && argc == 3)
 		return gguf(argv[2]);
+	if (!strcmp(what, "pty") && argc > 2)
+		return pty(argv + 2);
 	return usage();
 }
 

@@ -84,5 +84,15 @@ rm cases/right/test_data_set_0/output_0.pb
 run run --node-tests cases/right
 is "no recorded output is a failure" "$rc $(tail -n 1 out)" \
 	"1 0 passed, 1 failed, 0 skipped"
+mkdir nothing
+run run --node-tests nothing
+is "a folder without a case: 1" "$rc" 1
+like "it says what was looked for" "$(cat out)" \
+	"FAIL nothing: no case in it: looked for model.onnx*0 passed, 1 failed*"
+cp -R cases/right bare
+rm -r bare/test_data_set_*
+run run --node-tests bare
+like "a case without data" "$rc $(cat out)" \
+	"1 FAIL bare: no test_data_set_\* in it*"
 fails "no folders" 2 "folders are needed" run --node-tests
 finish

@@ -70,8 +70,9 @@ printf '[72,84]\n[]\n[320]\n' | "$genai" detokenize "$plain" --jsonl >out
 is "--jsonl" "$(tr '\n' ' ' <out)" '"co" "" "ld" '
 printf '[72,84]\n' | "$genai" detokenize "$plain" --jsonl --stream >out
 is "--jsonl --stream" "$(cat out)" '["c","o",""]'
-runs "an unknown id" detokenize "$plain" --ids 72,9999
-is "an unknown id shows nothing" "$(cat out)" c
+fails "an unknown id" 1 "id 1 is 9999: the tokenizer has 0 to 511" \
+	detokenize "$plain" --ids 72,9999
+fails "a negative one" 1 "id 0 is -1" detokenize "$plain" --ids -1
 fails "nothing to do" 2 "--ids or --jsonl" detokenize "$plain"
 printf '[1,"x"]\n' | "$genai" detokenize "$plain" --jsonl >out 2>err
 like "not an array of ids" "$(cat err)" "genai: error: stdin: line 1*"
