@@ -8,9 +8,9 @@
  * clock.c    time that is counted, not waited for
  * faults.c   failures by number
  * trace.c    the order, printed
- * plan.c     a graph into nodes with shapes, an arena
- * visits.c   the weights it visits, the pages they are in
- * exec.c     submit, eager and captured
+ * plan.c     a graph's nodes prepared, and folded; the executors' tables
+ * exec.c     units of work
+ * ../exec_common  the rest of the executors
  * op.h       operators */
 #ifndef CREF_CPU_REF_H
 #define CREF_CPU_REF_H
@@ -22,6 +22,7 @@
 #include <genai/executor.h>
 
 #include "modules/cpu_ref/op.h"
+#include "modules/exec_common/exec.h"
 
 #define CREF_MAX_STREAMS 16
 #define CREF_MAX_ACCESS 40
@@ -174,7 +175,7 @@ struct cref_device {
 	FILE *trace;
 	uint64_t traced; /* lines */
 	struct genai_stream_stats stats;
-	struct genai_plan *plans; /* list */
+	struct exec_shared exec; /* the plans */
 	struct cref_pool *pool;
 };
 

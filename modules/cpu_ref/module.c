@@ -164,6 +164,7 @@ static int32_t init(const struct genai_host *host,
 		goto err_dev;
 	}
 	init_locks(dev);
+	exec_shared_open(&dev->exec, dev, host);
 	*out_self = dev;
 	return 0;
 err_dev:
@@ -184,6 +185,7 @@ static void fini(void *self)
 	cref_pool_destroy(dev->pool);
 	cref_device_free_all(dev);
 	cref_trace_close(dev);
+	exec_shared_close(&dev->exec);
 	pthread_cond_destroy(&dev->moved);
 	pthread_mutex_destroy(&dev->lock);
 	host->free(host->ctx, dev);

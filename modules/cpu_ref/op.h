@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <genai/graph.h>
 
+#include "modules/exec_common/tensor.h"
+
 #define CREF_MAX_IN 20
 #define CREF_MAX_OUT 8
 
@@ -30,18 +32,8 @@ void cref_pool_run(struct cref_pool *pool, cref_part_fn fn, void *ctx,
 		   uint64_t count, uint64_t grain);
 uint32_t cref_pool_threads(const struct cref_pool *pool); /* >= 1 */
 
-/* A tensor as an operator sees it. */
-struct cref_tensor {
-	uint32_t dtype;
-	uint32_t rank;
-	int64_t dims[GENAI_MAX_RANK];
-	int64_t strides[GENAI_MAX_RANK]; /* elements; dense unless bound so */
-	void *data; /* run: host pointer; prepare: NULL */
-	/* The value, when it is known while planning (stored tensors and what
-	 * is folded from them): same layout, dense; else NULL. */
-	const void *value;
-	const char *name;
-};
+/* A tensor as an operator sees it; data is set at run. */
+#define cref_tensor exec_tensor
 
 /* A node being planned or run. */
 struct cref_node {

@@ -1,383 +1,337 @@
-// plan.c - planning a graph: its largest shapes, the arena of activations.
+// plan.c - a node prepared: its operator, what is folded while planning, which
+// weights may be cut; the executors' tables.
 #include "plan.h"
 
 #include <string.h>
 
-#define ALIGN 64
-
-static void *zalloc(struct cref_device *dev, uint64_t bytes)
+static struct cref_columns *columns_of(struct exec_variant *v, uint32_t node)
 {
-	void *m = dev->host->alloc(dev->host->ctx, bytes ? bytes : 1, "plan");
-
-	if (m)
-		memset(m, 0, bytes);
-	return m;
+	return &((struct genai_plan *)v->plan)->columns[node];
 }
 
-// ---- arena ----
+// ---- weights ----
 
-// First fit over what is live at the same time.  The largest shape decides;
-// smaller ones use the same places.
-struct live {
-	uint64_t begin, end;
-	uint32_t last; // node that reads it last
-};
-
-static int32_t last_use(struct genai_plan *p, struct cref_shape *s,
-			uint32_t **out_last, struct genai_error *err)
+// Inputs that are read by index, a few rows a step.
+static uint32_t gathers(const struct genai_node *n)
 {
-	const struct genai_graph *g = p->graph;
-	uint32_t *last = zalloc(p->dev, g->n_values * sizeof(*last));
-
-	if (!last)
-		return CREF_FAIL(p->dev, err, GENAI_E_NOMEM,
-				 "no memory for a plan");
-	for (uint32_t i = 0; i < g->n_nodes; i++) {
-		const struct genai_node *n = genai_graph_node(g, i);
-
-		for (uint32_t k = 0; s->runs[i] && k < n->n_inputs; k++)
-			if (n->inputs[k] != GENAI_NONE)
-				last[p->root[n->inputs[k]]] = i;
-		for (uint32_t k = 0; s->runs[i] && k < n->n_outputs; k++)
-			if (n->outputs[k] != GENAI_NONE)
-				last[n->outputs[k]] = i;
-	}
-	*out_last = last;
+	if (!strcmp(n->op, "Gather") || !strcmp(n->op, "GatherBlockQuantized"))
+		return ~2u;
+	if (!strcmp(n->op, "GroupQueryAttention"))
+		return 1u << 7 | 1u << 8;
+	if (!strcmp(n->op, "RotaryEmbedding"))
+		return 1u << 2 | 1u << 3;
 	return 0;
 }
 
-static uint64_t first_fit(const struct live *live, uint32_t n, uint64_t bytes)
+// What may be cut if the node runs by ranges of rows; 0: nothing.
+static uint32_t cut_inputs(const struct exec_variant *v,
+			   const struct cref_node *n, const struct exec_node *x)
 {
-	uint64_t at = 0;
-	uint32_t i = 0;
+	uint32_t rows = 0;
 
-	// live is sorted by begin
-	while (i < n) {
-		if (live[i].begin >= at + bytes)
-			break;
-		if (live[i].end > at)
-			at = live[i].end;
-		i++;
+	if (!(n->op->flags & CREF_OP_ROWS) || !exec_is_weight(v, x->in[1]))
+		return 0;
+	if (n->op->flags & CREF_OP_COLUMNS)
+		return n->in[1]->rank == 2 ? 2 : 0;
+	for (uint32_t k = 1; k < n->n_in && k <= 3; k++) {
+		if (exec_is_weight(v, x->in[k]))
+			rows |= 1u << k;
+		else if (n->in[k] && !n->in[k]->value)
+			return 0;
 	}
-	return at;
+	return rows;
 }
 
-static void insert(struct live *live, uint32_t *n, struct live l)
+// A matrix [K, N] is cut along N: parts are packed, [K, columns].
+static void pack_columns(void *ctx, void *dst, uint64_t bytes, const void *src,
+			 uint64_t src_bytes)
 {
-	uint32_t i = (*n)++;
+	const struct cref_columns *c = ctx;
+	uint64_t column = bytes / (c->K * c->size);
+	uint64_t row = column * c->size;
+	const char *from =
+		c->data + (uint64_t)((const char *)src - c->data) / c->K;
 
-	while (i && live[i - 1].begin > l.begin) {
-		live[i] = live[i - 1];
-		i--;
-	}
-	live[i] = l;
+	(void)src_bytes;
+	for (uint64_t k = 0; k < c->K; k++)
+		memcpy((char *)dst + k * row, from + k * c->N * c->size, row);
 }
 
-static int32_t layout(struct genai_plan *p, struct cref_shape *s,
-		      struct genai_error *err)
+static void visit(struct exec_variant *v, uint32_t node, uint32_t input,
+		  uint32_t index, struct genai_visit *x)
 {
-	const struct genai_graph *g = p->graph;
-	struct live *live = zalloc(p->dev, g->n_values * sizeof(*live));
-	uint32_t *last = NULL, n_live = 0;
-	int32_t rc = last_use(p, s, &last, err);
+	const struct cref_node *n = cref_node_of(v, node);
+	const struct cref_tensor *b = n->in[input];
+	struct cref_columns *c = columns_of(v, node);
 
-	if (!live && !rc)
-		rc = CREF_FAIL(p->dev, err, GENAI_E_NOMEM,
-			       "no memory for a plan");
-	for (uint32_t i = 0; !rc && i < g->n_nodes; i++) {
-		const struct genai_node *n = genai_graph_node(g, i);
-		uint32_t kept = 0;
+	(void)index;
+	if (!(x->flags & GENAI_WEIGHT_ROWS))
+		return;
+	x->flags |= GENAI_WEIGHT_ANY_ROWS;
+	if (!(n->op->flags & CREF_OP_COLUMNS))
+		return;
+	*c = (struct cref_columns){b->value, (uint64_t)b->dims[0],
+				   (uint64_t)b->dims[1],
+				   cref_dtype_bits(b->dtype) / 8};
+	x->flags |= GENAI_WEIGHT_FILL_PARTS;
+	x->fill = pack_columns;
+	x->fill_ctx = c;
+}
 
-		for (uint32_t k = 0; s->runs[i] && k < n->n_outputs; k++) {
-			uint32_t v = n->outputs[k];
-			uint64_t bytes;
+// ---- folding ----
 
-			if (v == GENAI_NONE || s->where[v] != CREF_ARENA)
-				continue;
-			bytes = (cref_tensor_bytes(&s->tensors[v]) + ALIGN -
-				 1) /
-				ALIGN * ALIGN;
-			p->max_bytes[v] = bytes;
-			p->offset[v] = first_fit(live, n_live, bytes);
-			insert(live, &n_live,
-			       (struct live){p->offset[v], p->offset[v] + bytes,
-					     last[v]});
-			if (p->arena_bytes < p->offset[v] + bytes)
-				p->arena_bytes = p->offset[v] + bytes;
+static bool foldable(const struct cref_node *n)
+{
+	// these read their input's dims, never its bytes
+	bool dims_only = !strcmp(n->node->op, "Shape") ||
+			 !strcmp(n->node->op, "Size") ||
+			 !strcmp(n->node->op, "EyeLike");
+	uint64_t bytes = 0;
+
+	for (uint32_t k = 0; !dims_only && k < n->n_in; k++)
+		if (n->in[k] && !n->in[k]->value && cref_elements(n->in[k]))
+			return false;
+	for (uint32_t k = 0; k < n->n_out; k++)
+		if (n->out[k])
+			bytes += exec_bytes(n->out[k]);
+	return bytes <= CREF_FOLD_BYTES;
+}
+
+static int32_t take_outputs(struct cref_variant *v, struct cref_node *n,
+			    const struct exec_node *x)
+{
+	const struct genai_host *host = v->x.plan->host;
+
+	for (uint32_t k = 0; k < n->n_out; k++) {
+		void *m;
+
+		if (!n->out[k])
+			continue;
+		m = exec_zalloc(host, exec_bytes(n->out[k]));
+		if (!m)
+			return GENAI_E_NOMEM;
+		v->folded[x->out[k]] = m;
+		n->out[k]->data = m;
+		n->out[k]->value = m;
+	}
+	return 0;
+}
+
+// Compute a node now: its inputs are all known.
+static int32_t fold(struct cref_variant *v, uint32_t i, struct genai_error *err)
+{
+	const struct genai_host *host = v->x.plan->host;
+	struct exec_node *x = &v->x.facts[i];
+	struct cref_node *n = cref_node_of(&v->x, i);
+	struct cref_run run = {.err = err};
+	void *ws = NULL, *saved[CREF_MAX_IN];
+	int32_t rc = 0;
+
+	x->silent = x->folded = true;
+	if (!v->folded)
+		v->folded = exec_zalloc(host, v->x.plan->graph->n_values *
+						      sizeof(*v->folded));
+	if (n->workspace_bytes)
+		ws = host->alloc(host->ctx, n->workspace_bytes, "plan");
+	if (!v->folded || (n->workspace_bytes && !ws) ||
+	    take_outputs(v, n, x)) {
+		rc = exec_node_fail(&v->x, i, err, GENAI_E_NOMEM,
+				    "no memory to fold it");
+		goto out;
+	}
+	run.workspace = ws;
+	if (n->op->flags & CREF_OP_ROWS && n->out[0]->rank)
+		run.row_end = (uint64_t)n->out[0]->dims[n->out[0]->rank - 1];
+	for (uint32_t k = 0; k < n->n_in; k++)
+		if (n->in[k]) {
+			saved[k] = n->in[k]->data;
+			n->in[k]->data = (void *)(uintptr_t)n->in[k]->value;
 		}
-		for (uint32_t k = 0; k < n_live; k++)
-			if (live[k].last > i)
-				live[kept++] = live[k];
-		n_live = kept;
-	}
-	p->workspace_bytes = (s->workspace_bytes + ALIGN - 1) / ALIGN * ALIGN;
-	p->dev->host->free(p->dev->host->ctx, live);
-	p->dev->host->free(p->dev->host->ctx, last);
+	rc = n->op->run(n, &run);
+	for (uint32_t k = 0; k < n->n_in; k++)
+		if (n->in[k])
+			n->in[k]->data = saved[k];
+out:
+	host->free(host->ctx, ws);
 	return rc;
 }
 
-// ---- create, destroy ----
+// ---- a node ----
 
-void cref_plan_free(struct genai_plan *p)
+static void alias(struct exec_variant *v, const struct exec_node *x,
+		  const struct cref_node *n)
 {
-	const struct genai_host *host;
-	struct genai_plan **at;
-
-	if (!p)
-		return;
-	host = p->dev->host;
-	pthread_mutex_lock(&p->dev->lock);
-	for (at = &p->dev->plans; *at && *at != p; at = &(*at)->next)
-		;
-	if (*at)
-		*at = p->next;
-	pthread_mutex_unlock(&p->dev->lock);
-	for (uint32_t i = 0; i < p->n_shapes; i++)
-		cref_shape_free(p->shapes[i]);
-	host->free(host->ctx, p->max_inputs);
-	host->free(host->ctx, p->bound_in);
-	host->free(host->ctx, p->bound_out);
-	host->free(host->ctx, p->root);
-	host->free(host->ctx, p->output_of);
-	host->free(host->ctx, p->input_of);
-	host->free(host->ctx, p->offset);
-	host->free(host->ctx, p->max_bytes);
-	host->free(host->ctx, p->visits);
-	host->free(host->ctx, p->columns);
-	host->free(host->ctx, p->pages);
-	host->free(host->ctx, p->node_pages);
-	host->free(host->ctx, p->place);
-	host->free(host->ctx, p);
+	n->out[0]->root = exec_root(v, x->in[0]);
+	n->out[0]->value = n->in[0]->value;
+	n->out[0]->data = n->in[0]->data;
 }
 
-static int32_t plan_tables(struct genai_plan *p, struct genai_error *err)
+static int32_t prepare(struct exec_variant *v, uint32_t i,
+		       struct genai_error *err)
 {
-	const struct genai_graph *g = p->graph;
-	struct cref_device *d = p->dev;
+	const struct exec_plan *p = v->plan;
+	struct exec_node *x = &v->facts[i];
+	struct cref_node *n = cref_node_of(v, i);
+	bool is_output = false;
+	int32_t rc = 0;
 
-	p->max_inputs = zalloc(d, g->n_inputs * sizeof(*p->max_inputs));
-	p->bound_in = zalloc(d, g->n_inputs * sizeof(*p->bound_in));
-	p->bound_out = zalloc(d, g->n_outputs * sizeof(*p->bound_out));
-	p->root = zalloc(d, g->n_values * sizeof(*p->root));
-	p->output_of = zalloc(d, g->n_values * sizeof(*p->output_of));
-	p->input_of = zalloc(d, g->n_values * sizeof(*p->input_of));
-	p->offset = zalloc(d, g->n_values * sizeof(*p->offset));
-	p->max_bytes = zalloc(d, g->n_values * sizeof(*p->max_bytes));
-	if (!p->max_inputs || !p->bound_in || !p->bound_out || !p->root ||
-	    !p->output_of || !p->input_of || !p->offset || !p->max_bytes)
-		return CREF_FAIL(d, err, GENAI_E_NOMEM,
-				 "no memory for a plan of %u values",
-				 g->n_values);
-	for (uint32_t v = 0; v < g->n_values; v++) {
-		p->root[v] = v;
-		p->output_of[v] = p->input_of[v] = GENAI_NONE;
+	n->node = genai_graph_node(p->graph, i);
+	n->graph = p->graph;
+	n->op = cref_op_find(n->node);
+	if (!n->op)
+		return exec_not_carried(v, i, err);
+	n->n_in = x->n_in;
+	n->n_out = x->n_out;
+	exec_link(v, i, n->in, n->out);
+	for (uint32_t k = 0; k < n->n_in; k++) {
+		if (!n->in[k])
+			continue;
+		if (!n->in[k]->dtype)
+			return cref_node_fail(
+				n, err, GENAI_E_UNSUPPORTED,
+				"the type of input %s is not known",
+				n->in[k]->name);
+		// small stored values travel with the unit
+		if (v->where[x->in[k]] == EXEC_KNOWN)
+			n->in[k]->data = (void *)(uintptr_t)n->in[k]->value;
 	}
-	for (uint32_t i = 0; i < g->n_inputs; i++)
-		p->input_of[g->inputs[i]] = i;
-	for (uint32_t i = 0; i < g->n_outputs; i++)
-		p->output_of[g->outputs[i]] = i;
-	return 0;
-}
-
-static int32_t check_options(struct cref_device *dev,
-			     const struct genai_graph *g,
-			     const struct genai_plan_options *o,
-			     struct genai_error *err)
-{
-	if (o->flags)
-		return CREF_FAIL(dev, err, GENAI_E_UNSUPPORTED,
-				 "unknown plan flags %#x", o->flags);
-	if (o->n_max_inputs != g->n_inputs)
-		return CREF_FAIL(dev, err, GENAI_E_INVAL,
-				 "%u largest shapes for %u graph inputs",
-				 o->n_max_inputs, g->n_inputs);
-	for (uint32_t i = 0; i < g->n_inputs; i++) {
-		const struct genai_value *v =
-			genai_graph_value(g, g->inputs[i]);
-
-		if (v->dtype && v->dtype != o->max_inputs[i].dtype)
-			return CREF_FAIL(dev, err, GENAI_E_INVAL,
-					 "graph input %s has type %u, its "
-					 "largest shape %u",
-					 v->name, v->dtype,
-					 o->max_inputs[i].dtype);
-	}
-	return 0;
-}
-
-int32_t cref_plan_create(void *self, const struct genai_graph *graph,
-			 const struct genai_plan_options *o,
-			 struct genai_plan **out_plan, struct genai_error *err)
-{
-	struct cref_device *dev = self;
-	struct genai_plan *p;
-	int32_t rc = check_options(dev, graph, o, err);
-
+	rc = n->op->prepare(n, err);
 	if (rc)
 		return rc;
-	p = zalloc(dev, sizeof(*p));
-	if (!p)
-		return CREF_FAIL(dev, err, GENAI_E_NOMEM,
-				 "no memory for a plan");
-	p->dev = dev;
-	p->graph = graph;
-	p->stream = o->stream;
-	p->barrier = o->barrier;
-	p->pager = o->pager;
-	p->stats.size = sizeof(p->stats);
-	rc = plan_tables(p, err);
-	if (!rc) {
-		memcpy(p->max_inputs, o->max_inputs,
-		       graph->n_inputs * sizeof(*p->max_inputs));
-		rc = cref_shape_create(p, p->max_inputs, &p->shapes[0], err);
-	}
-	if (rc)
-		goto err_plan;
-	p->n_shapes = 1;
-	rc = layout(p, p->shapes[0], err);
-	if (!rc)
-		rc = cref_find_visits(p, p->shapes[0], err);
-	if (!rc && p->arena_bytes + p->workspace_bytes)
-		rc = p->stream->ops->alloc(p->stream->self, GENAI_MEM_DEVICE,
-					   p->arena_bytes + p->workspace_bytes,
-					   GENAI_TAG_ACTIVATIONS, &p->arena,
-					   err);
-	if (rc)
-		goto err_plan;
-	p->stats.device_bytes = p->arena_bytes + p->workspace_bytes;
-	p->stats.host_nodes = p->shapes[0]->n_folded;
-	pthread_mutex_lock(&dev->lock);
-	p->next = dev->plans;
-	dev->plans = p;
-	pthread_mutex_unlock(&dev->lock);
-	*out_plan = p;
-	return 0;
-err_plan:
-	cref_plan_free(p);
-	return rc;
-}
-
-// ---- shapes ----
-
-static bool same_view(const struct genai_view *a, const struct genai_view *b)
-{
-	return a->size == b->size && a->rank == b->rank &&
-	       a->dtype == b->dtype &&
-	       !memcmp(a->dims, b->dims, a->rank * sizeof(a->dims[0])) &&
-	       !memcmp(a->strides, b->strides, a->rank * sizeof(a->strides[0]));
-}
-
-static bool same_bindings(const struct genai_plan *p,
-			  const struct cref_shape *s)
-{
-	for (uint32_t i = 0; i < p->graph->n_inputs; i++)
-		if (!same_view(&s->inputs[i], &p->bound_in[i]))
-			return false;
-	for (uint32_t i = 0; i < p->graph->n_outputs; i++)
-		if (!same_view(&s->outputs[i], &p->bound_out[i]))
-			return false;
-	return true;
-}
-
-static bool is_recorded(const struct genai_plan *p, const struct cref_shape *s)
-{
-	for (uint32_t i = 0; i < p->n_recorded; i++)
-		if (p->recorded[i].shape == s)
-			return true;
-	return false;
-}
-
-// A place in the cache: a free one, else the oldest whose work is done.
-static int32_t cache_slot(struct genai_plan *p, uint32_t *out_i,
-			  struct genai_error *err)
-{
-	uint32_t best = GENAI_NONE;
-
-	if (p->n_shapes < 4) {
-		*out_i = p->n_shapes;
+	for (uint32_t k = 0; k < x->n_out; k++)
+		is_output |= x->out[k] != GENAI_NONE &&
+			     p->values[x->out[k]].output != GENAI_NONE;
+	if (n->op->flags & CREF_OP_ALIAS && !is_output) {
+		x->silent = true;
+		alias(v, x, n);
 		return 0;
 	}
-	for (uint32_t i = 1; i < p->n_shapes; i++) {
-		struct cref_shape *s = p->shapes[i];
-
-		if (is_recorded(p, s) ||
-		    p->stream->ops->poll(p->stream->self, s->last, NULL) ==
-			    GENAI_PENDING)
-			continue;
-		if (best == GENAI_NONE || s->used < p->shapes[best]->used)
-			best = i;
-	}
-	if (best == GENAI_NONE && p->n_shapes < CREF_MAX_SHAPES)
-		best = p->n_shapes;
-	if (best == GENAI_NONE)
-		return CREF_FAIL(p->dev, err, GENAI_E_BUSY,
-				 "steps of %u different shapes are queued",
-				 p->n_shapes);
-	*out_i = best;
+	if (!is_output && foldable(n))
+		return fold(cref_variant(v), i, err);
+	x->workspace_bytes = n->workspace_bytes;
+	x->facts.gathered = gathers(n->node);
+	x->cut = cut_inputs(v, n, x);
+	if (x->cut)
+		x->n_rows = (uint64_t)n->out[0]->dims[n->out[0]->rank - 1];
+	if (!strcmp(n->node->op, "GroupQueryAttention"))
+		x->facts.state_out = ~1u;
 	return 0;
 }
 
-static int32_t check_fits(struct genai_plan *p, struct cref_shape *s,
+static void variant_close(struct exec_variant *v)
+{
+	struct cref_variant *c = cref_variant(v);
+	const struct genai_host *host = v->plan->host;
+
+	for (uint32_t i = 0; c->folded && i < v->plan->graph->n_values; i++)
+		host->free(host->ctx, c->folded[i]);
+	host->free(host->ctx, c->folded);
+	host->free(host->ctx, c->units);
+}
+
+static int32_t open_plan(struct exec_plan *p, struct genai_error *err)
+{
+	struct genai_plan *plan = (struct genai_plan *)p;
+
+	plan->columns = exec_zalloc(p->host,
+				    p->graph->n_nodes * sizeof(*plan->columns));
+	return plan->columns ? 0
+			     : EXEC_FAIL(p, err, GENAI_E_NOMEM,
+					 "no memory for a plan");
+}
+
+static void close_plan(struct exec_plan *p)
+{
+	p->host->free(p->host->ctx, ((struct genai_plan *)p)->columns);
+}
+
+static const struct exec_module module = {
+	.plan_bytes = sizeof(struct genai_plan),
+	.variant_bytes = sizeof(struct cref_variant),
+	.node_bytes = sizeof(struct cref_node),
+	.align = 64,
+	.known_bytes = CREF_BY_VALUE_BYTES,
+	.open = open_plan,
+	.close = close_plan,
+	.prepare = prepare,
+	.variant_close = variant_close,
+	.visit = visit,
+	.launch = cref_launch,
+};
+
+// ---- the tables ----
+
+static int32_t fill_caps(struct genai_exec_caps *out, uint32_t flags)
+{
+	static struct genai_exec_op ops[512];
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct genai_exec_caps c = {.size = sizeof(c),
+				    .flags = flags,
+				    .device_kind = "sim",
+				    .op_stride = sizeof(ops[0]),
+				    .ops = ops};
+	uint32_t n;
+	const struct cref_op *t = cref_op_table(&n);
+
+	pthread_mutex_lock(&lock);
+	if (n > 512)
+		n = 512;
+	for (uint32_t i = 0; i < n; i++)
+		ops[i] = (struct genai_exec_op){t[i].domain, t[i].op,
+						t[i].since};
+	pthread_mutex_unlock(&lock);
+	c.n_ops = n;
+	genai_struct_give(out, &c);
+	return 0;
+}
+
+static int32_t caps_eager(void *self, struct genai_exec_caps *out,
 			  struct genai_error *err)
 {
-	if (s->workspace_bytes > p->workspace_bytes)
-		return CREF_FAIL(p->dev, err, GENAI_E_INVAL,
-				 "this step needs %llu bytes of workspace, "
-				 "planned were %llu",
-				 (unsigned long long)s->workspace_bytes,
-				 (unsigned long long)p->workspace_bytes);
-	for (uint32_t v = 0; v < p->graph->n_values; v++)
-		if (s->where[v] == CREF_ARENA && p->root[v] == v &&
-		    cref_tensor_bytes(&s->tensors[v]) > p->max_bytes[v])
-			return CREF_FAIL(p->dev, err, GENAI_E_INVAL,
-					 "value %s needs %llu bytes, planned "
-					 "were %llu",
-					 s->tensors[v].name,
-					 (unsigned long long)cref_tensor_bytes(
-						 &s->tensors[v]),
-					 (unsigned long long)p->max_bytes[v]);
-	return 0;
+	(void)self;
+	(void)err;
+	return fill_caps(out, GENAI_EXEC_CAP_ROWS_EXACT);
 }
 
-int32_t cref_plan_shape(struct genai_plan *p, struct cref_shape **out_shape,
-			struct genai_error *err)
+static int32_t caps_captured(void *self, struct genai_exec_caps *out,
+			     struct genai_error *err)
 {
-	struct cref_shape *s;
-	uint32_t at = 0;
-	int32_t rc;
-
-	for (uint32_t i = 0; i < p->graph->n_inputs; i++)
-		if (!p->bound_in[i].size)
-			return CREF_FAIL(
-				p->dev, err, GENAI_E_STATE,
-				"graph input %s is not bound",
-				genai_graph_value(p->graph, p->graph->inputs[i])
-					->name);
-	for (uint32_t i = 0; i < p->n_shapes; i++) {
-		// the first is the largest, made before anything was bound
-		if (i && same_bindings(p, p->shapes[i])) {
-			p->shapes[i]->used = ++p->clock;
-			*out_shape = p->shapes[i];
-			return 0;
-		}
-	}
-	rc = cache_slot(p, &at, err);
-	if (rc)
-		return rc;
-	rc = cref_shape_create(p, p->bound_in, &s, err);
-	if (rc)
-		return rc;
-	rc = check_fits(p, s, err);
-	if (rc) {
-		cref_shape_free(s);
-		return rc;
-	}
-	if (at == p->n_shapes)
-		p->n_shapes++;
-	else
-		cref_shape_free(p->shapes[at]);
-	p->shapes[at] = s;
-	s->used = ++p->clock;
-	*out_shape = s;
-	return 0;
+	(void)self;
+	(void)err;
+	return fill_caps(out,
+			 GENAI_EXEC_CAP_RECORDS | GENAI_EXEC_CAP_ROWS_EXACT);
 }
+
+static int32_t create_eager(void *self, const struct genai_graph *graph,
+			    const struct genai_plan_options *options,
+			    struct genai_plan **out_plan,
+			    struct genai_error *err)
+{
+	return exec_create(&((struct cref_device *)self)->exec, &module, false,
+			   graph, options, out_plan, err);
+}
+
+static int32_t create_captured(void *self, const struct genai_graph *graph,
+			       const struct genai_plan_options *options,
+			       struct genai_plan **out_plan,
+			       struct genai_error *err)
+{
+	return exec_create(&((struct cref_device *)self)->exec, &module, true,
+			   graph, options, out_plan, err);
+}
+
+const struct genai_executor_ops cref_eager_ops = {
+	.size = sizeof(cref_eager_ops),
+	.version = 1,
+	.caps = caps_eager,
+	.plan_create = create_eager,
+	EXEC_SLOTS,
+};
+
+const struct genai_executor_ops cref_captured_ops = {
+	.size = sizeof(cref_captured_ops),
+	.version = 1,
+	.caps = caps_captured,
+	.plan_create = create_captured,
+	EXEC_SLOTS,
+};

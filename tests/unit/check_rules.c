@@ -3,8 +3,8 @@
 // check_doors.c.
 #include "tests/unit/sim_device.h"
 
-// Mutants: modules/pager_common with -DPAGER_MUTANT=n, modules/cpu_ref with
-// -DCREF_MUTANT=n.  0: the module as it is.
+// Mutants: modules/pager_common with -DPAGER_MUTANT=n, modules/exec_common with
+// -DEXEC_MUTANT=n.  0: the module as it is.
 enum {
 	NO_FREE_WAIT = 1, // a load does not wait for the slot's last reader
 	OLD_FREE = 2,	  // release forgets its point

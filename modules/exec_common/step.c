@@ -1,0 +1,224 @@
+// step.c - one step: for every node acquire its pages, launch, release.
+#include "exec.h"
+
+#include <string.h>
+
+#define S(p) ((p)->stream->ops)
+#define SELF(p) ((p)->stream->self)
+
+static int32_t mark(struct exec_step *s)
+{
+	return S(s->plan)->mark(SELF(s->plan), s->stream, &s->mark, s->err);
+}
+
+static int32_t launch(struct exec_step *s, uint32_t node,
+		      const struct exec_part *part)
+{
+	int32_t rc = s->plan->m->launch(s, node, part);
+
+	s->launched++;
+	s->copied = false;
+	if (!MUTANT(3))
+		s->mark.stream = NULL;
+	return rc;
+}
+
+static int32_t acquire(struct exec_step *s, uint32_t node, uint32_t page)
+{
+	struct exec_plan *p = s->plan;
+	const struct exec_node *n = &s->variant->facts[node];
+	struct genai_place place = {.size = sizeof(place)};
+	struct genai_point ready = {NULL, 0};
+	int32_t rc = p->pager->ops->acquire(p->pager->pager, page, s->stream,
+					    &place, &ready, s->err);
+
+	if (!rc && ready.stream && !MUTANT(1))
+		rc = S(p)->wait(SELF(p), s->stream, ready, s->err);
+	if (!rc && MUTANT(3))
+		rc = mark(s);
+	if (!rc && place.kind == GENAI_PLACE_HOST)
+		rc = EXEC_FAIL(p, s->err, GENAI_E_UNSUPPORTED,
+			       "page %u was placed on the host", page);
+	s->copied |= !p->resident;
+	for (uint32_t in = p->inputs_of[p->pages[page].visit]; in;
+	     in &= in - 1) {
+		struct exec_tensor *t =
+			&s->variant->tensors[n->in[__builtin_ctz(in)]];
+
+		t->addr = place.addr + t->offset;
+	}
+	return rc;
+}
+
+static int32_t release(struct exec_step *s, uint32_t page)
+{
+	struct exec_plan *p = s->plan;
+	int32_t rc = s->mark.stream ? 0 : mark(s);
+
+	return rc ? rc
+		  : p->pager->ops->release(p->pager->pager, page, s->mark,
+					   s->err);
+}
+
+static bool by_rows(const struct exec_plan *p, uint32_t page)
+{
+	return p->visits[p->pages[page].visit].flags & GENAI_WEIGHT_ROWS;
+}
+
+// Everything is on the device and stays: hold all parts, launch once.  The
+// results are those of part by part.
+static int32_t at_once(struct exec_step *s, uint32_t node, uint32_t from,
+		       uint32_t end)
+{
+	struct exec_plan *p = s->plan;
+	const struct exec_node *n = &s->variant->facts[node];
+	struct exec_part part = {.part_rows = p->part_rows[node],
+				 .parts = p->parts};
+	int32_t rc = 0;
+
+	for (uint32_t i = from; !rc && i < end; i++) {
+		const struct genai_visit_page *g = &p->pages[i];
+		uint32_t k = (uint32_t)(g->row_begin / part.part_rows);
+
+		rc = acquire(s, node, i);
+		for (uint32_t in = p->inputs_of[g->visit]; in; in &= in - 1) {
+			uint32_t x = (uint32_t)__builtin_ctz(in);
+
+			p->parts[k * EXEC_MAX_IN + x] =
+				s->variant->tensors[n->in[x]].addr;
+		}
+		part.n_parts = k + 1;
+	}
+	if (!rc)
+		rc = launch(s, node, &part);
+	for (uint32_t i = from; !rc && i < end; i++)
+		rc = release(s, i);
+	return rc;
+}
+
+// The rows of one range, which begin at page from; *to is the next one's.
+static int32_t one_part(struct exec_step *s, uint32_t node, uint32_t from,
+			uint32_t end, uint32_t *to)
+{
+	const struct genai_visit_page *g = s->plan->pages;
+	struct exec_part part = {.row_begin = g[from].row_begin,
+				 .row_end = g[from].row_end};
+	int32_t rc = 0;
+
+	for (*to = from; !rc && *to < end && g[*to].row_begin == part.row_begin;
+	     ++*to)
+		rc = acquire(s, node, *to);
+	if (!rc)
+		rc = launch(s, node, &part);
+	for (uint32_t i = from; !rc && i < *to; i++)
+		rc = release(s, i);
+	return rc;
+}
+
+static int32_t run_node(struct exec_step *s, uint32_t node)
+{
+	static const struct exec_part all = {0};
+	const struct exec_plan *p = s->plan;
+	uint32_t begin = p->node_pages[node], end = p->node_pages[node + 1];
+	uint32_t base = begin;
+	int32_t rc = 0;
+
+	for (; !rc && base < end && !by_rows(p, base); base++)
+		rc = acquire(s, node, base);
+	if (rc)
+		return rc;
+	if (base == end)
+		rc = launch(s, node, &all);
+	else if (p->resident && p->part_rows[node] &&
+		 s->variant->facts[node].parts)
+		rc = at_once(s, node, base, end);
+	else
+		for (uint32_t i = base; !rc && i < end;)
+			rc = one_part(s, node, i, end, &i);
+	for (uint32_t i = begin; !rc && i < base; i++)
+		rc = release(s, i);
+	return rc;
+}
+
+static uint64_t pager_copies(const struct exec_plan *p)
+{
+	struct genai_pager_stats st = {.size = sizeof(st)};
+
+	if (!p->n_visits || !p->pager->ops->stats ||
+	    p->pager->ops->stats(p->pager->pager, &st, NULL))
+		return UINT64_MAX;
+	return st.copies;
+}
+
+int32_t exec_run(struct exec_step *s, bool recording,
+		 struct genai_point *out_tail)
+{
+	struct exec_plan *p = s->plan;
+	const struct exec_module *m = p->m;
+	bool paged = p->n_visits > 0;
+	uint64_t before = recording ? 0 : pager_copies(p);
+	int32_t rc = m->begin ? m->begin(s) : 0;
+
+	*out_tail = (struct genai_point){NULL, 0};
+	s->copied = true; // whatever the stream did before
+	if (!rc && paged)
+		rc = p->pager->ops->step_begin(p->pager->pager, s->stream,
+					       recording, s->err);
+	for (uint32_t i = 0; !rc && i < p->graph->n_nodes; i++)
+		if (!s->variant->facts[i].silent)
+			rc = run_node(s, i);
+	if (!rc && m->end)
+		rc = m->end(s);
+	if (!rc && paged)
+		rc = p->pager->ops->step_end(p->pager->pager, s->stream,
+					     out_tail, s->err);
+	if (!rc && !recording)
+		p->resident = !paged || before == pager_copies(p);
+	return rc;
+}
+
+static int32_t check_ready(struct exec_plan *p, struct genai_error *err)
+{
+	const struct genai_graph *g = p->graph;
+
+	for (uint32_t o = 0; o < g->n_outputs; o++)
+		if (!p->outputs[o].size)
+			return EXEC_FAIL(
+				p, err, GENAI_E_STATE,
+				"graph output %s is not bound",
+				genai_graph_value(g, g->outputs[o])->name);
+	if (p->n_visits && (!p->has_pages || !p->pager))
+		return EXEC_FAIL(p, err, GENAI_E_STATE,
+				 "the plan was not told where its weights are");
+	return p->m->check ? p->m->check(p, err) : 0;
+}
+
+int32_t exec_submit(struct genai_plan *plan, struct genai_stream *stream,
+		    const struct genai_point *wait, uint32_t n_wait,
+		    struct genai_point *out_signal, struct genai_error *err)
+{
+	struct exec_plan *p = (struct exec_plan *)plan;
+	struct exec_step s = {.plan = p, .stream = stream, .err = err};
+	struct exec_variant *v;
+	int32_t rc = exec_variant_get(p, &v, err);
+
+	if (!rc)
+		rc = check_ready(p, err);
+	if (!rc)
+		rc = exec_variant_resolve(v, err);
+	for (uint32_t i = 0; !rc && i < n_wait; i++)
+		rc = S(p)->wait(SELF(p), stream, wait[i], err);
+	if (rc)
+		return rc;
+	s.variant = v;
+	p->submitted = true;
+	rc = p->captured ? exec_run_captured(&s) : exec_run_eager(&s);
+	if (!rc)
+		rc = S(p)->mark(SELF(p), stream, &v->last, err);
+	if (rc)
+		return rc;
+	p->stats.steps++;
+	if (out_signal)
+		*out_signal = v->last;
+	return 0;
+}

@@ -1,0 +1,346 @@
+// visits.c - the weights that a step visits, what it does between them, and the
+// pages that they were put in.
+#include "exec.h"
+
+#include <string.h>
+
+// ---- visits ----
+
+static bool is_cut(const struct exec_node *n, uint32_t input)
+{
+	return n->n_rows && EXEC_HAS(n->cut, input);
+}
+
+// A node that reads a tensor twice visits it once.
+static struct genai_visit *find_visit(struct exec_plan *p, uint32_t node,
+				      uint32_t tensor)
+{
+	for (uint32_t i = p->n_visits; i-- > 0;) {
+		if (p->visits[i].first_node != node)
+			break;
+		if (p->visits[i].tensor == tensor)
+			return &p->visits[i];
+	}
+	return NULL;
+}
+
+static void visit_input(struct exec_plan *p, struct exec_variant *v,
+			uint32_t node, uint32_t input)
+{
+	const struct exec_node *n = &v->facts[node];
+	struct genai_visit *x;
+	uint32_t tensor, i;
+
+	tensor =
+		genai_graph_value(p->graph, exec_root(v, n->in[input]))->tensor;
+	x = find_visit(p, node, tensor);
+	if (!x) {
+		x = &p->visits[p->n_visits];
+		*x = (struct genai_visit){
+			.size = sizeof(*x),
+			.tensor = tensor,
+			.first_node = node,
+			.last_node = node,
+			.group = p->n_visits++,
+			.rows = 1,
+			.device_bytes =
+				genai_graph_tensor(p->graph, tensor)->bytes,
+		};
+	}
+	i = (uint32_t)(x - p->visits);
+	p->inputs_of[i] |= 1u << input;
+	if (EXEC_HAS(n->facts.gathered, input))
+		x->flags |= GENAI_WEIGHT_GATHER;
+	if (is_cut(n, input)) {
+		x->flags |= GENAI_WEIGHT_ROWS;
+		x->rows = n->n_rows;
+		x->group = UINT32_MAX - 1 - node; // one per node
+	}
+	if (p->m->visit)
+		p->m->visit(v, node, input, i, x);
+}
+
+// ---- work ----
+
+// Bytes of a value that a launch moves beside stored tensors.
+static uint64_t moved(const struct exec_variant *v, uint32_t value)
+{
+	uint8_t where;
+
+	if (value == GENAI_NONE)
+		return 0;
+	where = v->where[exec_root(v, value)];
+	return where == EXEC_ARENA || where == EXEC_INPUT ||
+			       where == EXEC_OUTPUT
+		       ? exec_bytes(&v->tensors[value])
+		       : 0;
+}
+
+// Units of work and their bytes, told to the visits that come after them.
+static void find_work(struct exec_plan *p, const struct exec_variant *v)
+{
+	uint64_t before = 0;
+	uint32_t units = 0, at = 0;
+
+	for (uint32_t i = 0; i < p->graph->n_nodes; i++) {
+		const struct exec_node *n = &v->facts[i];
+		uint64_t bytes = 0;
+
+		for (uint32_t k = 0; k < n->n_in; k++)
+			if (exec_reads(n, k))
+				bytes += moved(v, n->in[k]);
+		for (uint32_t k = 0; !n->silent && k < n->n_out; k++)
+			bytes += moved(v, n->out[k]);
+		if (at == p->n_visits || p->visits[at].first_node != i) {
+			units += !n->silent;
+			before += bytes;
+			continue;
+		}
+		p->visits[at].units_before = units;
+		p->visits[at].bytes_before = before;
+		for (before = units = 0;
+		     at < p->n_visits && p->visits[at].first_node == i; at++)
+			p->visits[at].work_bytes = bytes;
+	}
+	if (p->n_visits)
+		p->visits[p->n_visits - 1].units_after = units;
+}
+
+// The shapes of a step of one position: the largest integer input has the ids.
+// NULL if the graph has no such step; that is no error.
+static struct exec_variant *one_position(struct exec_plan *p)
+{
+	struct genai_view *in =
+		exec_zalloc(p->host, p->graph->n_inputs * sizeof(*in));
+	struct genai_view *ids = NULL;
+	struct exec_variant *v = NULL;
+	int64_t most = 0;
+
+	for (uint32_t i = 0; in && i < p->graph->n_inputs; i++) {
+		int64_t n = 1;
+
+		in[i] = p->max_inputs[i];
+		for (uint32_t d = 0; d < in[i].rank; d++)
+			n *= in[i].dims[d];
+		if ((in[i].dtype != GENAI_DT_I64 &&
+		     in[i].dtype != GENAI_DT_I32) ||
+		    n <= most)
+			continue;
+		most = n;
+		ids = &in[i];
+	}
+	for (uint32_t d = 0; ids && d < ids->rank; d++)
+		ids->dims[d] = ids->strides[d] = 1;
+	if (ids && exec_variant_new(p, in, p->outputs, &v, NULL))
+		v = NULL;
+	p->host->free(p->host->ctx, in);
+	return v;
+}
+
+int32_t exec_find_visits(struct exec_plan *p, struct exec_variant *v,
+			 struct genai_error *err)
+{
+	struct exec_variant *one;
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < p->graph->n_nodes; i++)
+		most += v->facts[i].n_in;
+	p->visits = exec_zalloc(p->host, most * sizeof(*p->visits));
+	p->inputs_of = exec_zalloc(p->host, most * sizeof(*p->inputs_of));
+	if (!p->visits || !p->inputs_of)
+		return EXEC_FAIL(p, err, GENAI_E_NOMEM, "no memory for a plan");
+	for (uint32_t i = 0; i < p->graph->n_nodes; i++) {
+		const struct exec_node *n = &v->facts[i];
+
+		// what is not cut comes first: it is held over all parts
+		for (int cut = 0; cut < 2; cut++)
+			for (uint32_t k = 0; k < n->n_in; k++)
+				if (exec_reads(n, k) && is_cut(n, k) == cut &&
+				    exec_is_weight(v, n->in[k]))
+					visit_input(p, v, i, k);
+	}
+	one = one_position(p);
+	find_work(p, one ? one : v);
+	exec_variant_free(one);
+	return 0;
+}
+
+int32_t exec_plan_visits(struct genai_plan *plan,
+			 const struct genai_visit **out_visits,
+			 uint32_t *out_count, struct genai_error *err)
+{
+	const struct exec_plan *p = (struct exec_plan *)plan;
+
+	(void)err;
+	*out_visits = p->visits;
+	*out_count = p->n_visits;
+	return 0;
+}
+
+// ---- pages ----
+
+static bool by_rows(const struct exec_plan *p,
+		    const struct genai_visit_page *page)
+{
+	return p->visits[page->visit].flags & GENAI_WEIGHT_ROWS;
+}
+
+// Every row of every visit once and in order, nodes in order; of a node first
+// what is not cut, then part by part the same rows of all that is.
+static uint32_t first_bad(const struct exec_plan *p,
+			  const struct genai_visit_page *pages, uint32_t n,
+			  uint64_t *next)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const struct genai_visit_page *g = &pages[i], *b = g - 1;
+		const struct genai_visit *v;
+		bool same, cut;
+
+		if (g->visit >= p->n_visits)
+			return i;
+		v = &p->visits[g->visit];
+		cut = by_rows(p, g);
+		same = i && p->visits[b->visit].first_node == v->first_node;
+		if (g->row_begin != next[g->visit] ||
+		    g->row_end <= g->row_begin || g->row_end > v->rows ||
+		    (i && p->visits[b->visit].first_node > v->first_node) ||
+		    (same && !cut && by_rows(p, b)))
+			return i;
+		// a part begins where the one before ended
+		if (same && cut && by_rows(p, b) &&
+		    (g->row_begin == b->row_begin ? g->row_end != b->row_end
+						  : g->row_begin != b->row_end))
+			return i;
+		next[g->visit] = g->row_end;
+	}
+	return n;
+}
+
+// The parts of a node have all that it cuts.
+static bool parts_whole(const struct exec_plan *p, uint32_t node,
+			const struct genai_visit_page *pages, uint32_t n)
+{
+	uint32_t cut = 0, here = 0;
+
+	for (uint32_t i = 0; n && i < p->n_visits; i++)
+		cut += p->visits[i].first_node == node &&
+		       p->visits[i].flags & GENAI_WEIGHT_ROWS;
+	for (uint32_t i = 0; i < n; i++) {
+		here += by_rows(p, &pages[i]);
+		if (!here ||
+		    (i + 1 < n && pages[i + 1].row_begin == pages[i].row_begin))
+			continue;
+		if (here != cut)
+			return false;
+		here = 0;
+	}
+	return true;
+}
+
+// Rows of a node's parts when there are several and all but the last have the
+// same number; else 0.
+static uint32_t even_parts(const struct exec_plan *p,
+			   const struct genai_visit_page *pages, uint32_t n)
+{
+	uint64_t rows = 0, parts = 0, total = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct genai_visit_page *g = &pages[i];
+
+		if (!by_rows(p, g) || (parts && g->row_end == total))
+			continue;
+		if (!parts)
+			rows = g->row_end;
+		if (g->row_begin != parts * rows ||
+		    g->row_end - g->row_begin > rows)
+			return 0;
+		total = g->row_end;
+		parts++;
+	}
+	return parts > 1 && parts <= EXEC_MAX_PARTS && total <= UINT32_MAX
+		       ? (uint32_t)rows
+		       : 0;
+}
+
+// Pages of the node, which begin at from.
+static uint32_t count_pages(const struct exec_plan *p, uint32_t node,
+			    const struct genai_visit_page *pages, uint32_t from,
+			    uint32_t n)
+{
+	uint32_t i = from;
+
+	while (i < n && p->visits[pages[i].visit].first_node == node)
+		i++;
+	return i - from;
+}
+
+static int32_t check_pages(const struct exec_plan *p,
+			   const struct genai_visit_page *pages, uint32_t n,
+			   struct genai_error *err)
+{
+	uint64_t *next = exec_zalloc(p->host, p->n_visits * sizeof(*next));
+	uint32_t bad, lacks = p->n_visits, at = 0;
+
+	if (!next)
+		return EXEC_FAIL(p, err, GENAI_E_NOMEM,
+				 "no memory for %u pages", n);
+	bad = first_bad(p, pages, n, next);
+	for (uint32_t i = p->n_visits; i-- > 0;)
+		if (next[i] != p->visits[i].rows)
+			lacks = i;
+	p->host->free(p->host->ctx, next);
+	if (bad < n)
+		return EXEC_FAIL(p, err, GENAI_E_INVAL,
+				 "page %u of the sweep (visit %u, rows %llu to "
+				 "%llu) is out of order",
+				 bad, pages[bad].visit,
+				 (unsigned long long)pages[bad].row_begin,
+				 (unsigned long long)pages[bad].row_end);
+	if (lacks < p->n_visits)
+		return EXEC_FAIL(p, err, GENAI_E_INVAL,
+				 "the sweep leaves out rows of visit %u",
+				 lacks);
+	for (uint32_t i = 0, k; i < p->graph->n_nodes; i++, at += k) {
+		k = count_pages(p, i, pages, at, n);
+		if (!parts_whole(p, i, pages + at, k))
+			return EXEC_FAIL(
+				p, err, GENAI_E_INVAL,
+				"node %u: what is cut at the same rows "
+				"does not come together",
+				i);
+	}
+	return 0;
+}
+
+int32_t exec_plan_set_pages(struct genai_plan *plan,
+			    const struct genai_visit_page *pages,
+			    uint32_t n_pages, struct genai_error *err)
+{
+	struct exec_plan *p = (struct exec_plan *)plan;
+	struct genai_visit_page *copy;
+	uint32_t at = 0;
+	int32_t rc;
+
+	if (p->submitted)
+		return EXEC_FAIL(p, err, GENAI_E_STATE,
+				 "set_pages after the first submit");
+	rc = check_pages(p, pages, n_pages, err);
+	if (rc)
+		return rc;
+	copy = exec_zalloc(p->host, n_pages * sizeof(*copy));
+	if (!copy)
+		return EXEC_FAIL(p, err, GENAI_E_NOMEM,
+				 "no memory for %u pages", n_pages);
+	if (n_pages)
+		memcpy(copy, pages, n_pages * sizeof(*copy));
+	p->host->free(p->host->ctx, p->pages);
+	p->pages = copy;
+	for (uint32_t i = 0; i < p->graph->n_nodes; i++) {
+		uint32_t n = count_pages(p, i, copy, at, n_pages);
+
+		p->part_rows[i] = even_parts(p, copy + at, n);
+		p->node_pages[i + 1] = at += n;
+	}
+	p->has_pages = true;
+	return 0;
+}
