@@ -204,7 +204,7 @@ void book_make(struct book *b, uint64_t seed, uint32_t n_pages)
 	uint64_t at = 0;
 
 	memset(b, 0, sizeof(*b));
-	b->seed = seed;
+	b->seed = cf_seed(seed);
 	b->n_pages = n_pages;
 	b->source_bytes = (n_pages * UINT64_C(13000) + 8191) / 4096 * 4096;
 	b->source = aligned_alloc(4096, b->source_bytes);

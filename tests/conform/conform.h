@@ -60,6 +60,7 @@ struct cf_options {
 	uint32_t n_sets;
 	const char *tests[64]; /* run only these */
 	uint32_t n_tests;
+	uint64_t seed;
 	bool list, strict, require_device, torture, tap;
 };
 
@@ -184,6 +185,8 @@ void cf_gate_open(struct cf_gate *g);
 /* Fails the test if somebody waited for the closed gate. */
 void cf_gate_check(const struct cf_gate *g, const char *what);
 
+/* A state to begin with: n, or another one for every --seed. */
+uint64_t cf_seed(uint64_t n);
 uint64_t cf_random(uint64_t *state);
 uint32_t cf_below(uint64_t *state, uint32_t n); /* 0 to n - 1 */
 void cf_pattern(void *p, uint64_t bytes, uint64_t seed);

@@ -42,6 +42,7 @@ static const char usage[] =
 	"  --strict           an [xfail] that passes is a failure\n"
 	"  --require-device   a missing device is a failure, not a skip\n"
 	"  --torture          let every allocation fail in turn; slow\n"
+	"  --seed N           other random pages and programs than those of 0\n"
 	"  --tap              Test Anything Protocol\n"
 	"  --list             list the tests: id, interface, requirement\n"
 	"  --version\n"
@@ -63,14 +64,32 @@ static int add_to(const char **list, uint32_t *n, const char *what)
 }
 
 static const struct option options[] = {
-	{"module", 1, NULL, 'm'},  {"iface", 1, NULL, 'i'},
-	{"test", 1, NULL, 't'},	   {"config", 1, NULL, 'c'},
-	{"set", 1, NULL, 's'},	   {"expect", 1, NULL, 'e'},
-	{"strict", 0, NULL, 'S'},  {"require-device", 0, NULL, 'r'},
-	{"torture", 0, NULL, 'T'}, {"tap", 0, NULL, 'a'},
-	{"list", 0, NULL, 'l'},	   {"version", 0, NULL, 'v'},
-	{"help", 0, NULL, 'h'},	   {0},
+	{"module", 1, NULL, 'm'},
+	{"iface", 1, NULL, 'i'},
+	{"test", 1, NULL, 't'},
+	{"config", 1, NULL, 'c'},
+	{"set", 1, NULL, 's'},
+	{"expect", 1, NULL, 'e'},
+	{"strict", 0, NULL, 'S'},
+	{"require-device", 0, NULL, 'r'},
+	{"torture", 0, NULL, 'T'},
+	{"tap", 0, NULL, 'a'},
+	{"list", 0, NULL, 'l'},
+	{"version", 0, NULL, 'v'},
+	{"help", 0, NULL, 'h'},
+	{"seed", 1, NULL, 'd'},
+	{0},
 };
+
+static int take_seed(struct cf_options *o)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+
+	if (!genai_parse_u64(optarg, &o->seed, &err))
+		return 0;
+	fprintf(stderr, "genai-conform: --seed: %s\n", err.text);
+	return 2;
+}
 
 static int take_option(struct cf_options *o, int c)
 {
@@ -100,6 +119,8 @@ static int take_option(struct cf_options *o, int c)
 	case 'T':
 		o->torture = true;
 		return 0;
+	case 'd':
+		return take_seed(o);
 	case 'a':
 		o->tap = true;
 		return 0;
@@ -381,6 +402,9 @@ static uint32_t report(SRunner *sr)
 	free(results);
 	printf("%s%u passed, %u failed, %u skipped\n", cf.o.tap ? "# " : "",
 	       count[PASSED], count[FAILED], count[SKIPPED]);
+	if (count[FAILED] && cf.o.seed)
+		printf("%swith --seed %llu\n", cf.o.tap ? "# " : "",
+		       (unsigned long long)cf.o.seed);
 	return count[FAILED];
 }
 

@@ -119,7 +119,7 @@ static void program_step(struct program *p)
 static void run_program(const char *const *sets, uint64_t seed)
 {
 	unsigned char got[CELLS][64];
-	struct program p = {.seed = seed};
+	struct program p = {.seed = cf_seed(seed)};
 
 	cf_open(&r, 0, sets);
 	p.mem = cf_alloc(&r, sizeof(p.model));

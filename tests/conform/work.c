@@ -217,6 +217,13 @@ void cf_gate_check(const struct cf_gate *g, const char *what)
 
 // ---- numbers ----
 
+uint64_t cf_seed(uint64_t n)
+{
+	uint64_t state = n ^ cf.o.seed;
+
+	return cf.o.seed ? cf_random(&state) : n;
+}
+
 uint64_t cf_random(uint64_t *state)
 {
 	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
