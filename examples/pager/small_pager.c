@@ -9,7 +9,7 @@
 
 #include <genai/pager.h>
 
-#define ALIGN 256u
+#define ALIGN 256u // of pages; their extents are aligned to 16
 #define SLOTS 3u // a page, the next one, and one to spare
 
 struct module {
@@ -107,7 +107,7 @@ static int32_t check_extents(struct genai_pager *p, uint64_t bytes,
 			     struct genai_error *err)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		if (e[i].place % ALIGN || !e[i].src || !e[i].bytes ||
+		if (e[i].place % 16 || !e[i].src || !e[i].bytes ||
 		    e[i].bytes > bytes || e[i].place > bytes - e[i].bytes ||
 		    (!e[i].fill && e[i].src_bytes != e[i].bytes))
 			return FAIL(p, err, GENAI_E_INVAL,
@@ -213,6 +213,7 @@ static uint64_t choose(struct genai_pager *p, uint64_t budget)
 {
 	struct genai_pager_report *r = &p->report;
 	uint64_t total = 0, slot = 0, ring = 0;
+	uint32_t turn = 0;
 
 	memset(r, 0, sizeof(*r));
 	r->size = sizeof(*r);
@@ -237,12 +238,20 @@ static uint64_t choose(struct genai_pager *p, uint64_t budget)
 			r->pinned_bytes += up(pg->bytes);
 		} else if (ring && !(pg->flags & GENAI_PAGE_NO_STREAM)) {
 			pg->placement = STREAMED;
-			pg->slot = r->n_streamed++ % SLOTS;
+			r->n_streamed++;
 			r->streamed_bytes += pg->bytes;
 		} else {
 			pg->placement = IN_PLACE;
 			r->in_place_bytes += pg->bytes;
 		}
+	}
+	// slots by turns, in the order of the sweep: a page and the next one
+	// are never in the same
+	for (uint32_t i = 0; i < p->n_visits; i++) {
+		struct page *pg = &p->pages[p->sweep[i].page];
+
+		if (pg->placement == STREAMED && pg->first == i)
+			pg->slot = turn++ % SLOTS;
 	}
 	if (r->n_streamed) {
 		r->ring_bytes = ring;

@@ -162,7 +162,14 @@ static int32_t pager_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
 	if (!pg->extents)
 		return PAGER_FAIL(p, err, GENAI_E_NOMEM,
 				  "no memory for %u extents", n);
-	memcpy(pg->extents, extents, n * sizeof(*extents));
+	// by their place: what lies between two neighbours is nobody's
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t k = i;
+
+		for (; k && pg->extents[k - 1].place > extents[i].place; k--)
+			pg->extents[k] = pg->extents[k - 1];
+		pg->extents[k] = extents[i];
+	}
 	pg->bytes = bytes;
 	pg->flags = flags;
 	pg->n_extents = n;

@@ -23,13 +23,26 @@ static const struct genai_extent *extent_of(struct genai_pager *p,
 	for (uint32_t i = 0; i < pg->n_extents; i++) {
 		const struct genai_extent *e = &pg->extents[pg->found];
 
-		if (v->offset >= e->place && v->bytes <= e->bytes &&
-		    v->offset - e->place <= e->bytes - v->bytes)
+		// its first byte lies there, too, if it reads but a few
+		if (v->offset >= e->place && v->offset - e->place < e->bytes &&
+		    v->bytes <= e->bytes - (v->offset - e->place))
 			return e;
 		if (++pg->found == pg->n_extents)
 			pg->found = 0;
 	}
 	return NULL;
+}
+
+// Can what lies between two extents be read because they can?
+#define OS_PAGE UINT64_C(4096)
+
+static bool is_joined(const struct genai_extent *a,
+		      const struct genai_extent *b)
+{
+	uintptr_t end = (uintptr_t)a->src + a->bytes;
+
+	return (uintptr_t)b->src <= (end + OS_PAGE - 1) / OS_PAGE * OS_PAGE +
+					    OS_PAGE - 1;
 }
 
 // Extents from i on that lie together in the host's memory as in the page: one
@@ -40,9 +53,10 @@ static uint32_t one_copy(const struct pager_page *pg, uint32_t i,
 	const struct genai_extent *e = &pg->extents[i];
 	uint32_t k = i + 1;
 
-	while (k < pg->n_extents && pg->extents[k].place >= e->place &&
+	while (k < pg->n_extents &&
 	       (const char *)pg->extents[k].src - (const char *)e->src ==
-		       (int64_t)(pg->extents[k].place - e->place))
+		       (int64_t)(pg->extents[k].place - e->place) &&
+	       is_joined(&pg->extents[k - 1], &pg->extents[k]))
 		k++;
 	*out_bytes =
 		pg->extents[k - 1].place - e->place + pg->extents[k - 1].bytes;
@@ -137,8 +151,8 @@ static int32_t make_copies(struct genai_pager *p, bool all,
 static int32_t register_block(struct genai_pager *p, const char *begin,
 			      const char *end, struct genai_error *err)
 {
-	uintptr_t b = (uintptr_t)begin & ~(uintptr_t)4095;
-	uintptr_t e = ((uintptr_t)end + 4095) & ~(uintptr_t)4095;
+	uintptr_t b = (uintptr_t)begin / OS_PAGE * OS_PAGE;
+	uintptr_t e = ((uintptr_t)end + OS_PAGE - 1) / OS_PAGE * OS_PAGE;
 	struct genai_mem *more = p->m->host->realloc(
 		p->m->host->ctx, p->registered,
 		(p->n_registered + UINT64_C(1)) * sizeof(*more), "pager");

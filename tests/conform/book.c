@@ -4,124 +4,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#define LOG_BYTES (UINT64_C(1) << 24)
-
-struct book_tap book_tap;
-static struct genai_device *tapped;
-
-// ---- the tap ----
-
-static int32_t refuse(uint32_t *n, const char *what, struct genai_error *err)
-{
-	if (!*n || --*n)
-		return 0;
-	return genai_fail(err, GENAI_E_LIMIT, "%s refused on purpose", what);
-}
-
-static int32_t tap_alloc(void *self, uint32_t kind, uint64_t bytes,
-			 const char *tag, struct genai_mem *out,
-			 struct genai_error *err)
-{
-	int32_t rc = refuse(&book_tap.fail_take, "memory", err);
-
-	book_tap.takes++;
-	if (!rc)
-		rc = tapped->stream.ops->alloc(self, kind, bytes, tag, out,
-					       err);
-	if (!rc && kind == GENAI_MEM_DEVICE)
-		book_tap.device_bytes += out->range.bytes;
-	return rc;
-}
-
-static int32_t tap_register(void *self, const void *ptr, uint64_t bytes,
-			    struct genai_mem *out, struct genai_error *err)
-{
-	int32_t rc = refuse(&book_tap.fail_take, "registration", err);
-
-	book_tap.takes++;
-	if (!rc && book_tap.refuse_register)
-		rc = genai_fail(err, GENAI_E_LIMIT,
-				"the limit of locked memory is reached");
-	return rc ? rc
-		  : tapped->stream.ops->host_register(self, ptr, bytes, out,
-						      err);
-}
-
-static int32_t tap_create(void *self, const char *name,
-			  struct genai_stream **out, struct genai_error *err)
-{
-	int32_t rc = refuse(&book_tap.fail_take, "stream", err);
-
-	book_tap.takes++;
-	return rc ? rc : tapped->stream.ops->create(self, name, out, err);
-}
-
-static int32_t tap_map(void *self, struct genai_range range, const char *tag,
-		       struct genai_error *err)
-{
-	int32_t rc = refuse(&book_tap.fail_take, "mapping", err);
-
-	book_tap.takes++;
-	return rc ? rc : tapped->stream.ops->map(self, range, tag, err);
-}
-
-static int32_t tap_copy(void *self, struct genai_stream *s, uint64_t dst,
-			uint64_t src, uint64_t bytes, uint32_t kind,
-			struct genai_error *err)
-{
-	int32_t rc = refuse(&book_tap.fail_copy, "copy", err);
-
-	book_tap.copies++;
-	book_tap.copies_on_steps += s == book_tap.steps;
-	book_tap.copy_bytes += bytes;
-	return rc ? rc
-		  : tapped->stream.ops->copy(self, s, dst, src, bytes, kind,
-					     err);
-}
-
-static int32_t tap_host_read(void *self, const struct genai_point *points,
-			     uint32_t n, uint64_t deadline,
-			     struct genai_error *err)
-{
-	book_tap.barriers++;
-	return tapped->barrier.ops->host_read(self, points, n, deadline, err);
-}
-
-static int32_t tap_drain(void *self, struct genai_range range,
-			 uint64_t deadline, struct genai_ticket *out,
-			 struct genai_error *err)
-{
-	book_tap.barriers++;
-	return tapped->barrier.ops->drain(self, range, deadline, out, err);
-}
-
-static void tap(struct book *b)
-{
-	memset(&book_tap, 0, sizeof(book_tap));
-	tapped = b->r.d;
-	b->tapped = *b->r.st;
-	b->tapped.alloc = tap_alloc;
-	b->tapped.host_register = tap_register;
-	b->tapped.create = tap_create;
-	b->tapped.map = tap_map;
-	b->tapped.copy = tap_copy;
-	b->tapped_barrier = *b->r.ba;
-	b->tapped_barrier.host_read = tap_host_read;
-	b->tapped_barrier.drain = tap_drain;
-	b->stream = (struct genai_stream_api){&b->tapped, b->r.d};
-	b->barrier = (struct genai_barrier_api){&b->tapped_barrier, b->r.d};
-}
+#define LOG_BYTES (UINT64_C(1) << 27)
 
 // ---- pages ----
 
-static void invert(void *ctx, void *dst, uint64_t bytes, const void *src,
-		   uint64_t src_bytes)
+void book_invert(void *ctx, void *dst, uint64_t bytes, const void *src,
+		 uint64_t src_bytes)
 {
+	struct book_fill *f = ctx;
 	const unsigned char *s = src;
 	unsigned char *d = dst;
 
-	++*(uint32_t *)ctx;
+	f->calls++;
+	f->others += f->bytes != bytes || f->src_bytes != src_bytes;
 	for (uint64_t i = 0; i < bytes; i++)
 		d[i] = (unsigned char)~s[i % src_bytes];
 }
@@ -142,17 +39,19 @@ static void make_extent(struct book *b, struct book_page *pg, uint64_t *at)
 		.bytes = bytes,
 	};
 	if (cf_below(&b->seed, 6) == 0) {
-		e->fill = invert;
+		e->fill = book_invert;
 		e->ctx = &pg->fills[k];
 		e->src_bytes = (bytes + 1) / 2;
+		pg->fills[k].bytes = bytes;
+		pg->fills[k].src_bytes = e->src_bytes;
 	}
 	*at += e->src_bytes + (cf_below(&b->seed, 4) ? 0 : 100);
 	pg->bytes = e->place + bytes;
 }
 
-static void make_content(struct book_page *pg)
+void book_make_content(struct book_page *pg)
 {
-	uint32_t dummy = 0;
+	struct book_fill dummy = {0};
 
 	pg->content = calloc(1, pg->bytes);
 	ck_assert_ptr_nonnull(pg->content);
@@ -160,8 +59,8 @@ static void make_content(struct book_page *pg)
 		const struct genai_extent *e = &pg->extents[i];
 
 		if (e->fill)
-			invert(&dummy, pg->content + e->place, e->bytes, e->src,
-			       e->src_bytes);
+			book_invert(&dummy, pg->content + e->place, e->bytes,
+				    e->src, e->src_bytes);
 		else
 			memcpy(pg->content + e->place, e->src, e->bytes);
 	}
@@ -218,7 +117,7 @@ void book_make(struct book *b, uint64_t seed, uint32_t n_pages)
 		while (n--)
 			make_extent(b, pg, &at);
 		b->total += (pg->bytes + 255) / 256 * 256;
-		make_content(pg);
+		book_make_content(pg);
 	}
 	ck_assert_uint_le(at, b->source_bytes);
 	make_sweep(b);
@@ -240,7 +139,7 @@ void book_add_all(struct book *b)
 void book_start(struct book *b, const char *const *sets)
 {
 	cf_open(&b->r, CF_WITH_PAGER, sets);
-	tap(b);
+	book_tap_open(b);
 	b->ops = &b->r.rt->pager_ops;
 	b->s = book_tap.steps = cf_stream(&b->r, "steps");
 	b->log_used = 0;
@@ -295,6 +194,8 @@ void book_open_sealed(struct book *b, uint64_t seed, uint32_t n_pages,
 static int32_t compare(const struct book_visit *v, const unsigned char *got,
 		       struct genai_error *err)
 {
+	if (!memcmp(got, v->want, v->bytes))
+		return 0;
 	for (uint64_t i = 0; i < v->bytes; i++)
 		if (got[i] != v->want[i])
 			return genai_fail(err, GENAI_E_FORMAT,
@@ -451,6 +352,23 @@ void book_aborted(struct book *b)
 	b->n_seen = b->before;
 }
 
+// A fill makes all of its extent from all of its source, once.
+static void check_fills(const struct book *b, const char *when)
+{
+	for (uint32_t i = 0; i < b->n_pages; i++)
+		for (uint32_t k = 0; k < b->pages[i].n_extents; k++)
+			ck_assert_msg(!b->pages[i].fills[k].others,
+				      "%s: page %u, extent %u: fill was called "
+				      "for other bytes than the extent's",
+				      when, i, k);
+}
+
+void book_forget(struct book *b)
+{
+	b->n_seen = 0;
+	b->log_used = 0;
+}
+
 void book_check(struct book *b, const char *when)
 {
 	struct genai_point p = cf_mark(&b->r, b->s);
@@ -460,6 +378,7 @@ void book_check(struct book *b, const char *when)
 		ck_abort_msg("%s: %s", when, cf_err.text);
 	if (b->log.range.bytes)
 		check_seen(b, when);
+	check_fills(b, when);
 }
 
 // ---- end ----
@@ -487,6 +406,9 @@ void book_free(struct book *b)
 {
 	for (uint32_t i = 0; i < b->n_pages; i++)
 		free(b->pages[i].content);
-	free(b->source);
+	if (b->is_mapped)
+		munmap(b->source, b->source_bytes);
+	else
+		free(b->source);
 	memset(b, 0, sizeof(*b));
 }

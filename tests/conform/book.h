@@ -5,17 +5,24 @@
 
 #include "conform.h"
 
-#define BOOK_MAX_PAGES 40
-#define BOOK_MAX_EXTENTS 4
-#define BOOK_MAX_VISITS 128
-#define BOOK_MAX_SEEN 4096
+#define BOOK_MAX_PAGES 160
+#define BOOK_MAX_EXTENTS 12
+#define BOOK_MAX_VISITS 1024
+#define BOOK_MAX_SEEN 8192
+
+/* The fill of an extent: how often it was called, and for the bytes that the
+ * extent has? */
+struct book_fill {
+	uint64_t bytes, src_bytes;
+	uint32_t calls, others;
+};
 
 struct book_page {
 	uint64_t bytes;
 	uint32_t flags, n_extents;
 	struct genai_extent extents[BOOK_MAX_EXTENTS];
-	uint32_t fills[BOOK_MAX_EXTENTS]; /* how often fill was called */
-	unsigned char *content;		  /* what the device shall see */
+	struct book_fill fills[BOOK_MAX_EXTENTS];
+	unsigned char *content; /* what the device shall see */
 };
 
 /* A visit as a unit of work checks it. */
@@ -39,6 +46,8 @@ struct book {
 	uint64_t seed;
 	unsigned char *source;
 	uint64_t source_bytes, total;
+	bool is_mapped; /* source is a mapping of its own */
+	bool has_units; /* the sweep says what a step does */
 	uint32_t n_pages, n_visits;
 	struct book_page pages[BOOK_MAX_PAGES];
 	struct genai_sweep_visit sweep[BOOK_MAX_VISITS];
@@ -62,7 +71,9 @@ struct book {
 
 /* What the tap saw and shall break; set before the call in question. */
 struct book_tap {
-	uint64_t device_bytes; /* allocated now */
+	uint64_t device_bytes; /* allocated now, as asked for */
+	uint64_t device_peak;  /* at most */
+	uint32_t holds;	       /* memory, registrations, streams held now */
 	uint32_t takes;	       /* calls for memory or streams */
 	uint32_t barriers;     /* calls of the barrier */
 	uint32_t copies;
@@ -71,12 +82,25 @@ struct book_tap {
 	uint32_t copies_on_steps;   /* of the copies, on that stream */
 	uint32_t fail_take;	    /* the n-th of takes fails; 0: none */
 	uint32_t fail_copy;
+	uint32_t fail_call; /* of copies, marks, waits, barriers together */
+	uint32_t calls;	    /* of those */
+	uint32_t polls;
 	bool refuse_register;
 };
 extern struct book_tap book_tap;
+/* Put the tap in front of the device of b->r. */
+void book_tap_open(struct book *b);
 
 /* Make n_pages random pages; nothing is opened yet. */
 void book_make(struct book *b, uint64_t seed, uint32_t n_pages);
+/* Of every shape, the first n_large of them of 2 MiB and more; around each
+ * source lies memory that cannot be read. */
+void book_make_wide(struct book *b, uint64_t seed, uint32_t n_pages,
+		    uint32_t n_large);
+void book_make_content(struct book_page *pg);
+/* The fill of some extents; ctx is a book_fill. */
+void book_invert(void *ctx, void *dst, uint64_t bytes, const void *src,
+		 uint64_t src_bytes);
 /* A runtime and a stream. */
 void book_start(struct book *b, const char *const *sets);
 void book_stop(struct book *b);
@@ -96,6 +120,8 @@ void book_replayed(struct book *b);
 void book_aborted(struct book *b);
 /* Wait; the test fails if a unit saw wrong bytes. */
 void book_check(struct book *b, const char *when);
+/* What was seen so far, checked already, need not be kept. */
+void book_forget(struct book *b);
 void book_close(struct book *b); /* with a ticket; checks what is left */
 void book_free(struct book *b);
 /* Enqueue a unit that checks the visit at its place. */

@@ -71,8 +71,9 @@ struct cf_suite {
 extern const struct cf_suite *const cf_suites[]; /* NULL at the end */
 extern const struct cf_suite cf_suite_handshake, cf_suite_memory,
 	cf_suite_stream, cf_suite_graphs, cf_suite_record, cf_suite_barrier,
-	cf_suite_pager, cf_suite_paging, cf_suite_executor, cf_suite_ops,
-	cf_suite_steps, cf_suite_minor, cf_suite_image, cf_suite_torture;
+	cf_suite_pager, cf_suite_paging, cf_suite_pages, cf_suite_executor,
+	cf_suite_ops, cf_suite_steps, cf_suite_minor, cf_suite_image,
+	cf_suite_torture;
 
 /* The run: constant once the tests begin. */
 struct cf {

@@ -139,10 +139,10 @@ static void try_budget(uint64_t budget)
 		      "budget %lu: %lu pinned and %lu in the ring",
 		      (unsigned long)budget, (unsigned long)p->pinned_bytes,
 		      (unsigned long)p->ring_bytes);
-	ck_assert_msg(book_tap.device_bytes <= budget,
-		      "budget %lu: holds %lu bytes of device memory",
+	ck_assert_msg(book_tap.device_peak <= budget,
+		      "budget %lu: held %lu bytes of device memory",
 		      (unsigned long)budget,
-		      (unsigned long)book_tap.device_bytes);
+		      (unsigned long)book_tap.device_peak);
 	ck_assert_uint_eq(book_tap.device_bytes,
 			  p->pinned_bytes + p->ring_bytes);
 	ck_assert_uint_eq(p->ring_bytes, p->ring_slots * p->slot_bytes);
@@ -237,9 +237,9 @@ static void fills(void)
 			if (!b.pages[i].extents[k].fill)
 				continue;
 			filled++;
-			ck_assert_msg(b.pages[i].fills[k] == 1,
+			ck_assert_msg(b.pages[i].fills[k].calls == 1,
 				      "fill was called %u times for one extent",
-				      b.pages[i].fills[k]);
+				      b.pages[i].fills[k].calls);
 		}
 	ck_assert_uint_gt(filled, 0);
 	close_book();

@@ -13,4 +13,7 @@ static inline int is(const char *name)
 	return !strcmp(mutant, name);
 }
 
+/* manners.c: be rude if the mutant is called so. */
+void mutant_manners(const char *where);
+
 #endif

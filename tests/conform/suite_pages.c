@@ -1,0 +1,143 @@
+// suite_pages.c - a pager over pages of every shape: many, large, with gaps,
+// out of order, read in part, from sources that end where memory ends.
+#include "book.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct book b;
+
+static void open_wide(const char *const *sets, uint64_t seed, uint32_t n_pages,
+		      uint32_t n_large, uint64_t percent)
+{
+	book_make_wide(&b, seed, n_pages, n_large);
+	book_open(&b, sets);
+	CF_OK(book_seal(&b, b.total * percent / 100, &cf_err));
+}
+
+static void close_wide(void)
+{
+	book_close(&b);
+	book_free(&b);
+}
+
+static void steps(int n, const char *when)
+{
+	for (int i = 0; i < n; i++)
+		CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, when);
+}
+
+static void try_wide(const char *const *sets, uint64_t seed, uint32_t n_pages,
+		     uint32_t n_large, uint64_t percent)
+{
+	char when[120];
+
+	snprintf(when, sizeof(when),
+		 "%u pages, %u of them large, budget %lu %%, %s", n_pages,
+		 n_large, (unsigned long)percent,
+		 sets && sets[0] ? sets[0] : "");
+	open_wide(sets, seed, n_pages, n_large, percent);
+	steps(3, when);
+	close_wide();
+}
+
+static void shapes(void)
+{
+	static const uint32_t parts[] = {0, 10, 25, 40, 60, 80, 100};
+	uint32_t n = cf_n_schedules(), seeds = cf.o.torture ? 28 : 7;
+
+	for (uint64_t seed = 0; seed < seeds; seed++)
+		try_wide(cf_schedule((uint32_t)seed % n), 300 + seed,
+			 seed % 2 ? 100 + 8 * ((uint32_t)seed % 7)
+				  : 1 + 5 * (uint32_t)seed,
+			 0, parts[seed % 7]);
+}
+
+static void large(void)
+{
+	static const uint32_t parts[] = {0, 30, 50, 70, 100};
+	uint32_t n = cf_n_schedules();
+
+	for (uint32_t i = 0; i < 5; i++)
+		try_wide(cf_schedule(i % n), 400 + i, 20, 5, parts[i]);
+}
+
+// The device registers nothing: all is copied, and only what is there.
+static void sources(void)
+{
+	static const uint32_t parts[] = {0, 40, 100};
+
+	for (uint32_t i = 0; i < 6; i++) {
+		book_make_wide(&b, 500 + i, 40, i % 2);
+		book_open(&b, NULL);
+		book_tap.refuse_register = i >= 3;
+		CF_OK(book_seal(&b, b.total * parts[i % 3] / 100, &cf_err));
+		steps(3, "sources at the end of memory");
+		close_wide();
+	}
+}
+
+static void planned(void)
+{
+	struct genai_pager_report r = {.size = sizeof(r)};
+
+	book_make_wide(&b, 600, 90, 2);
+	book_open(&b, NULL);
+	if (!b.ops->plan) {
+		close_wide();
+		cf_skip("does not plan");
+	}
+	for (uint64_t percent = 0; percent <= 100; percent += 25) {
+		CF_OK(b.ops->plan(b.p, b.sweep, b.n_visits,
+				  b.total * percent / 100, &r, &cf_err));
+		book_add_all(&b);
+	}
+	CF_OK(b.ops->plan(b.p, b.sweep, b.n_visits, b.total / 3, &r, &cf_err));
+	book_add_all(&b);
+	CF_OK(book_seal(&b, b.total / 3, &cf_err));
+	ck_assert_uint_eq(r.n_pages, b.report.n_pages);
+	ck_assert_uint_eq(r.pinned_bytes, b.report.pinned_bytes);
+	ck_assert_uint_eq(r.ring_bytes, b.report.ring_bytes);
+	ck_assert_uint_eq(r.streamed_bytes, b.report.streamed_bytes);
+	ck_assert_uint_eq(r.in_place_bytes, b.report.in_place_bytes);
+	steps(2, "sealed after plans");
+	close_wide();
+}
+
+static void replayed(void)
+{
+	uint32_t n = cf_n_schedules();
+
+	for (uint32_t i = 0; i < 4; i++) {
+		struct genai_recording *rec = NULL;
+		struct genai_ticket t;
+
+		open_wide(cf_schedule(i % n), 700 + i, i % 2 ? 120 : 12,
+			  i % 2 ? 0 : 3, 40);
+		steps(1, "before it is recorded");
+		cf_wait(&b.r, b.s, b.tail);
+		CF_OK(b.r.st->capture_begin(b.r.d, b.s, &cf_err));
+		CF_OK(book_step(&b, 1, &cf_err));
+		CF_OK(b.r.st->capture_end(b.r.d, b.s, &rec, &cf_err));
+		for (int k = 0; k < 2; k++)
+			CF_OK(b.r.st->launch_graph(b.r.d, rec, b.s, &cf_err));
+		book_replayed(&b);
+		steps(1, "replayed");
+		t = cf_drain(&b.r);
+		CF_OK(b.r.st->graph_destroy(b.r.d, rec, &t, &cf_err));
+		close_wide();
+	}
+}
+
+#define P GENAI_IFACE_PAGER
+static const struct cf_test tests[] = {
+	{"pager/shapes", "GM-93", P, 0, shapes},
+	{"pager/large-pages", "GM-93", P, 0, large},
+	{"pager/sources", "GM-94", P, 0, sources},
+	{"pager/plan-shapes", "GM-92", P, 0, planned},
+	{"pager/replay-shapes", "GM-86 GM-93", P, CF_RECORD | CF_STABLE,
+	 replayed},
+};
+const struct cf_suite cf_suite_pages = {tests,
+					sizeof(tests) / sizeof(tests[0])};
