@@ -11,22 +11,41 @@
 #include "core/config/keys.h"
 #include "core/secure.h"
 
-// The first NAME.so in dirs ("A:B", may be empty) and our own directory; path
-// gets what was opened.
+// Where libtool puts the modules of a program that was built but not installed:
+// in .libs beside it.  Empty if it has no such folder.
+static void build_folder(char *out, size_t cap)
+{
+	ssize_t n = readlink("/proc/self/exe", out, cap - 8);
+	char *slash;
+
+	out[n > 0 ? n : 0] = 0;
+	slash = strrchr(out, '/');
+	if (slash)
+		strcpy(slash, "/.libs");
+	if (access(out, X_OK))
+		*out = 0;
+}
+
+// The first NAME.so in dirs ("A:B", may be empty), beside a program that was
+// not installed yet, and in our own directory; path gets what was opened.
 static int32_t search(const char *name, const char *dirs, char *path,
 		      size_t cap, int *out_fd, uint64_t *out_bytes,
 		      struct genai_error *err)
 {
-	char tried[400] = "";
-	bool is_last = false;
-	size_t n, len = 0;
+	char tried[400] = "", beside[4096];
+	const char *more[] = {beside, GENAI_MODULEDIR};
+	size_t n, len = 0, i = 0;
 	int32_t rc;
 
-	while (!is_last) {
-		is_last = !*dirs;
-		if (is_last)
-			dirs = GENAI_MODULEDIR;
-		n = is_last ? strlen(dirs) : strcspn(dirs, ":");
+	build_folder(beside, sizeof(beside));
+	if (!*beside)
+		i = 1;
+	while (*dirs || i < 2) {
+		bool own = !*dirs;
+
+		if (own)
+			dirs = more[i++];
+		n = own ? strlen(dirs) : strcspn(dirs, ":");
 		snprintf(path, cap, "%.*s/%s.so", (int)n, dirs, name);
 		rc = genai_secure_open(path, GENAI_E_MODULE, out_fd, out_bytes,
 				       err);

@@ -167,6 +167,26 @@ static const struct genai_gguf_type types[] = {
 	{14, "Q6_K", 256, 210, 16, 8, 32, false, q6_k},
 };
 
+const char *genai_gguf_type_name(uint32_t id)
+{
+	static const char *const others[] = {
+		[9] = "Q8_1",	 [15] = "Q8_K",	   [16] = "IQ2_XXS",
+		[17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S",
+		[20] = "IQ4_NL", [21] = "IQ3_S",   [22] = "IQ2_S",
+		[23] = "IQ4_XS", [24] = "I8",	   [25] = "I16",
+		[26] = "I32",	 [27] = "I64",	   [28] = "F64",
+		[29] = "IQ1_M",	 [34] = "TQ1_0",   [35] = "TQ2_0",
+		[39] = "MXFP4",	 [40] = "NVFP4",
+	};
+	const struct genai_gguf_type *t = genai_gguf_type(id);
+
+	if (t)
+		return t->name;
+	if (id < sizeof(others) / sizeof(others[0]) && others[id])
+		return others[id];
+	return NULL;
+}
+
 const struct genai_gguf_type *genai_gguf_type_at(uint32_t index)
 {
 	return index < sizeof(types) / sizeof(types[0]) ? &types[index] : 0;

@@ -33,6 +33,8 @@ struct genai_gguf_type {
 
 /* NULL if the number is not one of the types carried. */
 const struct genai_gguf_type *genai_gguf_type(uint32_t id);
+/* The format's name of a type, carried or not; NULL: none is known. */
+const char *genai_gguf_type_name(uint32_t id);
 /* Of any index below the number of types, else NULL. */
 const struct genai_gguf_type *genai_gguf_type_at(uint32_t index);
 

@@ -169,12 +169,18 @@ static int32_t get_kv(struct cursor *c, struct genai_gguf_kv *kv)
 static int32_t tensor_size(struct cursor *c, struct genai_gguf_tensor *t)
 {
 	const struct genai_gguf_type *type = genai_gguf_type(t->type);
+	const char *name = genai_gguf_type_name(t->type);
 	uint64_t n = 1;
 
+	if (!type && !name)
+		return genai_fail(c->err, GENAI_E_UNSUPPORTED,
+				  "%s: tensor %s: a type of number %u is not "
+				  "known",
+				  c->path, t->name, t->type);
 	if (!type)
 		return genai_fail(c->err, GENAI_E_UNSUPPORTED,
-				  "%s: tensor %s: type %u is not carried",
-				  c->path, t->name, t->type);
+				  "%s: tensor %s: type %s is not carried",
+				  c->path, t->name, name);
 	for (uint32_t i = 0; i < t->rank; i++)
 		if (!t->dims[i] || __builtin_mul_overflow(n, t->dims[i], &n) ||
 		    n > (uint64_t)1 << 44)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -179,6 +180,52 @@ static int32_t publish(const char *tmp, const char *out_dir,
 	return GENAI_E_IO;
 }
 
+// The folder being made is held by a lock, so that one which nobody holds is
+// known to be left over from a program that was killed.
+static int hold(const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+// Take away what killed programs left where out_dir is to be.
+static void remove_left_over(const char *out_dir, size_t len)
+{
+	char parent[4096], path[4096 + 300], prefix[300];
+	const char *base = out_dir + len;
+	struct dirent *e;
+	DIR *d;
+	int n;
+
+	while (base > out_dir && base[-1] != '/')
+		base--;
+	snprintf(parent, sizeof(parent), "%.*s",
+		 base > out_dir ? (int)(base - out_dir) : 1,
+		 base > out_dir ? out_dir : ".");
+	n = snprintf(prefix, sizeof(prefix), "%.*s.partial-",
+		     (int)(out_dir + len - base), base);
+	d = n < (int)sizeof(prefix) ? opendir(parent) : NULL;
+	while (d && (e = readdir(d))) {
+		int fd;
+
+		if (strncmp(e->d_name, prefix, (size_t)n))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", parent, e->d_name);
+		fd = hold(path);
+		if (fd < 0)
+			continue;
+		remove_folder(path);
+		close(fd);
+	}
+	if (d)
+		closedir(d);
+}
+
 static int32_t check_conf(const struct genai_genconf *c,
 			  struct genai_error *err)
 {
@@ -201,22 +248,27 @@ static int32_t make_folder(struct gen *g, const char *out_dir,
 	char tmp[4096 - 16];
 	int32_t rc;
 	size_t len = strlen(out_dir);
+	int fd;
 
 	while (len > 1 && out_dir[len - 1] == '/')
 		len--;
 	if (!len || len > sizeof(tmp) - 64)
 		return genai_fail(err, GENAI_E_INVAL,
 				  "folder name of %zu bytes", len);
+	remove_left_over(out_dir, len);
 	snprintf(tmp, sizeof(tmp), "%.*s.partial-%ld", (int)len, out_dir,
 		 (long)getpid());
 	if (mkdir(tmp, 0777))
 		return genai_fail(err, GENAI_E_IO, "%s: cannot create: %s", tmp,
 				  strerror(errno));
+	fd = hold(tmp);
 	rc = fill_folder(g, tmp, err);
 	if (!rc)
 		rc = publish(tmp, out_dir, err);
 	if (rc)
 		remove_folder(tmp);
+	if (fd >= 0)
+		close(fd);
 	return rc;
 }
 

@@ -47,6 +47,12 @@ wrong bench "$plain"
 wrong modules
 wrong config
 
+# what was built but not installed finds its own modules
+mkdir -p elsewhere
+(cd elsewhere && "$genai" modules >../out 2>../err)
+like "modules beside the program" "$? $(cat out)" \
+	"0 cpu_ref*$top_builddir/.libs/cpu_ref.so*"
+
 fails "ids that are none" 2 "'x' is not a token id" generate "$plain" --ids x
 echo 1,x >ids
 fails "a file of those" 1 "'x" generate "$plain" --ids @ids

@@ -395,7 +395,7 @@ START_TEST(refuses_tensors)
 	one_tensor(&b, 1, 33, 1, 2, 0);
 	refused(&b, GENAI_E_FORMAT, "no multiple of the 32 values in a Q4_0");
 	one_tensor(&b, 1, 8, 1, 16, 0); // IQ2_XXS
-	refused(&b, GENAI_E_UNSUPPORTED, "type 16 is not carried");
+	refused(&b, GENAI_E_UNSUPPORTED, "type IQ2_XXS is not carried");
 	one_tensor(&b, 1, 8, 1, 0, 31);
 	refused(&b, GENAI_E_FORMAT, "not aligned");
 	one_tensor(&b, 1, 33, 1, 0, 0); // 132 of 128 bytes

@@ -8,6 +8,8 @@
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -274,6 +276,31 @@ static void refused(const char *arch, const struct genai_synth_options *o,
 	ck_assert(!exists(partial));
 }
 
+// What a killed program left goes with the next try; what one is still making
+// does not.
+START_TEST(left_over)
+{
+	struct genai_synth_options o = {.layers = 1};
+	struct genai_error err = GENAI_ERROR_INIT;
+	char dead[128], alive[128], file[160];
+	int fd;
+
+	snprintf(dead, sizeof(dead), "%s.partial-1", dir);
+	snprintf(alive, sizeof(alive), "%s.partial-2", dir);
+	snprintf(file, sizeof(file), "%s/model.onnx", dead);
+	ck_assert(!mkdir(dead, 0777) && !mkdir(alive, 0777));
+	fd = open(file, O_CREAT | O_WRONLY, 0666);
+	ck_assert(fd >= 0 && !close(fd));
+	fd = open(alive, O_RDONLY);
+	ck_assert(fd >= 0 && !flock(fd, LOCK_EX));
+	ck_assert_msg(!genai_synth("tiny-llama", dir, &o, &err), "%s",
+		      err.text);
+	ck_assert(!exists(dead));
+	ck_assert(exists(alive));
+	ck_assert(!close(fd) && !rmdir(alive));
+}
+END_TEST
+
 START_TEST(refuses_options)
 {
 	struct genai_synth_options o = {0};
@@ -385,6 +412,7 @@ int main(void)
 	tcase_add_test(c, cpu_flavour);
 	tcase_add_test(c, untied_with_biases);
 	tcase_add_test(c, list_of_architectures);
+	tcase_add_test(c, left_over);
 	tcase_add_test(c, refuses_options);
 	tcase_add_test(c, replaces_only_what_it_may);
 	tcase_add_test(c, progress_and_stop);
