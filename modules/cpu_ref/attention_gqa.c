@@ -1,5 +1,8 @@
 /* attention_gqa.c - GroupQueryAttention while planning: attributes, shapes,
- * workspace. */
+ * workspace.
+ * Past and present may be strided in every dim but the last.  The present is
+ * prepared with max(past rows, total_sequence_length) rows if that is known
+ * while planning, else with past rows + S; run takes any larger number. */
 #include "modules/cpu_ref/attention_gqa.h"
 
 static int32_t gqa_refuse(struct cref_node *n, struct genai_error *err)
@@ -287,7 +290,7 @@ int32_t cref_gqa_prepare(struct cref_node *n, struct genai_error *err)
 			goto large;
 	}
 	n->workspace_bytes = ws;
-	memcpy(&n->state, &g, sizeof(g));
+	*gqa(n) = g;
 	rc = ops_out(n, 0, n->in[QUERY]->dtype, 3,
 		     (int64_t[]){g.B, g.S, g.N * g.H}, err);
 	dims[0] = g.B;

@@ -37,8 +37,7 @@ struct gqa {
 	float scale, softcap, epsilon;
 	bool packed, interleaved, smooth, causal, sliding;
 };
-_Static_assert(sizeof(struct gqa) <= sizeof(((struct cref_node *)0)->state),
-	       "state fits the node");
+EXEC_STATE(gqa, cref_node)
 
 static inline const struct cref_tensor *gqa_in(const struct cref_node *n,
 					       uint32_t i)

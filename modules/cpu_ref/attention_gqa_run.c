@@ -429,7 +429,7 @@ int32_t cref_gqa_run(struct cref_node *n, const struct cref_run *r)
 	int64_t work;
 	int32_t rc;
 
-	memcpy(&c.g, &n->state, sizeof(c.g));
+	c.g = *gqa(n);
 	c.q = r->workspace;
 	c.past = (int64_t *)(void *)((char *)r->workspace + c.g.lens_at);
 	c.total = c.past + c.g.B;

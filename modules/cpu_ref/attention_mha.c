@@ -14,8 +14,7 @@ struct mha {
 	float scale, filter;
 	bool causal;
 };
-_Static_assert(sizeof(struct mha) <= sizeof(((struct cref_node *)0)->state),
-	       "state fits the node");
+EXEC_STATE(mha, cref_node)
 
 static const struct cref_tensor *mha_in(const struct cref_node *n, uint32_t i)
 {
@@ -184,7 +183,7 @@ int32_t cref_mha_prepare(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
 				      "query of shape %s is too large",
 				      OPS_SHAPE(n->in[QUERY]));
-	memcpy(&n->state, &m, sizeof(m));
+	*mha(n) = m;
 	dtype = n->in[QUERY]->dtype;
 	if ((rc = ops_out(n, 0, dtype, 3, (int64_t[]){m.B, m.S, m.N * m.Hv},
 			  err)) ||
@@ -333,7 +332,7 @@ int32_t cref_mha_run(struct cref_node *n, const struct cref_run *r)
 	struct mha_call c = {.n = n, .q = r->workspace};
 	const struct mha *m = &c.m;
 
-	memcpy(&c.m, &n->state, sizeof(c.m));
+	c.m = *mha(n);
 	for (uint32_t i = 0; i < 2; i++) {
 		struct cref_kv *kv = &c.kv[i];
 

@@ -95,10 +95,10 @@ int32_t cref_launch(struct exec_step *s, uint32_t node,
 	l.u.n = n;
 	l.u.row_begin = part->row_begin;
 	l.u.row_end = part->row_end;
-	if (!part->row_end && n->op->flags & CREF_OP_ROWS && n->out[0]->rank)
+	if (!part->row_end && cref_op_cuts(n->op) && n->out[0]->rank)
 		l.u.row_end = (uint64_t)n->out[0]->dims[n->out[0]->rank - 1];
 	for (uint32_t k = 0; !rc && k < n->n_in; k++)
-		if (n->in[k])
+		if (exec_reads(x, k))
 			rc = touch_input(&l, &v->x, x, k, part, s->err);
 	for (uint32_t k = 0; !rc && k < n->n_out; k++) {
 		struct cref_tensor *t = n->out[k];

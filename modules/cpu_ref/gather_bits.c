@@ -11,9 +11,7 @@ struct gb_state {
 	bool typed; /* int4 or uint4 */
 	bool sign;
 };
-_Static_assert(sizeof(struct gb_state) <=
-		       sizeof(((struct cref_node *)0)->state),
-	       "state fits the node");
+EXEC_STATE(gb_state, cref_node)
 
 static int32_t gb_attrs(struct cref_node *n, struct gb_state *s,
 			struct genai_error *err)
@@ -115,7 +113,7 @@ int32_t cref_gather_bits_prepare(struct cref_node *n, struct genai_error *err)
 		dims[x->rank + i - 1] = d->dims[i];
 	dims[rank - 1] = s.D;
 	s.count = (int64_t)cref_elements(x);
-	memcpy(&n->state, &s, sizeof(s));
+	*gb_state(n) = s;
 	return ops_out(n, 0, n->in[2]->dtype, rank, dims, err);
 }
 
@@ -166,10 +164,9 @@ static void gb_row(const struct cref_node *n, const struct gb_state *s,
 
 int32_t cref_gather_bits_run(struct cref_node *n, const struct cref_run *r)
 {
-	struct gb_state s;
+	const struct gb_state s = *gb_state(n);
 	uint64_t size;
 
-	memcpy(&s, &n->state, sizeof(s));
 	size = (uint64_t)s.D * (cref_dtype_bits(n->out[0]->dtype) / 8);
 	for (int64_t i = 0; i < s.count; i++) {
 		int64_t x = ops_get_int(n->in[1], n->in[1]->data, (uint64_t)i);

@@ -1,30 +1,10 @@
-/* kernels.h - the operators with kernels of their own, and the products that
- * other operators build upon.
- * Owns: the list; matmul*.c, attention*.c and gather_bits.c hold the code.
- * Does not know: executors. */
+/* kernels.h - the products that operators build upon; matmul*.c hold the code.
+ * Does not know: nodes, executors. */
 #ifndef CREF_KERNELS_H
 #define CREF_KERNELS_H
 
 #include "modules/cpu_ref/kern.h"
 #include "modules/cpu_ref/op.h"
-
-/* com.microsoft 1; flags CREF_OP_TILED. */
-int32_t cref_matmul_nbits_prepare(struct cref_node *n, struct genai_error *err);
-int32_t cref_matmul_nbits_run(struct cref_node *n, const struct cref_run *r);
-/* "" 1 (the form has not changed since); flags 0. */
-int32_t cref_matmul_prepare(struct cref_node *n, struct genai_error *err);
-int32_t cref_matmul_run(struct cref_node *n, const struct cref_run *r);
-/* com.microsoft 1; flags 0. */
-int32_t cref_gather_bits_prepare(struct cref_node *n, struct genai_error *err);
-int32_t cref_gather_bits_run(struct cref_node *n, const struct cref_run *r);
-/* com.microsoft 1; flags 0.  Inputs 3, 4 and outputs 1, 2 may be strided in
- * every dim but the last.  Output 1 is prepared with max(past rows,
- * total_sequence_length) rows if that is known while planning, else with past
- * rows + S; run takes any larger number. */
-int32_t cref_gqa_prepare(struct cref_node *n, struct genai_error *err);
-int32_t cref_gqa_run(struct cref_node *n, const struct cref_run *r);
-int32_t cref_mha_prepare(struct cref_node *n, struct genai_error *err);
-int32_t cref_mha_run(struct cref_node *n, const struct cref_run *r);
 
 /* y[m][n] = sum over k of a[m][k] * w[n][k] + bias[n], for all rows of w.
  * Rounded once to y's dtype.  bias may be NULL.  ws: cref_nbits_ws() bytes,

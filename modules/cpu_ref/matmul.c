@@ -108,9 +108,7 @@ struct mm_state {
 	int64_t dims[MM_BATCH];
 	int64_t a[MM_BATCH], b[MM_BATCH]; /* strides in matrices */
 };
-_Static_assert(sizeof(struct mm_state) <=
-		       sizeof(((struct cref_node *)0)->state),
-	       "state fits the node");
+EXEC_STATE(mm_state, cref_node)
 
 /* Strides of t's batch dims, seen as the last of rank dims. */
 static void mm_strides(const struct cref_tensor *t, uint32_t rank, int64_t *s)
@@ -184,7 +182,7 @@ int32_t cref_matmul_prepare(struct cref_node *n, struct genai_error *err)
 	s.copy_a = n->in[0]->dtype != GENAI_DT_F32 || n->in[0]->value;
 	n->workspace_bytes =
 		s.copy_a ? cref_elements(n->in[0]) * sizeof(float) : 0;
-	memcpy(&n->state, &s, sizeof(s));
+	*mm_state(n) = s;
 	return GENAI_OK;
 }
 
@@ -207,10 +205,9 @@ int32_t cref_matmul_run(struct cref_node *n, const struct cref_run *r)
 	const struct cref_tensor *b = n->in[1], *c = n->out[0];
 	struct cref_mm_job j = {0};
 	struct mm_widen w = {n->in[0], r->workspace};
-	struct mm_state s;
+	const struct mm_state s = *mm_state(n);
 	uint64_t batches = 1, first = 0;
 
-	memcpy(&s, &n->state, sizeof(s));
 	j.a = n->in[0]->data;
 	if (s.copy_a) {
 		cref_pool_run(r->pool, mm_widen_part, &w,

@@ -113,11 +113,16 @@ void cref_nbits_mul(const struct cref_nbits_job *j, struct cref_pool *pool)
 
 /* ---- the operator ---- */
 
-enum { S_K, S_N, S_BITS, S_BLOCK, S_Z, S_M };
+struct nb_state {
+	int64_t M, K, N, bits, block;
+	uint32_t z_kind;
+};
+EXEC_STATE(nb_state, cref_node)
 
 /* The attributes, within their bounds. */
 static int32_t nb_attrs(struct cref_node *n, struct genai_error *err)
 {
+	struct nb_state *s = nb_state(n);
 	static const char *const known[] = {"K",
 					    "N",
 					    "bits",
@@ -156,10 +161,10 @@ static int32_t nb_attrs(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "K %lld, N %lld, must be from 1 to 2^40",
 				      (long long)K, (long long)N);
-	n->state.i[S_K] = K;
-	n->state.i[S_N] = N;
-	n->state.i[S_BITS] = bits;
-	n->state.i[S_BLOCK] = block;
+	s->K = K;
+	s->N = N;
+	s->bits = bits;
+	s->block = block;
 	return GENAI_OK;
 }
 
@@ -180,10 +185,11 @@ static int32_t nb_count(struct cref_node *n, uint32_t i, uint64_t want,
 
 static int32_t nb_inputs(struct cref_node *n, struct genai_error *err)
 {
-	const uint64_t K = (uint64_t)n->state.i[S_K];
-	const uint64_t N = (uint64_t)n->state.i[S_N];
-	const uint64_t bits = (uint64_t)n->state.i[S_BITS];
-	const uint64_t block = (uint64_t)n->state.i[S_BLOCK];
+	struct nb_state *s = nb_state(n);
+	const uint64_t K = (uint64_t)s->K;
+	const uint64_t N = (uint64_t)s->N;
+	const uint64_t bits = (uint64_t)s->bits;
+	const uint64_t block = (uint64_t)s->block;
 	const uint64_t blocks = (K + block - 1) / block;
 	const struct cref_tensor *z = n->n_in > 3 ? n->in[3] : NULL;
 	uint64_t bytes;
@@ -205,12 +211,12 @@ static int32_t nb_inputs(struct cref_node *n, struct genai_error *err)
 				      "%llu",
 				      OPS_SHAPE(n->in[0]),
 				      (unsigned long long)K);
-	n->state.i[S_Z] = CREF_Z_NONE;
+	s->z_kind = CREF_Z_NONE;
 	if (z && z->dtype == GENAI_DT_U8) {
-		n->state.i[S_Z] = CREF_Z_PACKED;
+		s->z_kind = CREF_Z_PACKED;
 		rc = nb_count(n, 3, N * ((blocks * bits + 7) / 8), err);
 	} else if (z) {
-		n->state.i[S_Z] = CREF_Z_FLOAT;
+		s->z_kind = CREF_Z_FLOAT;
 		rc = ops_need_same_dtype(n, 2, 3, err);
 		rc = rc ? rc : nb_count(n, 3, N * blocks, err);
 	}
@@ -223,6 +229,7 @@ static int32_t nb_inputs(struct cref_node *n, struct genai_error *err)
 
 int32_t cref_matmul_nbits_prepare(struct cref_node *n, struct genai_error *err)
 {
+	struct nb_state *s = nb_state(n);
 	int64_t dims[GENAI_MAX_RANK];
 	const struct cref_tensor *a;
 	uint64_t M, ws;
@@ -232,14 +239,14 @@ int32_t cref_matmul_nbits_prepare(struct cref_node *n, struct genai_error *err)
 		return rc;
 	a = n->in[0];
 	M = ops_span(a, 0, a->rank - 1);
-	ws = cref_nbits_ws(M, (uint64_t)n->state.i[S_K]);
+	ws = cref_nbits_ws(M, (uint64_t)s->K);
 	if (!ws)
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
 				      "input 0 of shape %s is too large",
 				      OPS_SHAPE(a));
 	memcpy(dims, a->dims, sizeof(dims));
-	dims[a->rank - 1] = n->state.i[S_N];
-	n->state.i[S_M] = (int64_t)M;
+	dims[a->rank - 1] = s->N;
+	s->M = (int64_t)M;
 	n->workspace_bytes = ws;
 	return ops_out(n, 0, a->dtype, a->rank, dims, err);
 }
@@ -254,10 +261,11 @@ static const void *nb_rows(const struct cref_tensor *t, uint64_t row_begin,
 
 int32_t cref_matmul_nbits_run(struct cref_node *n, const struct cref_run *r)
 {
-	const uint64_t K = (uint64_t)n->state.i[S_K];
-	const uint64_t N = (uint64_t)n->state.i[S_N];
-	const uint64_t bits = (uint64_t)n->state.i[S_BITS];
-	const uint64_t block = (uint64_t)n->state.i[S_BLOCK];
+	const struct nb_state *s = nb_state(n);
+	const uint64_t K = (uint64_t)s->K;
+	const uint64_t N = (uint64_t)s->N;
+	const uint64_t bits = (uint64_t)s->bits;
+	const uint64_t block = (uint64_t)s->block;
 	const uint64_t blocks = (K + block - 1) / block;
 	const uint64_t size = cref_dtype_bits(n->in[2]->dtype) / 8;
 	const struct cref_tensor *bias = n->n_in > 5 ? n->in[5] : NULL;
@@ -269,18 +277,18 @@ int32_t cref_matmul_nbits_run(struct cref_node *n, const struct cref_run *r)
 	w->bits = (uint32_t)bits;
 	w->block = (uint32_t)block;
 	w->s_dtype = n->in[2]->dtype;
-	w->z_kind = (uint32_t)n->state.i[S_Z];
+	w->z_kind = s->z_kind;
 	w->b_row = blocks * (block / 8 * bits);
 	w->s_row = blocks * size;
 	w->z_row = w->z_kind == CREF_Z_PACKED ? (blocks * bits + 7) / 8
 					      : blocks * size;
-	w->b = n->in[1]->data;
+	w->b = nb_rows(n->in[1], r->row_begin, w->b_row);
 	w->s = nb_rows(n->in[2], r->row_begin, w->s_row);
 	if (w->z_kind != CREF_Z_NONE)
 		w->z = nb_rows(n->in[3], r->row_begin, w->z_row);
 	j.a = n->in[0]->data;
 	j.a_dtype = n->in[0]->dtype;
-	j.M = (uint64_t)n->state.i[S_M];
+	j.M = (uint64_t)s->M;
 	j.lda = K;
 	j.ldy = N;
 	j.y_dtype = n->out[0]->dtype;

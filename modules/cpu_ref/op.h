@@ -2,7 +2,7 @@
  * Owns: the shape of an operator's two functions.  Does not know: streams,
  * pagers, schedules.
  *
- * Adding an operator is one row of the table in ops.c and its functions:
+ * Adding an operator is a row in ops_rows.h and its functions:
  *   prepare  once per set of input shapes: check attributes, inputs and dtypes,
  *            set the outputs' dtype and dims, ask for workspace;
  *   run      compute; called with every data pointer set.  No allocation, no
@@ -14,8 +14,10 @@
 #define CREF_OP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <genai/graph.h>
 
+#include "modules/exec_common/facts.h"
 #include "modules/exec_common/tensor.h"
 
 #define CREF_MAX_IN 20
@@ -44,18 +46,15 @@ struct cref_node {
 	struct cref_tensor *in[CREF_MAX_IN]; /* NULL: omitted */
 	struct cref_tensor *out[CREF_MAX_OUT];
 	uint64_t workspace_bytes; /* prepare sets; 64-byte aligned at run */
-	union { /* prepare fills, run reads */
-		int64_t i[48];
-		double f[48];
-		void *p[48];
-	} state;
+	/* prepare fills, run reads: EXEC_STATE */
+	_Alignas(max_align_t) unsigned char state[EXEC_STATE_BYTES];
 };
 
 /* One unit of work. */
 struct cref_run {
 	struct cref_pool *pool;
 	void *workspace;
-	/* For operators with CREF_OP_TILED or _COLUMNS: the output rows (N) of
+	/* For operators with inputs that can be cut: the output rows (N) of
 	 * this unit, in [0, N); the data pointers of the inputs that are cut
 	 * point at row row_begin, except where they are their values.  Whole: 0
 	 * and N. */
@@ -63,28 +62,24 @@ struct cref_run {
 	struct genai_error *err; /* filled on failure (host side values) */
 };
 
-/* Outputs share the first input's bytes (Reshape, Identity, ...): run is not
- * called unless the output is a graph output or bound elsewhere, when run
- * copies. */
-#define CREF_OP_ALIAS 1u
-/* Weight rows are outermost in inputs 1.. (B, scales, zero points of
- * MatMulNBits; 'bias' input 5 is not tiled): may be run by row ranges. */
-#define CREF_OP_TILED 2u
-/* Input 1 is a matrix [K, N]: may be run by ranges of its columns, each packed
- * to [K, columns]. */
-#define CREF_OP_COLUMNS 8u
-#define CREF_OP_ROWS (CREF_OP_TILED | CREF_OP_COLUMNS)
-/* Output 0 may be written over input 0 (same dtype, dims; elementwise). */
-#define CREF_OP_INPLACE 4u
-
 struct cref_op {
 	const char *domain;
 	const char *op;
 	int64_t since; /* lowest opset of the domain this row serves */
-	uint32_t flags;
 	int32_t (*prepare)(struct cref_node *n, struct genai_error *err);
 	int32_t (*run)(struct cref_node *n, const struct cref_run *r);
+	uint32_t code; /* which of the operations that share the functions */
+	/* The output shares the first input's bytes (Reshape, Identity, ...):
+	 * run is not called unless it is a graph output, when run copies. */
+	bool alias;
+	struct exec_facts facts;
 };
+
+/* May be run by ranges of its output's columns. */
+static inline bool cref_op_cuts(const struct cref_op *op)
+{
+	return op->facts.rows || op->facts.columns;
+}
 
 /* The row that serves a node, or NULL. */
 const struct cref_op *cref_op_find(const struct genai_node *node);

@@ -1,8 +1,8 @@
 // ops.c - the table of operators and the search in it.
 #include "ops.h"
 
-#define OPS_ROW(domain, op, since, flags, prepare, run)                        \
-	{domain, op, since, flags, prepare, run},
+#define OPS_ROW(domain, op, since, prepare, run, ...)                          \
+	{domain, op, since, prepare, run, __VA_ARGS__},
 static const struct cref_op table[] = {
 #include "ops_rows.h"
 };

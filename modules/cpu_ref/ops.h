@@ -32,6 +32,26 @@
 #define OPS_ANY (OPS_BYTES | OPS_BIT(GENAI_DT_U4) | OPS_BIT(GENAI_DT_I4))
 #define OPS_INDEX (OPS_BIT(GENAI_DT_I32) | OPS_BIT(GENAI_DT_I64))
 
+/* Which of the operations that share functions a row is: its code. */
+enum ops_code {
+	OPS_PLAIN,
+	OPS_LOG,      /* LogSoftmax */
+	OPS_PROD,     /* CumProd */
+	OPS_MAX,      /* ArgMax */
+	OPS_RMS,      /* norms that do not subtract the mean */
+	OPS_TO_SPACE, /* DepthToSpace */
+	OPS_R_SUM,
+	OPS_R_MEAN,
+	OPS_R_L1,
+	OPS_R_L2,
+	OPS_R_SUM_SQUARE,
+	OPS_R_LOG_SUM,
+	OPS_R_LOG_SUM_EXP,
+	OPS_R_PROD,
+	OPS_R_MAX,
+	OPS_R_MIN,
+};
+
 /* ---- checks ---- */
 
 /* What nearly every prepare does first: attributes (NULL: none known), number
@@ -248,7 +268,7 @@ void ops_rows(struct cref_pool *pool, cref_part_fn fn, void *ctx,
 
 /* ---- the table (ops.c) ---- */
 
-#define OPS_ROW(domain, op, since, flags, prepare, run)                        \
+#define OPS_ROW(domain, op, since, prepare, run, ...)                          \
 	int32_t prepare(struct cref_node *n, struct genai_error *err);         \
 	int32_t run(struct cref_node *n, const struct cref_run *r);
 #include "ops_rows.h"

@@ -65,9 +65,14 @@ int32_t ops_trilu_run(struct cref_node *n, const struct cref_run *r)
 	return GENAI_OK;
 }
 
-// ---- Pad: begins in state.i[0..], mode in state.i[16] ----
+// ---- Pad ----
 
 enum { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP };
+
+struct pad_state {
+	int64_t mode, begin[GENAI_MAX_RANK];
+};
+EXEC_STATE(pad_state, cref_node)
 
 static int32_t pad_mode(struct cref_node *n, struct genai_error *err)
 {
@@ -77,7 +82,7 @@ static int32_t pad_mode(struct cref_node *n, struct genai_error *err)
 
 	for (int i = 0; i < 4; i++)
 		if (!strcmp(s, names[i])) {
-			n->state.i[16] = i;
+			pad_state(n)->mode = i;
 			return GENAI_OK;
 		}
 	return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -127,6 +132,7 @@ static int32_t pad_list(struct cref_node *n, int64_t *pads, uint32_t *axes,
 
 int32_t ops_pad_prepare(struct cref_node *n, struct genai_error *err)
 {
+	struct pad_state *s = pad_state(n);
 	static const char *const attrs[] = {"mode", "pads", "value", NULL};
 	int64_t pads[2 * GENAI_MAX_RANK], dims[GENAI_MAX_RANK];
 	uint32_t axes[GENAI_MAX_RANK], count;
@@ -147,17 +153,17 @@ int32_t ops_pad_prepare(struct cref_node *n, struct genai_error *err)
 		rc = pad_list(n, pads, axes, &count, err);
 	if (rc)
 		return rc;
-	memset(n->state.i, 0, GENAI_MAX_RANK * sizeof(n->state.i[0]));
+	memset(s->begin, 0, sizeof(s->begin));
 	memcpy(dims, n->in[0]->dims, sizeof(dims));
 	for (uint32_t i = 0; i < count; i++) {
 		int64_t b = pads[i], e = pads[count + i], *d = &dims[axes[i]];
 		int64_t old_dim = *d;
 
-		n->state.i[axes[i]] = b;
+		s->begin[axes[i]] = b;
 		if (__builtin_add_overflow(*d, b, d) ||
 		    __builtin_add_overflow(*d, e, d) || *d < 0 ||
 		    b < -old_dim || e < -old_dim ||
-		    (!old_dim && *d && n->state.i[16] != PAD_CONSTANT))
+		    (!old_dim && *d && s->mode != PAD_CONSTANT))
 			return cref_node_fail(n, err, GENAI_E_INVAL,
 					      "pads %lld and %lld of axis %u "
 					      "of shape %s",
@@ -194,6 +200,7 @@ static int64_t pad_source(int64_t mode, int64_t i, int64_t dim)
 
 int32_t ops_pad_run(struct cref_node *n, const struct cref_run *r)
 {
+	const struct pad_state *s = pad_state(n);
 	const struct cref_tensor *x = n->in[0];
 	const struct cref_tensor *v = n->n_in > 2 ? n->in[2] : NULL;
 	struct cref_tensor *y = n->out[0], fill = *x;
@@ -213,12 +220,12 @@ int32_t ops_pad_run(struct cref_node *n, const struct cref_run *r)
 
 		for (uint32_t d = y->rank; d-- > 0;) {
 			int64_t at = (int64_t)(rest % (uint64_t)y->dims[d]);
-			int64_t s = pad_source(n->state.i[16],
-					       at - n->state.i[d], x->dims[d]);
+			int64_t at_x = pad_source(s->mode, at - s->begin[d],
+						  x->dims[d]);
 
 			rest /= (uint64_t)y->dims[d];
-			inside = inside && s >= 0;
-			from += (uint64_t)s * step;
+			inside = inside && at_x >= 0;
+			from += (uint64_t)at_x * step;
 			step *= (uint64_t)x->dims[d];
 		}
 		copy_one(y, i, inside ? x : &fill, inside ? from : 0);
@@ -226,7 +233,12 @@ int32_t ops_pad_run(struct cref_node *n, const struct cref_run *r)
 	return GENAI_OK;
 }
 
-// ---- ConstantOfShape: the element's bits in state.i[0] ----
+// ---- ConstantOfShape ----
+
+struct fill_state {
+	uint64_t bits; // of an element
+};
+EXEC_STATE(fill_state, cref_node)
 
 // The one-element tensor of attribute "value"; 0.0f without one.
 static int32_t fill_value(struct cref_node *n, uint32_t *dtype,
@@ -238,7 +250,7 @@ static int32_t fill_value(struct cref_node *n, uint32_t *dtype,
 	uint64_t bits = 0;
 
 	*dtype = GENAI_DT_F32;
-	n->state.i[0] = 0;
+	fill_state(n)->bits = 0;
 	if (!a)
 		return GENAI_OK;
 	if (a->kind != GENAI_ATTR_TENSOR || !n->graph ||
@@ -256,7 +268,7 @@ static int32_t fill_value(struct cref_node *n, uint32_t *dtype,
 				      ops_dtype_name(t->dtype),
 				      (unsigned long long)t->bytes);
 	memcpy(&bits, (const char *)f->data + t->offset, t->bytes);
-	memcpy(&n->state.i[0], &bits, sizeof(bits));
+	fill_state(n)->bits = bits;
 	*dtype = t->dtype;
 	return GENAI_OK;
 }
@@ -289,7 +301,7 @@ int32_t ops_constant_of_shape_run(struct cref_node *n, const struct cref_run *r)
 
 	(void)r;
 	for (uint64_t i = 0; i < total; i++)
-		memcpy((char *)y->data + i * size, &n->state.i[0], size);
+		memcpy((char *)y->data + i * size, &fill_state(n)->bits, size);
 	return GENAI_OK;
 }
 

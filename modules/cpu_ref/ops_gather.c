@@ -34,7 +34,16 @@ static uint64_t bytes_of(const struct cref_tensor *t)
 
 static const char *const axis_attr[] = {"axis", NULL};
 
-// ---- Gather: state.i[0] axis ----
+// ---- Gather ----
+
+// How a written element meets what is there.
+enum write { WRITE_SET, WRITE_ADD, WRITE_MUL, WRITE_MAX, WRITE_MIN };
+
+struct index_state {
+	uint32_t axis;
+	enum write write;
+};
+EXEC_STATE(index_state, cref_node)
 
 int32_t ops_gather_prepare(struct cref_node *n, struct genai_error *err)
 {
@@ -60,7 +69,7 @@ int32_t ops_gather_prepare(struct cref_node *n, struct genai_error *err)
 		dims[rank++] = idx->dims[d];
 	for (uint32_t d = axis + 1; d < x->rank; d++)
 		dims[rank++] = x->dims[d];
-	n->state.i[0] = axis;
+	index_state(n)->axis = axis;
 	return ops_out(n, 0, x->dtype, rank, dims, err);
 }
 
@@ -89,7 +98,7 @@ static void gather_part(void *ctx, uint64_t begin, uint64_t end)
 int32_t ops_gather_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct cref_tensor *x = n->in[0];
-	uint32_t axis = (uint32_t)n->state.i[0];
+	uint32_t axis = index_state(n)->axis;
 	struct gather g = {n, cref_elements(n->in[1]),
 			   ops_span(x, axis + 1, x->rank) * bytes_of(x),
 			   x->dims[axis]};
@@ -158,7 +167,7 @@ static int32_t elements_check(struct cref_node *n, struct genai_error *err)
 				      "indices of shape %s do not fit data of "
 				      "shape %s",
 				      OPS_SHAPE(idx), OPS_SHAPE(x));
-	n->state.i[0] = axis;
+	index_state(n)->axis = axis;
 	return GENAI_OK;
 }
 
@@ -177,7 +186,7 @@ int32_t ops_gather_elements_prepare(struct cref_node *n,
 int32_t ops_gather_elements_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct cref_tensor *x = n->in[0], *idx = n->in[1];
-	uint32_t axis = (uint32_t)n->state.i[0];
+	uint32_t axis = index_state(n)->axis;
 	uint64_t count = cref_elements(idx), size = bytes_of(x);
 	int32_t rc = check_indices(n, r, idx, x->dims[axis]);
 	struct walk w;
@@ -194,9 +203,6 @@ int32_t ops_gather_elements_run(struct cref_node *n, const struct cref_run *r)
 	return rc;
 }
 
-// How a written element meets what is there: state.i[1].
-enum { WRITE_SET, WRITE_ADD, WRITE_MUL, WRITE_MAX, WRITE_MIN };
-
 static int32_t reduction(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const names[] = {"none", "add", "mul", "max", "min"};
@@ -204,7 +210,7 @@ static int32_t reduction(struct cref_node *n, struct genai_error *err)
 
 	for (int i = 0; i < 5; i++)
 		if (!strcmp(s, names[i])) {
-			n->state.i[1] = i;
+			index_state(n)->write = (enum write)i;
 			if (i && !ops_is(n->in[0], OPS_NUMS))
 				return cref_node_fail(
 					n, err, GENAI_E_UNSUPPORTED,
@@ -296,7 +302,7 @@ int32_t ops_scatter_elements_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct cref_tensor *idx = n->in[1], *u = n->in[2];
 	struct cref_tensor *y = n->out[0];
-	uint32_t axis = (uint32_t)n->state.i[0];
+	uint32_t axis = index_state(n)->axis;
 	uint64_t count = cref_elements(idx), size = bytes_of(y);
 	int32_t rc = check_indices(n, r, idx, y->dims[axis]);
 	struct walk w;
@@ -309,11 +315,11 @@ int32_t ops_scatter_elements_run(struct cref_node *n, const struct cref_run *r)
 		int64_t k = index_at(idx, i, y->dims[axis]);
 		uint64_t at = walk_offset(&w, y, axis, k);
 
-		if (n->state.i[1] == WRITE_SET)
+		if (index_state(n)->write == WRITE_SET)
 			memcpy((char *)y->data + at * size,
 			       (const char *)u->data + i * size, size);
 		else
-			meet(n->state.i[1], y, at, u, i);
+			meet(index_state(n)->write, y, at, u, i);
 	}
 	return GENAI_OK;
 }
@@ -460,13 +466,13 @@ int32_t ops_scatter_nd_run(struct cref_node *n, const struct cref_run *r)
 	copy_data(n);
 	for (uint64_t i = 0; line && i < tuples; i++) {
 		nd_offset(n, r, y, 0, idx, i, &off);
-		if (n->state.i[1] == WRITE_SET)
+		if (index_state(n)->write == WRITE_SET)
 			memcpy((char *)y->data + off * size,
 			       (const char *)u->data + i * line * size,
 			       line * size);
 		else
 			for (uint64_t j = 0; j < line; j++)
-				meet(n->state.i[1], y, off + j, u,
+				meet(index_state(n)->write, y, off + j, u,
 				     i * line + j);
 	}
 	return GENAI_OK;

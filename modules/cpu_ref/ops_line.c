@@ -14,15 +14,26 @@ struct lines {
 	int64_t p;
 };
 
-static void lines_init(struct lines *q, const struct cref_node *n,
-		       uint32_t axis, uint32_t end)
+struct line_state {
+	uint32_t first, end; // the axes of a line
+};
+EXEC_STATE(line_state, cref_node)
+
+static void set_line(struct cref_node *n, uint32_t first, uint32_t end)
 {
+	*line_state(n) = (struct line_state){first, end};
+}
+
+static void lines_init(struct lines *q, const struct cref_node *n)
+{
+	const struct line_state *s = line_state(n);
+
 	memset(q, 0, sizeof(*q));
 	q->n = n;
 	q->x = n->in[0];
 	q->y = n->out[0];
-	q->len = (int64_t)ops_span(q->x, axis, end);
-	q->stride = (int64_t)ops_span(q->x, end, q->x->rank);
+	q->len = (int64_t)ops_span(q->x, s->first, s->end);
+	q->stride = (int64_t)ops_span(q->x, s->end, q->x->rank);
 	q->c = ops_class_of(q->x->dtype);
 }
 
@@ -47,7 +58,7 @@ static uint32_t piece(int64_t left)
 	return left < OPS_CHUNK ? (uint32_t)left : OPS_CHUNK;
 }
 
-// ---- Softmax: state.i[0], state.i[1]: the axes [first, end) of a line ----
+// ---- Softmax ----
 
 int32_t ops_softmax_prepare(struct cref_node *n, struct genai_error *err)
 {
@@ -63,8 +74,7 @@ int32_t ops_softmax_prepare(struct cref_node *n, struct genai_error *err)
 			      n->in[0]->rank, &axis, err);
 	if (rc)
 		return rc;
-	n->state.i[0] = axis;
-	n->state.i[1] = old ? n->in[0]->rank : axis + 1;
+	set_line(n, axis, old ? n->in[0]->rank : axis + 1);
 	return ops_out(n, 0, n->in[0]->dtype, n->in[0]->rank, n->in[0]->dims,
 		       err);
 }
@@ -193,13 +203,13 @@ int32_t ops_softmax_run(struct cref_node *n, const struct cref_run *r)
 {
 	struct lines q;
 
-	lines_init(&q, n, (uint32_t)n->state.i[0], (uint32_t)n->state.i[1]);
-	q.log = !strcmp(n->node->op, "LogSoftmax");
+	lines_init(&q, n);
+	q.log = n->op->code == OPS_LOG;
 	lines_run(&q, r, softmax_part);
 	return GENAI_OK;
 }
 
-// ---- CumSum, CumProd: state.i[0] axis ----
+// ---- CumSum, CumProd ----
 
 int32_t ops_cumulate_prepare(struct cref_node *n, struct genai_error *err)
 {
@@ -216,7 +226,7 @@ int32_t ops_cumulate_prepare(struct cref_node *n, struct genai_error *err)
 		rc = cref_node_fail(n, err, GENAI_E_INVAL, "axis is missing");
 	if (!rc)
 		rc = ops_axis(n, v, n->in[0]->rank, &axis, err);
-	n->state.i[0] = axis;
+	set_line(n, axis, axis + 1);
 	return rc ? rc
 		  : ops_out(n, 0, n->in[0]->dtype, n->in[0]->rank,
 			    n->in[0]->dims, err);
@@ -264,15 +274,14 @@ static void cumulate_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_cumulate_run(struct cref_node *n, const struct cref_run *r)
 {
-	uint32_t axis = (uint32_t)n->state.i[0];
 	struct lines q;
 
-	lines_init(&q, n, axis, axis + 1);
+	lines_init(&q, n);
 	if (q.c == OPS_F32)
 		q.c = OPS_F64; // running sums of floats in double
 	q.exclusive = cref_attr_int(n->node, "exclusive", 0) != 0;
 	q.reverse = cref_attr_int(n->node, "reverse", 0) != 0;
-	q.prod = !strcmp(n->node->op, "CumProd");
+	q.prod = n->op->code == OPS_PROD;
 	lines_run(&q, r, cumulate_part);
 	return GENAI_OK;
 }
@@ -294,7 +303,7 @@ int32_t ops_lpnorm_prepare(struct cref_node *n, struct genai_error *err)
 	if (!rc && p != 1 && p != 2)
 		rc = cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				    "p is %lld, carried: 1, 2", (long long)p);
-	n->state.i[0] = axis;
+	set_line(n, axis, axis + 1);
 	return rc ? rc
 		  : ops_out(n, 0, n->in[0]->dtype, n->in[0]->rank,
 			    n->in[0]->dims, err);
@@ -325,10 +334,9 @@ static void lpnorm_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_lpnorm_run(struct cref_node *n, const struct cref_run *r)
 {
-	uint32_t axis = (uint32_t)n->state.i[0];
 	struct lines q;
 
-	lines_init(&q, n, axis, axis + 1);
+	lines_init(&q, n);
 	q.p = cref_attr_int(n->node, "p", 2);
 	lines_run(&q, r, lpnorm_part);
 	return GENAI_OK;

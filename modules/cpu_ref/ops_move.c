@@ -13,6 +13,11 @@ static void copy_init(struct ops_copy *c, const struct cref_tensor *dst,
 
 // ---- Transpose ----
 
+struct transpose_state {
+	uint32_t perm[GENAI_MAX_RANK];
+};
+EXEC_STATE(transpose_state, cref_node)
+
 int32_t ops_transpose_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"perm", NULL};
@@ -40,7 +45,7 @@ int32_t ops_transpose_prepare(struct cref_node *n, struct genai_error *err)
 					      "axes of shape %s",
 					      OPS_SHAPE(n->in[0]));
 		seen |= 1u << p;
-		n->state.i[i] = p;
+		transpose_state(n)->perm[i] = (uint32_t)p;
 		dims[i] = n->in[0]->dims[p];
 	}
 	return ops_out(n, 0, n->in[0]->dtype, rank, dims, err);
@@ -54,7 +59,7 @@ int32_t ops_transpose_run(struct cref_node *n, const struct cref_run *r)
 	copy_init(&c, y, x);
 	for (uint32_t i = 0; i < y->rank; i++)
 		ops_copy_dim(&c, y->dims[i], y->strides[i],
-			     x->strides[n->state.i[i]]);
+			     x->strides[transpose_state(n)->perm[i]]);
 	ops_copy_run(&c, r->pool);
 	return GENAI_OK;
 }
@@ -158,12 +163,17 @@ int32_t ops_tile_run(struct cref_node *n, const struct cref_run *r)
 
 // ---- Split ----
 
-// Lengths into state.i[1..], the axis into state.i[0].
+struct split_state {
+	uint32_t axis;
+	int64_t len[CREF_MAX_OUT + 1]; // one more than there can be
+};
+EXEC_STATE(split_state, cref_node)
+
 static int32_t split_lengths(struct cref_node *n, int64_t dim,
 			     struct genai_error *err)
 {
 	const struct genai_attr *a = cref_attr_find(n->node, "split");
-	int64_t *len = n->state.i + 1, sum = 0, part;
+	int64_t *len = split_state(n)->len, sum = 0, part;
 	uint32_t k = n->n_out;
 	int32_t rc = GENAI_OK;
 
@@ -199,6 +209,7 @@ static int32_t split_lengths(struct cref_node *n, int64_t dim,
 
 int32_t ops_split_prepare(struct cref_node *n, struct genai_error *err)
 {
+	struct split_state *s = split_state(n);
 	static const char *const attrs[] = {"axis", "split", "num_outputs",
 					    NULL};
 	int32_t rc = ops_check(n, attrs, 1, 2, CREF_MAX_OUT, err);
@@ -218,10 +229,10 @@ int32_t ops_split_prepare(struct cref_node *n, struct genai_error *err)
 		rc = split_lengths(n, n->in[0]->dims[axis], err);
 	if (rc)
 		return rc;
-	n->state.i[0] = axis;
+	s->axis = axis;
 	memcpy(dims, n->in[0]->dims, sizeof(dims));
 	for (uint32_t i = 0; !rc && i < n->n_out; i++) {
-		dims[axis] = n->state.i[1 + i];
+		dims[axis] = s->len[i];
 		rc = ops_out(n, i, n->in[0]->dtype, n->in[0]->rank, dims, err);
 	}
 	return rc;
@@ -229,8 +240,9 @@ int32_t ops_split_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_split_run(struct cref_node *n, const struct cref_run *r)
 {
+	const struct split_state *s = split_state(n);
 	const struct cref_tensor *x = n->in[0];
-	uint32_t axis = (uint32_t)n->state.i[0];
+	uint32_t axis = s->axis;
 	int64_t at = 0;
 
 	for (uint32_t i = 0; i < n->n_out; i++) {
@@ -245,12 +257,17 @@ int32_t ops_split_run(struct cref_node *n, const struct cref_run *r)
 					     x->strides[d]);
 			ops_copy_run(&c, r->pool);
 		}
-		at += n->state.i[1 + i];
+		at += s->len[i];
 	}
 	return GENAI_OK;
 }
 
 // ---- Concat ----
+
+struct concat_state {
+	uint32_t axis;
+};
+EXEC_STATE(concat_state, cref_node)
 
 int32_t ops_concat_prepare(struct cref_node *n, struct genai_error *err)
 {
@@ -288,14 +305,14 @@ int32_t ops_concat_prepare(struct cref_node *n, struct genai_error *err)
 			return rc;
 		dims[axis] += t->dims[axis]; // each <= 2^46, few
 	}
-	n->state.i[0] = axis;
+	concat_state(n)->axis = axis;
 	return ops_out(n, 0, n->in[0]->dtype, rank, dims, err);
 }
 
 int32_t ops_concat_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct cref_tensor *y = n->out[0];
-	uint32_t axis = (uint32_t)n->state.i[0];
+	uint32_t axis = concat_state(n)->axis;
 	int64_t at = 0;
 
 	for (uint32_t i = 0; i < n->n_in; i++) {
@@ -313,7 +330,12 @@ int32_t ops_concat_run(struct cref_node *n, const struct cref_run *r)
 	return GENAI_OK;
 }
 
-// ---- Slice: starts into state.i[0..], steps into state.i[16..] ----
+// ---- Slice ----
+
+struct slice_state {
+	int64_t start[GENAI_MAX_RANK], step[GENAI_MAX_RANK];
+};
+EXEC_STATE(slice_state, cref_node)
 
 // One axis: negative positions count from the end, then both are clamped to
 // where a walk in the step's direction can be.  Returns the new length.
@@ -362,6 +384,7 @@ static int32_t slice_list(struct cref_node *n, uint32_t i, const char *name,
 
 int32_t ops_slice_prepare(struct cref_node *n, struct genai_error *err)
 {
+	struct slice_state *s = slice_state(n);
 	static const char *const attrs[] = {"starts", "ends", "axes", NULL};
 	int64_t starts[GENAI_MAX_RANK], ends[GENAI_MAX_RANK];
 	int64_t axes[GENAI_MAX_RANK], steps[GENAI_MAX_RANK];
@@ -394,8 +417,8 @@ int32_t ops_slice_prepare(struct cref_node *n, struct genai_error *err)
 				      count, c[0], c[1], c[2]);
 	memcpy(dims, n->in[0]->dims, sizeof(dims));
 	for (uint32_t d = 0; d < n->in[0]->rank; d++) {
-		n->state.i[d] = 0;
-		n->state.i[16 + d] = 1;
+		s->start[d] = 0;
+		s->step[d] = 1;
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		rc = ops_axis(n, axes[i], n->in[0]->rank, &axis, err);
@@ -409,14 +432,15 @@ int32_t ops_slice_prepare(struct cref_node *n, struct genai_error *err)
 		seen |= 1u << axis;
 		dims[axis] =
 			slice_axis(dims[axis], &starts[i], ends[i], steps[i]);
-		n->state.i[axis] = starts[i];
-		n->state.i[16 + axis] = dims[axis] > 1 ? steps[i] : 1;
+		s->start[axis] = starts[i];
+		s->step[axis] = dims[axis] > 1 ? steps[i] : 1;
 	}
 	return ops_out(n, 0, n->in[0]->dtype, n->in[0]->rank, dims, err);
 }
 
 int32_t ops_slice_run(struct cref_node *n, const struct cref_run *r)
 {
+	const struct slice_state *s = slice_state(n);
 	const struct cref_tensor *x = n->in[0], *y = n->out[0];
 	struct ops_copy c;
 
@@ -424,9 +448,9 @@ int32_t ops_slice_run(struct cref_node *n, const struct cref_run *r)
 		return GENAI_OK;
 	copy_init(&c, y, x);
 	for (uint32_t d = 0; d < y->rank; d++) {
-		c.src += n->state.i[d] * x->strides[d] * c.bytes;
+		c.src += s->start[d] * x->strides[d] * c.bytes;
 		ops_copy_dim(&c, y->dims[d], y->strides[d],
-			     x->strides[d] * n->state.i[16 + d]);
+			     x->strides[d] * s->step[d]);
 	}
 	ops_copy_run(&c, r->pool);
 	return GENAI_OK;
@@ -439,7 +463,7 @@ int32_t ops_depth_space_prepare(struct cref_node *n, struct genai_error *err)
 	static const char *const attrs[] = {"blocksize", "mode", NULL};
 	int64_t b = cref_attr_int(n->node, "blocksize", 0), dims[4];
 	const char *mode = cref_attr_string(n->node, "mode", "DCR");
-	bool to_space = n->node->op[0] == 'D';
+	bool to_space = n->op->code == OPS_TO_SPACE;
 	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
 
 	if (!rc)
@@ -465,7 +489,7 @@ int32_t ops_depth_space_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_depth_space_run(struct cref_node *n, const struct cref_run *r)
 {
-	bool to_space = n->node->op[0] == 'D';
+	bool to_space = n->op->code == OPS_TO_SPACE;
 	const struct cref_tensor *x = n->in[0], *y = n->out[0];
 	// the side with many channels, and the one with many pixels
 	const struct cref_tensor *deep = to_space ? x : y;

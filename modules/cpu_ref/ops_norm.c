@@ -202,18 +202,18 @@ static int32_t stat_out(struct cref_node *n, uint32_t i, uint32_t axis,
 	return ops_out(n, i, GENAI_DT_F32, x->rank, dims, err);
 }
 
-// ---- without a residual: state.i[0] axis ----
+// ---- without a residual ----
 
-static bool is_rms(const struct cref_node *n)
-{
-	return n->node->op[0] == 'R' || n->node->op[0] == 'S';
-}
+struct norm_state {
+	uint32_t axis;
+};
+EXEC_STATE(norm_state, cref_node)
 
 int32_t ops_norm_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", "epsilon", "stash_type",
 					    NULL};
-	bool rms = is_rms(n);
+	bool rms = n->op->code == OPS_RMS;
 	int32_t rc = ops_check(n, attrs, 2, rms ? 2 : 3, rms ? 2 : 3, err);
 	const struct cref_tensor *x;
 	uint32_t axis = 0;
@@ -231,7 +231,7 @@ int32_t ops_norm_prepare(struct cref_node *n, struct genai_error *err)
 		rc = check_weight(n, 2, axis, err);
 	if (rc)
 		return rc;
-	n->state.i[0] = axis;
+	norm_state(n)->axis = axis;
 	x = n->in[0];
 	// RMS: the scale may be wider than x, and is then the output's type.
 	rc = ops_out(n, 0, rms ? n->in[1]->dtype : x->dtype, x->rank, x->dims,
@@ -243,8 +243,8 @@ int32_t ops_norm_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_norm_run(struct cref_node *n, const struct cref_run *r)
 {
-	uint32_t axis = (uint32_t)n->state.i[0];
-	bool rms = is_rms(n);
+	uint32_t axis = norm_state(n)->axis;
+	bool rms = n->op->code == OPS_RMS;
 	struct norm q = {
 		.x = n->in[0],
 		.gamma = n->in[1],
@@ -283,7 +283,7 @@ static int32_t check_skip(struct cref_node *n, struct genai_error *err)
 int32_t ops_skip_norm_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"epsilon", NULL};
-	bool rms = !strcmp(n->node->op, "SkipSimplifiedLayerNormalization");
+	bool rms = n->op->code == OPS_RMS;
 	int32_t rc = ops_check(n, attrs, 3, rms ? 4 : 5, 4, err);
 	const struct cref_tensor *x;
 
@@ -311,7 +311,7 @@ int32_t ops_skip_norm_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_skip_norm_run(struct cref_node *n, const struct cref_run *r)
 {
-	bool rms = !strcmp(n->node->op, "SkipSimplifiedLayerNormalization");
+	bool rms = n->op->code == OPS_RMS;
 	uint64_t len = ops_span(n->in[0], n->in[0]->rank - 1, n->in[0]->rank);
 	struct norm q = {
 		.x = n->in[0],

@@ -64,13 +64,15 @@ int32_t ops_cast_run(struct cref_node *n, const struct cref_run *r)
 
 // ---- quantisation: which scale belongs to an element ----
 
+enum quant_kind { PER_TENSOR, PER_AXIS, BLOCKED };
+
 // Element (outer, a, i) of x [outer, dim, inner] has scale
 // (outer, a / block, i) of [outer, blocks, inner]; or a, or 0.
 struct quant {
 	const struct cref_tensor *x, *scale, *zero;
 	struct cref_tensor *y;
 	int64_t dim, inner, block, blocks;
-	enum { PER_TENSOR, PER_AXIS, BLOCKED } kind;
+	enum quant_kind kind;
 };
 
 // A run of at most n elements from element at, over which the scale moves by
@@ -110,8 +112,15 @@ static uint32_t quant_run(const struct quant *q, int64_t at, uint32_t n,
 	return left < n ? (uint32_t)left : n;
 }
 
+struct quant_state {
+	enum quant_kind kind;
+	uint32_t axis;
+};
+EXEC_STATE(quant_state, cref_node)
+
 static int32_t check_scale(struct cref_node *n, struct genai_error *err)
 {
+	struct quant_state *q = quant_state(n);
 	const struct cref_tensor *x = n->in[0], *s = n->in[1];
 	int64_t block = cref_attr_int(n->node, "block_size", 0), blocks;
 	int64_t axis = cref_attr_int(n->node, "axis", 1);
@@ -119,15 +128,15 @@ static int32_t check_scale(struct cref_node *n, struct genai_error *err)
 	bool fits;
 	int32_t rc;
 
-	n->state.i[0] = PER_TENSOR;
+	q->kind = PER_TENSOR;
 	if (!block && cref_elements(s) == 1 && s->rank <= 1)
 		return GENAI_OK;
 	rc = ops_axis(n, axis, x->rank, &a, err);
 	if (rc)
 		return rc;
-	n->state.i[1] = a;
+	q->axis = a;
 	if (block) {
-		n->state.i[0] = BLOCKED;
+		q->kind = BLOCKED;
 		fits = block > 0 && s->rank == x->rank;
 		blocks = block > 0 ? x->dims[a] / block +
 					     (x->dims[a] % block != 0)
@@ -135,7 +144,7 @@ static int32_t check_scale(struct cref_node *n, struct genai_error *err)
 		for (uint32_t d = 0; fits && d < x->rank; d++)
 			fits = s->dims[d] == (d == a ? blocks : x->dims[d]);
 	} else {
-		n->state.i[0] = PER_AXIS;
+		q->kind = PER_AXIS;
 		fits = s->rank == 1 && s->dims[0] == x->dims[a];
 	}
 	if (!fits)
@@ -152,7 +161,7 @@ static int32_t check_zero(struct cref_node *n, struct genai_error *err)
 	const struct cref_tensor *s = n->in[1];
 	const struct cref_tensor *z = n->n_in > 2 ? n->in[2] : NULL;
 
-	if (z && n->state.i[0] == PER_TENSOR && cref_elements(z) == 1)
+	if (z && quant_state(n)->kind == PER_TENSOR && cref_elements(z) == 1)
 		return GENAI_OK;
 	if (z && (z->rank != s->rank ||
 		  memcmp(z->dims, s->dims, s->rank * sizeof(s->dims[0]))))
@@ -166,15 +175,13 @@ static int32_t check_zero(struct cref_node *n, struct genai_error *err)
 static void quant_init(struct quant *q, const struct cref_node *n)
 {
 	const struct cref_tensor *x = n->in[0];
-	uint32_t axis = (uint32_t)n->state.i[1];
+	uint32_t axis = quant_state(n)->axis;
 
 	q->x = x;
 	q->scale = n->in[1];
 	q->zero = n->n_in > 2 ? n->in[2] : NULL;
 	q->y = n->out[0];
-	q->kind = n->state.i[0] == BLOCKED    ? BLOCKED
-		  : n->state.i[0] == PER_AXIS ? PER_AXIS
-					      : PER_TENSOR;
+	q->kind = quant_state(n)->kind;
 	q->dim = q->inner = q->block = q->blocks = 1;
 	if (q->kind == PER_TENSOR)
 		return;

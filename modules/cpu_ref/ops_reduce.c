@@ -6,36 +6,6 @@
 
 #include <math.h>
 
-enum reduce_kind {
-	R_SUM,
-	R_MEAN,
-	R_L1,
-	R_L2,
-	R_SUM_SQUARE,
-	R_LOG_SUM,
-	R_LOG_SUM_EXP,
-	R_PROD,
-	R_MAX,
-	R_MIN,
-};
-
-static const struct {
-	const char *name;
-	enum reduce_kind kind;
-	uint32_t mask;
-} kinds[] = {
-	{"ReduceSum", R_SUM, OPS_NUMS},
-	{"ReduceMean", R_MEAN, OPS_NUMS},
-	{"ReduceL1", R_L1, OPS_NUMS},
-	{"ReduceL2", R_L2, OPS_NUMS},
-	{"ReduceSumSquare", R_SUM_SQUARE, OPS_NUMS},
-	{"ReduceLogSum", R_LOG_SUM, OPS_FLOATS},
-	{"ReduceLogSumExp", R_LOG_SUM_EXP, OPS_FLOATS},
-	{"ReduceProd", R_PROD, OPS_NUMS},
-	{"ReduceMax", R_MAX, OPS_NUMS | OPS_BOOL},
-	{"ReduceMin", R_MIN, OPS_NUMS | OPS_BOOL},
-};
-
 union acc {
 	double d;
 	int64_t i;
@@ -45,7 +15,7 @@ union acc {
 struct reduce {
 	const struct cref_tensor *x;
 	struct cref_tensor *y;
-	enum reduce_kind kind;
+	enum ops_code kind;
 	enum ops_class c;
 	uint64_t count; /* elements of one output */
 	uint32_t n_kept, n_red;
@@ -53,7 +23,26 @@ struct reduce {
 	int64_t red[GENAI_MAX_RANK], red_strides[GENAI_MAX_RANK];
 };
 
-// state.i[0]: mask of axes, state.i[1]: index in kinds
+struct reduce_state {
+	uint32_t axes; // a mask
+};
+EXEC_STATE(reduce_state, cref_node)
+
+// The types that a kind takes.
+static uint32_t dtypes(enum ops_code kind)
+{
+	switch (kind) {
+	case OPS_R_LOG_SUM:
+	case OPS_R_LOG_SUM_EXP:
+		return OPS_FLOATS;
+	case OPS_R_MAX:
+	case OPS_R_MIN:
+		return OPS_NUMS | OPS_BOOL;
+	default:
+		return OPS_NUMS;
+	}
+}
+
 int32_t ops_reduce_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axes", "keepdims",
@@ -61,12 +50,10 @@ int32_t ops_reduce_prepare(struct cref_node *n, struct genai_error *err)
 	int32_t rc = ops_check(n, attrs, 1, 2, 1, err);
 	bool keep = cref_attr_int(n->node, "keepdims", 1) != 0, given = false;
 	int64_t dims[GENAI_MAX_RANK];
-	uint32_t mask = 0, rank = 0, k = 0;
+	uint32_t mask = 0, rank = 0;
 
-	while (strcmp(kinds[k].name, n->node->op))
-		k++;
 	if (!rc)
-		rc = ops_need_dtype(n, 0, kinds[k].mask, err);
+		rc = ops_need_dtype(n, 0, dtypes(n->op->code), err);
 	if (!rc)
 		rc = ops_axes(n, 1, n->in[0]->rank, &mask, &given, err);
 	if (rc)
@@ -78,8 +65,7 @@ int32_t ops_reduce_prepare(struct cref_node *n, struct genai_error *err)
 			dims[rank++] = n->in[0]->dims[d];
 		else if (keep)
 			dims[rank++] = 1;
-	n->state.i[0] = mask;
-	n->state.i[1] = k;
+	reduce_state(n)->axes = mask;
 	return ops_out(n, 0, n->in[0]->dtype, rank, dims, err);
 }
 
@@ -104,19 +90,19 @@ static union acc reduce_start(const struct reduce *q)
 	bool real = q->c == OPS_F32 || q->c == OPS_F64;
 	union acc a = {.u = 0};
 
-	if (q->kind == R_PROD && real)
+	if (q->kind == OPS_R_PROD && real)
 		a.d = 1;
-	else if (q->kind == R_PROD)
+	else if (q->kind == OPS_R_PROD)
 		a.u = 1;
-	else if (q->kind == R_MAX && real)
+	else if (q->kind == OPS_R_MAX && real)
 		a.d = -(double)INFINITY;
-	else if (q->kind == R_MAX && q->c == OPS_I64)
+	else if (q->kind == OPS_R_MAX && q->c == OPS_I64)
 		a.i = (int64_t)(UINT64_MAX << (bits - 1));
-	else if (q->kind == R_MIN && real)
+	else if (q->kind == OPS_R_MIN && real)
 		a.d = (double)INFINITY;
-	else if (q->kind == R_MIN && q->c == OPS_I64)
+	else if (q->kind == OPS_R_MIN && q->c == OPS_I64)
 		a.i = (int64_t) ~(UINT64_MAX << (bits - 1));
-	else if (q->kind == R_MIN)
+	else if (q->kind == OPS_R_MIN)
 		a.u = UINT64_MAX;
 	else if (real)
 		a.d = 0;
@@ -124,35 +110,35 @@ static union acc reduce_start(const struct reduce *q)
 }
 
 // NaN wins over everything.
-static double pick(enum reduce_kind kind, double a, double b)
+static double pick(enum ops_code kind, double a, double b)
 {
 	if (a != a || b != b)
 		return a != a ? a : b;
-	return (kind == R_MAX) == (b > a) ? b : a;
+	return (kind == OPS_R_MAX) == (b > a) ? b : a;
 }
 
 static void fold_f32(const struct reduce *q, double *a, float *v, uint32_t n,
 		     double max)
 {
 	switch (q->kind) {
-	case R_PROD:
+	case OPS_R_PROD:
 		for (uint32_t i = 0; i < n; i++)
 			*a *= (double)v[i];
 		return;
-	case R_MAX:
-	case R_MIN:
+	case OPS_R_MAX:
+	case OPS_R_MIN:
 		for (uint32_t i = 0; i < n; i++)
 			*a = pick(q->kind, *a, (double)v[i]);
 		return;
-	case R_L2:
-	case R_SUM_SQUARE:
+	case OPS_R_L2:
+	case OPS_R_SUM_SQUARE:
 		*a += (double)cref_vec_dot(v, v, n);
 		return;
-	case R_L1:
+	case OPS_R_L1:
 		for (uint32_t i = 0; i < n; i++)
 			v[i] = fabsf(v[i]);
 		break;
-	case R_LOG_SUM_EXP:
+	case OPS_R_LOG_SUM_EXP:
 		for (uint32_t i = 0; i < n; i++)
 			v[i] -= (float)max;
 		cref_vec_exp(v, v, n);
@@ -169,16 +155,16 @@ static void fold_f64(const struct reduce *q, double *a, const double *v,
 	for (uint32_t i = 0; i < n; i++) {
 		double x = v[i];
 
-		if (q->kind == R_PROD)
+		if (q->kind == OPS_R_PROD)
 			*a *= x;
-		else if (q->kind == R_MAX || q->kind == R_MIN)
+		else if (q->kind == OPS_R_MAX || q->kind == OPS_R_MIN)
 			*a = pick(q->kind, *a, x);
-		else if (q->kind == R_L2 || q->kind == R_SUM_SQUARE)
+		else if (q->kind == OPS_R_L2 || q->kind == OPS_R_SUM_SQUARE)
 			*a += x * x;
-		else if (q->kind == R_L1)
+		else if (q->kind == OPS_R_L1)
 			*a += fabs(x);
 		else
-			*a += q->kind == R_LOG_SUM_EXP ? exp(x - max) : x;
+			*a += q->kind == OPS_R_LOG_SUM_EXP ? exp(x - max) : x;
 	}
 }
 
@@ -192,20 +178,20 @@ static void fold_int(const struct reduce *q, union acc *a, const uint64_t *v,
 		bool less = sign ? (int64_t)x < a->i : x < a->u;
 
 		switch (q->kind) {
-		case R_PROD:
+		case OPS_R_PROD:
 			a->u *= x;
 			break;
-		case R_MAX:
+		case OPS_R_MAX:
 			a->u = less ? a->u : x;
 			break;
-		case R_MIN:
+		case OPS_R_MIN:
 			a->u = less ? x : a->u;
 			break;
-		case R_L2:
-		case R_SUM_SQUARE:
+		case OPS_R_L2:
+		case OPS_R_SUM_SQUARE:
 			a->u += x * x;
 			break;
-		case R_L1:
+		case OPS_R_L1:
 			a->u += sign && (int64_t)x < 0 ? 0 - x : x;
 			break;
 		default:
@@ -255,22 +241,22 @@ static void reduce_store(const struct reduce *q, union acc a, double max,
 	float f;
 
 	if (q->c == OPS_I64 || q->c == OPS_U64) {
-		if (q->kind == R_MEAN && q->count && q->c == OPS_I64)
+		if (q->kind == OPS_R_MEAN && q->count && q->c == OPS_I64)
 			a.i /= (int64_t)q->count;
-		else if (q->kind == R_MEAN && q->count)
+		else if (q->kind == OPS_R_MEAN && q->count)
 			a.u /= q->count;
-		else if (q->kind == R_L2)
+		else if (q->kind == OPS_R_L2)
 			a.u = (uint64_t)sqrt((double)a.u);
 		ops_store(q->c, &a, q->y->dtype, q->y->data, at, 1, 1);
 		return;
 	}
-	if (q->kind == R_MEAN)
+	if (q->kind == OPS_R_MEAN)
 		a.d /= count;
-	else if (q->kind == R_L2)
+	else if (q->kind == OPS_R_L2)
 		a.d = sqrt(a.d);
-	else if (q->kind == R_LOG_SUM)
+	else if (q->kind == OPS_R_LOG_SUM)
 		a.d = log(a.d);
-	else if (q->kind == R_LOG_SUM_EXP)
+	else if (q->kind == OPS_R_LOG_SUM_EXP)
 		a.d = log(a.d) + max;
 	f = (float)a.d;
 	ops_store(q->c, q->c == OPS_F32 ? (void *)&f : (void *)&a, q->y->dtype,
@@ -280,7 +266,7 @@ static void reduce_store(const struct reduce *q, union acc a, double max,
 static void reduce_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	struct reduce q = *(const struct reduce *)ctx;
-	bool exps = q.kind == R_LOG_SUM_EXP;
+	bool exps = q.kind == OPS_R_LOG_SUM_EXP;
 
 	for (uint64_t k = begin; k < end; k++) {
 		int64_t rest = (int64_t)k, base = 0;
@@ -292,11 +278,11 @@ static void reduce_part(void *ctx, uint64_t begin, uint64_t end)
 			rest /= q.kept[d];
 		}
 		if (exps) { // the largest first, to keep exp() in range
-			q.kind = R_MAX;
+			q.kind = OPS_R_MAX;
 			a = reduce_start(&q);
 			reduce_all(&q, &a, base, 0);
 			max = isfinite(a.d) ? a.d : 0;
-			q.kind = R_LOG_SUM_EXP;
+			q.kind = OPS_R_LOG_SUM_EXP;
 		}
 		a = reduce_start(&q);
 		reduce_all(&q, &a, base, max);
@@ -309,13 +295,13 @@ int32_t ops_reduce_run(struct cref_node *n, const struct cref_run *r)
 	const struct cref_tensor *x = n->in[0];
 	struct reduce q = {.x = x,
 			   .y = n->out[0],
-			   .kind = kinds[n->state.i[1]].kind,
+			   .kind = n->op->code,
 			   .c = ops_class_of(x->dtype),
 			   .count = 1};
 	uint64_t outputs = cref_elements(n->out[0]);
 
 	for (uint32_t d = 0; d < x->rank; d++) {
-		if ((n->state.i[0] >> d) & 1) {
+		if (EXEC_HAS(reduce_state(n)->axes, d)) {
 			q.count *= (uint64_t)x->dims[d];
 			reduce_dim(&q.n_red, q.red, q.red_strides, x->dims[d],
 				   x->strides[d]);

@@ -11,22 +11,28 @@ struct rotary {
 	bool interleaved;
 };
 
+struct rotary_state {
+	int64_t batch, seq, heads, size, rot;
+	int64_t b_stride, s_stride, h_stride;
+};
+EXEC_STATE(rotary_state, cref_node)
+
 // Batch, sequence, heads, head size of x, [B,N,S,H] or [B,S,N*H].
 static int32_t head_layout(struct cref_node *n, int64_t size,
 			   struct genai_error *err)
 {
 	const struct cref_tensor *x = n->in[0];
 	int64_t heads = cref_attr_int(n->node, "num_heads", 0);
-	int64_t *s = n->state.i; // batch, seq, heads, size, 3 strides
+	struct rotary_state *s = rotary_state(n);
 
 	if (x->rank == 4) {
-		s[0] = x->dims[0];
-		s[2] = x->dims[1];
-		s[1] = x->dims[2];
-		s[3] = x->dims[3];
-		s[4] = s[2] * s[1] * s[3];
-		s[5] = s[3];
-		s[6] = s[1] * s[3];
+		s->batch = x->dims[0];
+		s->heads = x->dims[1];
+		s->seq = x->dims[2];
+		s->size = x->dims[3];
+		s->b_stride = s->heads * s->seq * s->size;
+		s->s_stride = s->size;
+		s->h_stride = s->seq * s->size;
 		return GENAI_OK;
 	}
 	if (heads > 0)
@@ -37,13 +43,13 @@ static int32_t head_layout(struct cref_node *n, int64_t size,
 				      "of %lld",
 				      OPS_SHAPE(x), (long long)heads,
 				      (long long)size);
-	s[0] = x->dims[0];
-	s[1] = x->dims[1];
-	s[2] = x->dims[2] / size;
-	s[3] = size;
-	s[4] = s[1] * x->dims[2];
-	s[5] = x->dims[2];
-	s[6] = size;
+	s->batch = x->dims[0];
+	s->seq = x->dims[1];
+	s->heads = x->dims[2] / size;
+	s->size = size;
+	s->b_stride = s->seq * x->dims[2];
+	s->s_stride = x->dims[2];
+	s->h_stride = size;
 	return GENAI_OK;
 }
 
@@ -55,7 +61,7 @@ static int32_t rotary_prepare(struct cref_node *n, uint32_t i_pos,
 	const struct cref_tensor *sin = n->in[i_cos + 1];
 	const struct cref_tensor *pos = i_pos < n->n_in ? n->in[i_pos] : NULL;
 	int64_t rot = cref_attr_int(n->node, "rotary_embedding_dim", 0);
-	int64_t *s = n->state.i;
+	struct rotary_state *s = rotary_state(n);
 	bool fits;
 	int32_t rc = ops_need_dtype(n, 0, OPS_F32S, err);
 
@@ -73,14 +79,14 @@ static int32_t rotary_prepare(struct cref_node *n, uint32_t i_pos,
 		rc = head_layout(n, rot ? 0 : 2 * c->dims[c->rank - 1], err);
 	if (rc)
 		return rc;
-	rot = rot ? rot : s[3];
-	s[7] = rot;
+	rot = rot ? rot : s->size;
+	s->rot = rot;
 	fits = c->rank == sin->rank &&
 	       !memcmp(c->dims, sin->dims, c->rank * sizeof(c->dims[0])) &&
-	       rot > 0 && rot % 2 == 0 && rot <= s[3] &&
+	       rot > 0 && rot % 2 == 0 && rot <= s->size &&
 	       c->dims[c->rank - 1] == rot / 2;
 	if (!pos)
-		fits = fits && c->dims[0] == s[0] && c->dims[1] == s[1];
+		fits = fits && c->dims[0] == s->batch && c->dims[1] == s->seq;
 	if (!fits)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "caches of shapes %s and %s do not fit "
@@ -88,7 +94,8 @@ static int32_t rotary_prepare(struct cref_node *n, uint32_t i_pos,
 				      OPS_SHAPE(c), OPS_SHAPE(sin),
 				      OPS_SHAPE(x), (long long)rot);
 	if (pos &&
-	    !(pos->rank == 2 && pos->dims[0] == s[0] && pos->dims[1] == s[1]) &&
+	    !(pos->rank == 2 && pos->dims[0] == s->batch &&
+	      pos->dims[1] == s->seq) &&
 	    !(i_pos == 1 && pos->rank <= 1 && cref_elements(pos) == 1))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "positions of shape %s do not fit input "
@@ -162,21 +169,21 @@ static void rotary_part(void *ctx, uint64_t begin, uint64_t end)
 static int32_t rotary_run(struct cref_node *n, const struct cref_run *r,
 			  uint32_t i_pos, uint32_t i_cos)
 {
-	const int64_t *s = n->state.i;
+	const struct rotary_state *s = rotary_state(n);
 	struct rotary q = {
 		.x = n->in[0],
 		.pos = i_pos < n->n_in ? n->in[i_pos] : NULL,
 		.cos = n->in[i_cos],
 		.sin = n->in[i_cos + 1],
 		.y = n->out[0],
-		.batch = s[0],
-		.seq = s[1],
-		.heads = s[2],
-		.size = s[3],
-		.b_stride = s[4],
-		.s_stride = s[5],
-		.h_stride = s[6],
-		.rot = s[7],
+		.batch = s->batch,
+		.seq = s->seq,
+		.heads = s->heads,
+		.size = s->size,
+		.b_stride = s->b_stride,
+		.s_stride = s->s_stride,
+		.h_stride = s->h_stride,
+		.rot = s->rot,
 		.interleaved = cref_attr_int(n->node, "interleaved", 0) != 0,
 	};
 

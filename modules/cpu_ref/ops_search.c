@@ -56,6 +56,11 @@ static int order(enum ops_class c, union number a, union number b)
 
 // ---- ArgMax, ArgMin ----
 
+struct arg_state {
+	uint32_t axis;
+};
+EXEC_STATE(arg_state, cref_node)
+
 int32_t ops_arg_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", "keepdims",
@@ -82,16 +87,16 @@ int32_t ops_arg_prepare(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "axis %u of shape %s is empty", axis,
 				      OPS_SHAPE(n->in[0]));
-	n->state.i[0] = axis;
-	n->state.i[1] = !strcmp(n->node->op, "ArgMax") ? 1 : -1;
+	arg_state(n)->axis = axis;
 	return ops_out(n, 0, GENAI_DT_I64, rank, dims, err);
 }
 
 static void arg_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct cref_node *n = ctx;
+	const int sign = n->op->code == OPS_MAX ? 1 : -1;
 	const struct cref_tensor *x = n->in[0];
-	uint32_t axis = (uint32_t)n->state.i[0];
+	uint32_t axis = arg_state(n)->axis;
 	enum ops_class c = ops_class_of(x->dtype);
 	bool last = cref_attr_int(n->node, "select_last_index", 0) != 0;
 
@@ -103,7 +108,7 @@ static void arg_part(void *ctx, uint64_t begin, uint64_t end)
 		for (int64_t i = 1; i < x->dims[axis]; i++) {
 			union number v =
 				get(c, x, x->data, l.first + i * l.stride);
-			int o = order(c, v, best) * (int)n->state.i[1];
+			int o = order(c, v, best) * sign;
 
 			if (o > 0 || (o == 0 && last)) {
 				best = v;
@@ -120,11 +125,18 @@ int32_t ops_arg_run(struct cref_node *n, const struct cref_run *r)
 
 	if (count)
 		ops_rows(r->pool, arg_part, n, count,
-			 (uint64_t)n->in[0]->dims[n->state.i[0]]);
+			 (uint64_t)n->in[0]->dims[arg_state(n)->axis]);
 	return GENAI_OK;
 }
 
 // ---- TopK: a heap of the k best, the worst on top ----
+
+struct topk_state {
+	uint32_t axis;
+	int64_t k;
+	int sign; // 1: the largest
+};
+EXEC_STATE(topk_state, cref_node)
 
 int32_t ops_topk_prepare(struct cref_node *n, struct genai_error *err)
 {
@@ -150,9 +162,8 @@ int32_t ops_topk_prepare(struct cref_node *n, struct genai_error *err)
 				      (long long)k, axis, OPS_SHAPE(n->in[0]));
 	memcpy(dims, n->in[0]->dims, sizeof(dims));
 	dims[axis] = k;
-	n->state.i[0] = axis;
-	n->state.i[1] = k;
-	n->state.i[2] = cref_attr_int(n->node, "largest", 1) ? 1 : -1;
+	*topk_state(n) = (struct topk_state){
+		axis, k, cref_attr_int(n->node, "largest", 1) ? 1 : -1};
 	n->workspace_bytes = (uint64_t)k * 8;
 	rc = ops_out(n, 0, n->in[0]->dtype, n->in[0]->rank, dims, err);
 	return rc ? rc : ops_out(n, 1, GENAI_DT_I64, n->in[0]->rank, dims, err);
@@ -221,11 +232,11 @@ static void select_best(struct heap *h, int64_t dim, int64_t k)
 int32_t ops_topk_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct cref_tensor *x = n->in[0];
-	uint32_t axis = (uint32_t)n->state.i[0];
-	int64_t k = n->state.i[1];
+	uint32_t axis = topk_state(n)->axis;
+	int64_t k = topk_state(n)->k;
 	struct heap h = {.x = x,
 			 .c = ops_class_of(x->dtype),
-			 .sign = (int)n->state.i[2],
+			 .sign = topk_state(n)->sign,
 			 .at = r->workspace};
 	uint64_t lines, size = cref_dtype_bits(x->dtype) / 8;
 
@@ -261,6 +272,12 @@ int32_t ops_topk_run(struct cref_node *n, const struct cref_run *r)
 
 // ---- OneHot ----
 
+struct onehot_state {
+	uint32_t axis;
+	int64_t depth;
+};
+EXEC_STATE(onehot_state, cref_node)
+
 int32_t ops_onehot_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", NULL};
@@ -294,8 +311,7 @@ int32_t ops_onehot_prepare(struct cref_node *n, struct genai_error *err)
 				      OPS_SHAPE(n->in[2]));
 	for (uint32_t d = 0; d <= n->in[0]->rank; d++)
 		dims[d] = d == axis ? depth : n->in[0]->dims[from++];
-	n->state.i[0] = axis;
-	n->state.i[1] = depth;
+	*onehot_state(n) = (struct onehot_state){axis, depth};
 	return ops_out(n, 0, n->in[2]->dtype, n->in[0]->rank + 1, dims, err);
 }
 
@@ -305,14 +321,14 @@ int32_t ops_onehot_run(struct cref_node *n, const struct cref_run *r)
 	struct cref_tensor *y = n->out[0];
 	uint64_t size = cref_dtype_bits(y->dtype) / 8;
 	uint64_t count = cref_elements(y), total = cref_elements(idx);
-	int64_t depth = n->state.i[1];
+	int64_t depth = onehot_state(n)->depth;
 
 	(void)r;
 	for (uint64_t i = 0; i < count; i++)
 		memcpy((char *)y->data + i * size, n->in[2]->data, size);
 	for (uint64_t i = 0; i < total; i++) {
 		int64_t v = ops_get_int(idx, idx->data, i);
-		struct line l = line_at(y, (uint32_t)n->state.i[0], i);
+		struct line l = line_at(y, onehot_state(n)->axis, i);
 
 		if (v < -depth || v >= depth)
 			continue; // such an index selects nothing
@@ -381,7 +397,13 @@ int32_t ops_nonzero_run(struct cref_node *n, const struct cref_run *r)
 	return GENAI_OK;
 }
 
-// ---- Compress: state.i[0] axis, or -1 for the flattened input ----
+// ---- Compress ----
+
+struct compress_state {
+	uint32_t axis;
+	bool flat; // no axis: of the flattened input
+};
+EXEC_STATE(compress_state, cref_node)
 
 int32_t ops_compress_prepare(struct cref_node *n, struct genai_error *err)
 {
@@ -421,15 +443,15 @@ int32_t ops_compress_prepare(struct cref_node *n, struct genai_error *err)
 		hits += ops_get_int(c, c->value, (uint64_t)i) != 0;
 	memcpy(dims, x->dims, sizeof(dims));
 	dims[axis] = (int64_t)hits;
-	n->state.i[0] = a ? (int64_t)axis : -1;
+	*compress_state(n) = (struct compress_state){axis, !a};
 	return ops_out(n, 0, x->dtype, a ? x->rank : 1, dims, err);
 }
 
 int32_t ops_compress_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct cref_tensor *x = n->in[0], *c = n->in[1];
-	bool flat = n->state.i[0] < 0;
-	uint32_t axis = flat ? 0 : (uint32_t)n->state.i[0];
+	bool flat = compress_state(n)->flat;
+	uint32_t axis = compress_state(n)->axis;
 	uint64_t size = cref_dtype_bits(x->dtype) / 8, done = 0;
 	uint64_t outer = flat ? 1 : ops_span(x, 0, axis);
 	uint64_t dim = flat ? cref_elements(x) : (uint64_t)x->dims[axis];

@@ -188,6 +188,11 @@ int32_t ops_dropout_run(struct cref_node *n, const struct cref_run *r)
 
 // ---- shapes as data ----
 
+struct shape_state {
+	int64_t start;
+};
+EXEC_STATE(shape_state, cref_node)
+
 int32_t ops_shape_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"start", "end", NULL};
@@ -203,7 +208,7 @@ int32_t ops_shape_prepare(struct cref_node *n, struct genai_error *err)
 	end = end < -rank ? 0 : end < 0 ? end + rank : end;
 	end = end > rank ? rank : end;
 	start = start > end ? end : start;
-	n->state.i[0] = start;
+	shape_state(n)->start = start;
 	end -= start;
 	return ops_out(n, 0, GENAI_DT_I64, 1, &end, err);
 }
@@ -212,7 +217,7 @@ int32_t ops_shape_prepare(struct cref_node *n, struct genai_error *err)
 int32_t ops_shape_run(struct cref_node *n, const struct cref_run *r)
 {
 	(void)r;
-	memcpy(n->out[0]->data, n->in[0]->dims + n->state.i[0],
+	memcpy(n->out[0]->data, n->in[0]->dims + shape_state(n)->start,
 	       (size_t)n->out[0]->dims[0] * sizeof(int64_t));
 	return GENAI_OK;
 }

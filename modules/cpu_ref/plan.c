@@ -11,32 +11,22 @@ static struct cref_columns *columns_of(struct exec_variant *v, uint32_t node)
 
 // ---- weights ----
 
-// Inputs that are read by index, a few rows a step.
-static uint32_t gathers(const struct genai_node *n)
-{
-	if (!strcmp(n->op, "Gather") || !strcmp(n->op, "GatherBlockQuantized"))
-		return ~2u;
-	if (!strcmp(n->op, "GroupQueryAttention"))
-		return 1u << 7 | 1u << 8;
-	if (!strcmp(n->op, "RotaryEmbedding"))
-		return 1u << 2 | 1u << 3;
-	return 0;
-}
-
-// What may be cut if the node runs by ranges of rows; 0: nothing.
+// What may be cut if the node runs by ranges of rows; 0: nothing.  The first
+// that can be is a weight, a matrix if it is cut by columns; the others are
+// weights too, or travel with the unit.
 static uint32_t cut_inputs(const struct exec_variant *v,
 			   const struct cref_node *n, const struct exec_node *x)
 {
+	const struct exec_facts *f = &n->op->facts;
 	uint32_t rows = 0;
 
-	if (!(n->op->flags & CREF_OP_ROWS) || !exec_is_weight(v, x->in[1]))
-		return 0;
-	if (n->op->flags & CREF_OP_COLUMNS)
-		return n->in[1]->rank == 2 ? 2 : 0;
-	for (uint32_t k = 1; k < n->n_in && k <= 3; k++) {
-		if (exec_is_weight(v, x->in[k]))
+	for (uint32_t k = 0; k < n->n_in; k++) {
+		if (!n->in[k] || !EXEC_HAS(f->rows | f->columns, k))
+			continue;
+		if (exec_is_weight(v, x->in[k]) &&
+		    (n->in[k]->rank == 2 || !EXEC_HAS(f->columns, k)))
 			rows |= 1u << k;
-		else if (n->in[k] && !n->in[k]->value)
+		else if (!rows || !n->in[k]->value)
 			return 0;
 	}
 	return rows;
@@ -68,7 +58,7 @@ static void visit(struct exec_variant *v, uint32_t node, uint32_t input,
 	if (!(x->flags & GENAI_WEIGHT_ROWS))
 		return;
 	x->flags |= GENAI_WEIGHT_ANY_ROWS;
-	if (!(n->op->flags & CREF_OP_COLUMNS))
+	if (!EXEC_HAS(n->op->facts.columns, input))
 		return;
 	*c = (struct cref_columns){b->value, (uint64_t)b->dims[0],
 				   (uint64_t)b->dims[1],
@@ -82,14 +72,11 @@ static void visit(struct exec_variant *v, uint32_t node, uint32_t input,
 
 static bool foldable(const struct cref_node *n)
 {
-	// these read their input's dims, never its bytes
-	bool dims_only = !strcmp(n->node->op, "Shape") ||
-			 !strcmp(n->node->op, "Size") ||
-			 !strcmp(n->node->op, "EyeLike");
 	uint64_t bytes = 0;
 
-	for (uint32_t k = 0; !dims_only && k < n->n_in; k++)
-		if (n->in[k] && !n->in[k]->value && cref_elements(n->in[k]))
+	for (uint32_t k = 0; k < n->n_in; k++)
+		if (n->in[k] && !EXEC_HAS(n->op->facts.dims_only, k) &&
+		    !n->in[k]->value && cref_elements(n->in[k]))
 			return false;
 	for (uint32_t k = 0; k < n->n_out; k++)
 		if (n->out[k])
@@ -140,7 +127,7 @@ static int32_t fold(struct cref_variant *v, uint32_t i, struct genai_error *err)
 		goto out;
 	}
 	run.workspace = ws;
-	if (n->op->flags & CREF_OP_ROWS && n->out[0]->rank)
+	if (cref_op_cuts(n->op) && n->out[0]->rank)
 		run.row_end = (uint64_t)n->out[0]->dims[n->out[0]->rank - 1];
 	for (uint32_t k = 0; k < n->n_in; k++)
 		if (n->in[k]) {
@@ -201,7 +188,7 @@ static int32_t prepare(struct exec_variant *v, uint32_t i,
 	for (uint32_t k = 0; k < x->n_out; k++)
 		is_output |= x->out[k] != GENAI_NONE &&
 			     p->values[x->out[k]].output != GENAI_NONE;
-	if (n->op->flags & CREF_OP_ALIAS && !is_output) {
+	if (n->op->alias && !is_output) {
 		x->silent = true;
 		alias(v, x, n);
 		return 0;
@@ -209,12 +196,10 @@ static int32_t prepare(struct exec_variant *v, uint32_t i,
 	if (!is_output && foldable(n))
 		return fold(cref_variant(v), i, err);
 	x->workspace_bytes = n->workspace_bytes;
-	x->facts.gathered = gathers(n->node);
+	x->facts = n->op->facts;
 	x->cut = cut_inputs(v, n, x);
 	if (x->cut)
 		x->n_rows = (uint64_t)n->out[0]->dims[n->out[0]->rank - 1];
-	if (!strcmp(n->node->op, "GroupQueryAttention"))
-		x->facts.state_out = ~1u;
 	return 0;
 }
 

@@ -32,7 +32,7 @@ struct exec_facts {
 /* Room in a node for what prepare finds out and run needs.  EXEC_STATE(s, node)
  * in an operator's file declares struct s to be that, and s(n) to be the one of
  * node n; the size of state is checked here. */
-#define EXEC_STATE_BYTES 256
+#define EXEC_STATE_BYTES 384
 #define EXEC_STATE(name, node_type)                                            \
 	_Static_assert(sizeof(struct name) <= EXEC_STATE_BYTES,                \
 		       "struct " #name " is larger than a node's state");      \

@@ -96,24 +96,22 @@ static void run_case(const struct ops_case *c, enum text_mode mode)
 		r.n_out = 1;
 	else
 		r.n_out = text_tensors(c->out, r.want, CREF_MAX_OUT);
-	if (text_execute(&r, c, mode, mode == TEXT_THREADS ? pools[3] : NULL)) {
-		if (c->out[0] == '!') {
-			const char *words = strchr(c->out, ' ') + 1;
+	text_execute(&r, c, mode, mode == TEXT_THREADS ? pools[3] : NULL);
+	if (c->out[0] == '!') {
+		const char *words = strchr(c->out, ' ') + 1;
 
-			ck_assert_msg(r.rc == atoi(c->out + 1),
-				      "%s(%s): %d: %s", c->op, c->in, r.rc,
-				      r.k.err.text);
-			ck_assert_int_eq(r.k.err.code, r.rc);
-			ck_assert_msg(strstr(r.k.err.text, words) != NULL,
-				      "%s(%s): '%s' lacks '%s'", c->op, c->in,
-				      r.k.err.text, words);
-		} else {
-			ck_assert_msg(!r.rc, "%s(%s): %d: %s", c->op, c->in,
-				      r.rc, r.k.err.text);
-			for (uint32_t i = 0; i < r.n_out; i++)
-				if (r.want[i].present)
-					compare(c, &r, i, mode);
-		}
+		ck_assert_msg(r.rc == atoi(c->out + 1), "%s(%s): %d: %s", c->op,
+			      c->in, r.rc, r.k.err.text);
+		ck_assert_int_eq(r.k.err.code, r.rc);
+		ck_assert_msg(strstr(r.k.err.text, words) != NULL,
+			      "%s(%s): '%s' lacks '%s'", c->op, c->in,
+			      r.k.err.text, words);
+	} else {
+		ck_assert_msg(!r.rc, "%s(%s): %d: %s", c->op, c->in, r.rc,
+			      r.k.err.text);
+		for (uint32_t i = 0; i < r.n_out; i++)
+			if (r.want[i].present)
+				compare(c, &r, i, mode);
 	}
 	text_release(&r);
 }
@@ -122,7 +120,7 @@ static void run_case(const struct ops_case *c, enum text_mode mode)
 #define TABLE(name)                                                            \
 	START_TEST(table_##name)                                               \
 	{                                                                      \
-		for (int mode = TEXT_PLAIN; mode <= TEXT_IN_PLACE; mode++)     \
+		for (int mode = TEXT_PLAIN; mode <= TEXT_THREADS; mode++)      \
 			run_case(&name##_cases[_i], (enum text_mode)mode);     \
 	}                                                                      \
 	END_TEST
@@ -211,7 +209,7 @@ static void run_big(const struct ops_case *c, struct text_run *r,
 	memset(r, 0, sizeof(*r));
 	fill_tensors(c->in, r->in, &r->n_in, &seed);
 	fill_tensors(c->out, r->want, &r->n_out, &seed);
-	ck_assert(text_execute(r, c, TEXT_PLAIN, pool));
+	text_execute(r, c, TEXT_PLAIN, pool);
 	ck_assert_msg(!r->rc, "%s: %s", c->op, r->k.err.text);
 }
 
@@ -290,7 +288,7 @@ START_TEST(test_find)
 	ck_assert_ptr_null(find("", "RotaryEmbedding", 22));
 	ck_assert(find("", "RotaryEmbedding", 23) !=
 		  find("com.microsoft", "RotaryEmbedding", 1));
-	ck_assert_uint_eq(find("", "Reshape", 21)->flags, CREF_OP_ALIAS);
+	ck_assert(find("", "Reshape", 21)->alias);
 }
 END_TEST
 

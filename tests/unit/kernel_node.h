@@ -9,6 +9,7 @@
 #include "harness.h"
 #include "modules/cpu_ref/cpu_ref.h"
 #include "modules/cpu_ref/kernels.h"
+#include "modules/cpu_ref/ops.h"
 
 // One operator with its tensors.  data pointers are the test's own.
 struct knode {

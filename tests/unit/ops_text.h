@@ -173,7 +173,7 @@ static void text_all_attrs(struct knode *k, struct text_attrs *a, const char *s)
 
 // ---- running ----
 
-enum text_mode { TEXT_PLAIN, TEXT_UNALIGNED, TEXT_THREADS, TEXT_IN_PLACE };
+enum text_mode { TEXT_PLAIN, TEXT_UNALIGNED, TEXT_THREADS };
 
 struct text_run {
 	struct knode k;
@@ -210,16 +210,8 @@ static uint64_t text_out_bytes(const struct cref_tensor *t)
 	return (cref_elements(t) * cref_dtype_bits(t->dtype) + 7) / 8;
 }
 
-static bool text_same_form(const struct cref_tensor *a,
-			   const struct cref_tensor *b)
-{
-	return a->dtype == b->dtype && a->rank == b->rank &&
-	       !memcmp(a->dims, b->dims, a->rank * sizeof(a->dims[0]));
-}
-
-// Prepare and run; r->rc is what failed first.  Returns false when the mode
-// does not apply.
-static bool text_execute(struct text_run *r, const struct ops_case *c,
+// Prepare and run; r->rc is what failed first.
+static void text_execute(struct text_run *r, const struct ops_case *c,
 			 enum text_mode mode, struct cref_pool *pool)
 {
 	struct knode *k = &r->k;
@@ -238,11 +230,7 @@ static bool text_execute(struct text_run *r, const struct ops_case *c,
 	ck_assert_msg(k->n.op != NULL, "no operator %s", c->op);
 	r->rc = knode_prepare(k, k->n.op->prepare);
 	if (r->rc)
-		return true;
-	if (mode == TEXT_IN_PLACE &&
-	    (!(k->n.op->flags & CREF_OP_INPLACE) || !k->n.out[0] ||
-	     !text_same_form(k->n.in[0], k->n.out[0])))
-		return false;
+		return;
 	for (uint32_t i = 0; i < r->n_out; i++) {
 		uint64_t bytes;
 
@@ -254,10 +242,7 @@ static bool text_execute(struct text_run *r, const struct ops_case *c,
 		memset(r->results[i], 0xa5, bytes);
 		k->n.out[i]->data = r->results[i];
 	}
-	if (mode == TEXT_IN_PLACE)
-		k->n.out[0]->data = k->n.in[0]->data;
 	r->rc = knode_run(k, k->n.op->run, pool, 0, 0);
-	return true;
 }
 
 static void text_release(struct text_run *r)
