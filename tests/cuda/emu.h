@@ -150,4 +150,22 @@ static inline void emu_mma(float *d, uint32_t a0, uint32_t a1, uint32_t a2,
 	}
 }
 
+// Four matrices of 8 rows of 16 bytes, an address a lane; 32-bit pieces of
+// them, or of their transposes.
+static inline void emu_ldmatrix(const void *row, uint32_t *o, bool transposed)
+{
+	unsigned int lane = emu_thread.x & 31, g = lane / 4, t = lane % 4;
+	const unsigned char *all = emu_exchange(&row, sizeof(row));
+
+	for (unsigned int i = 0; i < 4; i++)
+		for (unsigned int e = 0; e < 2; e++) {
+			unsigned int r = transposed ? 2 * t + e : g;
+			unsigned int c = transposed ? g : 2 * t + e;
+			const unsigned char *p;
+
+			memcpy(&p, all + (8 * i + r) * 64, sizeof(p));
+			memcpy((unsigned char *)(o + i) + e * 2, p + c * 2, 2);
+		}
+}
+
 #endif

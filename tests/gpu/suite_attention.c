@@ -98,6 +98,8 @@ static void want_row(const struct gqa *t, const struct data *x, int64_t s,
 	int64_t len = t->past + s + 1, first = 0, kvh = h / (t->heads / t->kv);
 	double q[256], k[256], v[256], *score, mx = -INFINITY, sum = 0, d = 0;
 	double u = unit_of(t->dtype);
+	/* tensor cores take queries and weights rounded */
+	double round = t->seq > 16 && t->dtype != GENAI_DT_F32 ? u : 0;
 
 	if (t->window > 0 && len > t->window)
 		first = len - t->window;
@@ -114,7 +116,7 @@ static void want_row(const struct gqa *t, const struct data *x, int64_t s,
 		dot *= t->scale;
 		/* a key may be rounded to the other neighbour: 2 u */
 		err = mag * t->scale *
-		      ((j >= t->past ? 2 * u : 0) +
+		      ((j >= t->past ? 2 * u : 0) + 1.01 * round +
 		       (double)(t->size + 32) * 0x1p-23);
 		if (err > d)
 			d = err;
@@ -146,6 +148,7 @@ static void want_row(const struct gqa *t, const struct data *x, int64_t s,
 			want[e] += p * v[e];
 			tol[e] += p * fabs(v[e]) *
 				  (expm1(2 * d) + (j >= t->past ? 2 * u : 0) +
+				   1.01 * round +
 				   (double)(len + 64) * 0x1p-23);
 		}
 	}
@@ -340,6 +343,39 @@ static void gqa_case(struct check *c, struct gqa t)
 	free(tol);
 }
 
+/* Steps of many rows: around the borders of tiles of 64 keys and of 64 and 128
+ * rows, of which a token has one for every head of a group. */
+static void many_rows(struct check *c, uint32_t dt)
+{
+	static const int64_t seqs[] = {17, 31, 32, 33, 63, 64, 65, 127, 129};
+	static const int64_t pasts[] = {0, 1, 47, 63, 64, 65, 128, 200};
+	static const int64_t sizes[] = {8,  24,	 64,  72,  96,
+					104, 128, 136, 192, 256};
+
+	for (size_t i = 0; i < 9; i++)
+		gqa_case(c, (struct gqa){dt, 2, 1, 64, seqs[i],
+					 pasts[(i + 1) % 8], .rot = 64,
+					 .packed = true, .share = true});
+	for (size_t i = 0; i < 8; i++)
+		gqa_case(c, (struct gqa){dt, 7, 1, 32, 20, pasts[i], .rot = 32,
+					 .share = i % 2 == 0, .norm = true});
+	for (size_t i = 0; i < 10; i++)
+		gqa_case(c, (struct gqa){dt, 3, 1, sizes[i], 23, 45,
+					 .packed = true, .share = true});
+	for (int64_t w = 1; w < 200; w += 63)
+		gqa_case(c, (struct gqa){dt, 4, 2, 64, 70, 100, .rot = 64,
+					 .share = true, .window = w,
+					 .sink = w == 64});
+	gqa_case(c, (struct gqa){dt, 4, 4, 64, 66, 3, .smooth = true,
+				 .softcap = 5, .scale = .3, .share = true});
+	gqa_case(c, (struct gqa){dt, 4, 2, 40, 35, 6, .rot = 32, .bias = true,
+				 .sink = true, .smooth = true});
+	for (int64_t past = 0; past < 90; past += 29)
+		gqa_case(c, (struct gqa){dt, 4, 2, 32, 50, past, 64, .rot = 32,
+					 .share = past % 2 == 0, .window = 48,
+					 .cache = true});
+}
+
 void suite_attention(struct check *c)
 {
 	static const uint32_t floats[3] = {GENAI_DT_F32, GENAI_DT_F16,
@@ -385,6 +421,7 @@ void suite_attention(struct check *c)
 		gqa_case(c, (struct gqa){dt, 4, 2, 32, 40, 0, 16, .rot = 32,
 					 .share = true, .window = 16,
 					 .cache = true});
+		many_rows(c, dt);
 	}
 	if (!c->full)
 		return;
@@ -395,5 +432,12 @@ void suite_attention(struct check *c)
 		gqa_case(c,
 			 (struct gqa){floats[d], 16, 8, 128, 64, 200,
 				      .rot = 128, .share = true, .norm = true});
+		gqa_case(c,
+			 (struct gqa){floats[d], 28, 4, 128, 300, 700,
+				      .rot = 128, .packed = true,
+				      .share = true});
+		gqa_case(c, (struct gqa){floats[d], 8, 4, 256, 260, 500,
+					 .rot = 256, .share = true,
+					 .window = 333, .softcap = 30});
 	}
 }

@@ -2,35 +2,21 @@
 // append), attend, and for windowed caches move.  Lengths are read on the
 // device; every row's result depends on its own total length and, through the
 // number of splits, on whether the step has more than 16 rows, on nothing else.
-#include "modules/cuda_ep/kernels/common.cuh"
-
-// Total length of batch entry b; 0 after a refusal.
-__device__ __forceinline__ u32 total_len(const cep_gqa &p, u32 b, bool report)
-{
-	long long t = (long long)((const int *)p.seqlens)[b] + 1;
-	long long limit = p.windowed ? 0x7fffffff : p.rows;
-
-	if (p.rot && !p.pos && p.cos_rows < limit)
-		limit = p.cos_rows;
-	if (t < p.seq || t > limit) {
-		if (report)
-			cep_refuse(p.blame, CEP_FAULT_LENGTH, t, limit);
-		return 0;
-	}
-	return (u32)t;
-}
-
-// Rows that a windowed cache of p.rows holds at total length t.
-__device__ __forceinline__ u32 window_rows(const cep_gqa &p, u32 t)
-{
-	u32 c = p.rows, g = c - (u32)p.window + 1;
-
-	return t <= c ? t : t - g * ((t - c + g - 1) / g);
-}
+#include "modules/cuda_ep/kernels/gqa.cuh"
 
 #define PER 8 // channels of a head that a lane has, at most
 
-// A warp a head of a token: q to float scratch, k and v into the cache.  What
+// A query to scratch: scaled, or as flash.cu takes it.
+template <class T>
+__device__ __forceinline__ void put_query(const cep_gqa &p, u64 at, float v, T)
+{
+	if (p.flash)
+		((T *)p.qbuf)[at] = from_f<T>(v);
+	else
+		((float *)p.qbuf)[at] = v * p.scale;
+}
+
+// A warp a head of a token: q to scratch, k and v into the cache.  What
 // does not depend on the length is loaded before it is known.
 template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 {
@@ -126,8 +112,7 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 				: v * c[e] + x[mate] * n[e];
 		}
 		if (is_q)
-			((float *)p.qbuf)[(tok * p.heads + h) * p.size + d] =
-				v * p.scale;
+			put_query(p, (tok * p.heads + h) * p.size + d, v, T());
 		else
 			dst[d] = from_f<T>(v);
 	}

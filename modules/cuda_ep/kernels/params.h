@@ -149,7 +149,7 @@ struct cep_gqa {
 	int64_t pres_ks[3], pres_vs[3];
 	uint64_t seqlens, cosc, sinc, pos, q_norm, k_norm, bias, sink;
 	int64_t bias_s[4];
-	uint64_t qbuf;	     /* float [B S][N][H] */
+	uint64_t qbuf;	     /* [B S][N][H]: float scaled; flash: T as it is */
 	uint64_t newk, newv; /* windowed: T [B S][NKV][H] */
 	uint64_t part, counters, out;
 	float scale, softcap, eps;
@@ -157,6 +157,7 @@ struct cep_gqa {
 	uint32_t batch, seq, heads, kv_heads, size;
 	uint32_t past_rows, rows, rot, cos_rows, interleaved;
 	uint32_t windowed, smooth, splits, group; /* heads a block takes */
+	uint32_t flash, reserved;
 	struct cep_blame blame;
 };
 

@@ -1,0 +1,147 @@
+// wgmma.cuh - products of four warps at once, compute capability 9.0 and no
+// other: d (64 rows, N columns) += a (64 x 16, in registers) b (16 x N, in
+// shared memory).
+//
+// The tile of b: N rows of 64 elements of k, 128 bytes each; the piece of 16
+// bytes number c of row n lies at place c ^ (n % 8), so that neither the
+// copies into it nor the tensor core meet in a bank.  It begins at a multiple
+// of 1,024 bytes.  a and d are the fragments of m16n8k16, a warp has 16 rows.
+#ifndef CEP_WGMMA_CUH
+#define CEP_WGMMA_CUH
+
+#include "modules/cuda_ep/kernels/tile.cuh"
+
+#define WG_ROW 128 // bytes of a row of b's tile
+
+template <int N> struct wg_size {
+};
+
+// Piece c of row n of a tile.
+__device__ __forceinline__ u32 wg_place(u32 n, u32 c)
+{
+	return n * WG_ROW + ((c ^ (n & 7)) << 4);
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(CEP_EMU)
+#define WG_D1(j) "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])
+#define WG_D4(j) WG_D1(j), WG_D1(j + 1), WG_D1(j + 2), WG_D1(j + 3)
+__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a,
+					    u64 b, wg_size<64>, __half)
+{
+	asm volatile(
+		"wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+		"%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+		"%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},"
+		"{%32,%33,%34,%35},%36,1,1,1,0;"
+		: WG_D4(0), WG_D4(4)
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a,
+					    u64 b, wg_size<64>, bf16)
+{
+	asm volatile(
+		"wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+		"%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+		"%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},"
+		"{%32,%33,%34,%35},%36,1,1,1,0;"
+		: WG_D4(0), WG_D4(4)
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a,
+					    u64 b, wg_size<128>, __half)
+{
+	asm volatile(
+		"wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+		"%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+		"%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+		"%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+		"%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"
+		"{%64,%65,%66,%67},%68,1,1,1,0;"
+		: WG_D4(0), WG_D4(4), WG_D4(8), WG_D4(12)
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a,
+					    u64 b, wg_size<128>, bf16)
+{
+	asm volatile(
+		"wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+		"%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+		"%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+		"%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+		"%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"
+		"{%64,%65,%66,%67},%68,1,1,1,0;"
+		: WG_D4(0), WG_D4(4), WG_D4(8), WG_D4(12)
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+// What was written to shared memory can be read by the tensor core: by each
+// writer, before the block meets.
+__device__ __forceinline__ void wg_publish()
+{
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Registers are as written: before products that take them.
+__device__ __forceinline__ void wg_ready()
+{
+	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void wg_commit()
+{
+	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// All groups of products but the last n are done.
+template <int N> __device__ __forceinline__ void wg_wait()
+{
+	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+// Columns 16 kk .. of the tile; runs behind, until wg_wait.
+template <int N, class T>
+__device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a,
+				      const unsigned char *tile, int kk)
+{
+	u64 at = (u32)__cvta_generic_to_shared(tile) + 32 * kk;
+
+	// rows of 128 bytes, swizzled; eight of them every 1,024 bytes
+	wgmma_issue(d, a,
+		    (at >> 4 & 0x3fff) | (u64)1 << 16 | (u64)64 << 32 |
+			    (u64)1 << 62,
+		    wg_size<N>(), T());
+}
+#else // the same by the host; other devices never run it
+__device__ __forceinline__ void wg_publish()
+{
+}
+__device__ __forceinline__ void wg_ready()
+{
+}
+__device__ __forceinline__ void wg_commit()
+{
+}
+template <int N> __device__ __forceinline__ void wg_wait()
+{
+}
+template <int N, class T>
+__device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a,
+				      const unsigned char *tile, int kk)
+{
+#ifdef CEP_EMU
+	u32 g = (threadIdx.x & 31) >> 2;
+
+	for (u32 j = 0; j < N / 8; j++) {
+		u32 t = threadIdx.x & 3, n = j * 8 + g;
+		const unsigned char *low = tile + wg_place(n, kk * 2) + t * 4;
+		const unsigned char *high =
+			tile + wg_place(n, kk * 2 + 1) + t * 4;
+
+		emu_mma<T>(d[j], a[0], a[1], a[2], a[3], *(const u32 *)low,
+			   *(const u32 *)high);
+	}
+#endif
+}
+#endif
+
+#endif
