@@ -1,8 +1,10 @@
 # genai_cuda.m4 - GENAI_CUDA: should cuda_ep be built, with which nvcc, for
 # which architectures.
 # Sets have_cuda (yes/no), cuda_summary; substitutes NVCC, NVCCFLAGS,
-# CUDA_CPPFLAGS, CUDA_ARCHS and CUDA_GENCODE.  The runtime library is not needed: kernels
-# are embedded as images and loaded through the driver.
+# CUDA_CPPFLAGS, CUDA_ARCHS, CUDA_GENCODE, CUDA_GENCODE_A (with the instructions
+# that only 9.0 has) and CUDA_HAVE_90A (1: 9.0 is in the list).  The runtime
+# library is not needed: kernels are embedded as images and loaded through the
+# driver.
 AC_DEFUN([GENAI_CUDA],
 [AC_ARG_WITH([cuda],
   [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@],
@@ -19,6 +21,8 @@ have_cuda=no
 cuda_summary=no
 CUDA_CPPFLAGS=
 CUDA_GENCODE=
+CUDA_GENCODE_A=
+CUDA_HAVE_90A=0
 CUDA_ARCHS=
 AS_IF([test "x$with_cuda" != xno], [
   cuda_dir=
@@ -48,11 +52,15 @@ AS_IF([test "x$with_cuda" != xno], [
     cuda_newest=0
     for cuda_arch in $CUDA_ARCHS; do
       CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$cuda_arch,code=sm_$cuda_arch"
+      cuda_own=$cuda_arch
+      AS_CASE([$cuda_arch], [90|90a], [cuda_own=90a CUDA_HAVE_90A=1])
+      CUDA_GENCODE_A="$CUDA_GENCODE_A -gencode arch=compute_$cuda_own,code=sm_$cuda_own"
       cuda_number=`echo "$cuda_arch" | tr -cd '0-9'`
       AS_IF([test "$cuda_number" -gt "$cuda_newest"],
         [cuda_newest=$cuda_number])
     done
     CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$cuda_newest,code=compute_$cuda_newest"
+    CUDA_GENCODE_A="$CUDA_GENCODE_A -gencode arch=compute_$cuda_newest,code=compute_$cuda_newest"
     AC_MSG_CHECKING([whether $NVCC compiles for $CUDA_ARCHS])
     echo 'extern "C" __global__ void f(int *p) { *p = 1; }' >conftest.cu
     AS_IF([AM_RUN_LOG([$NVCC $NVCCFLAGS -fatbin $CUDA_GENCODE -o conftest.fatbin conftest.cu])],
@@ -70,4 +78,6 @@ AS_IF([test "x$with_cuda" != xno], [
 AC_SUBST([CUDA_CPPFLAGS])
 AC_SUBST([CUDA_ARCHS])
 AC_SUBST([CUDA_GENCODE])
+AC_SUBST([CUDA_GENCODE_A])
+AC_SUBST([CUDA_HAVE_90A])
 ])

@@ -14,4 +14,16 @@ int32_t cep_run_gemm(struct cep_run *r, uint32_t dtype, const struct cep_mm *p,
 		     enum cep_kernel f16_16, enum cep_kernel f16_64,
 		     enum cep_kernel bf16_16, enum cep_kernel bf16_64);
 
+/* ---- op_prompt.c ---- */
+
+/* Steps of at least so many rows are a prompt's. */
+#define CEP_PROMPT_ROWS 65u
+bool cep_prompt_takes(const struct cep *self, uint32_t dtype,
+		      const struct cep_mm *p);
+int32_t cep_run_prompt(struct cep_run *r, uint32_t dtype,
+		       const struct cep_mv_tiled *q);
+/* silu(a B0) (a B1) */
+int32_t cep_run_prompt_pair(struct cep_run *r, uint32_t dtype,
+			    const struct cep_mv_dual_tiled *q);
+
 #endif

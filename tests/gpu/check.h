@@ -37,6 +37,7 @@ void check_same(struct check *c, const void *a, const void *b, uint64_t bytes);
 
 /* The suites. */
 void suite_matmul(struct check *c);
+void suite_prompt(struct check *c);
 void suite_attention(struct check *c);
 void suite_general(struct check *c);
 void suite_index(struct check *c);

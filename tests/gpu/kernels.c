@@ -51,6 +51,8 @@ int main(int argc, char **argv)
 		suite_index(&c);
 	if (!suite || !strcmp(suite, "matmul"))
 		suite_matmul(&c);
+	if (!suite || !strcmp(suite, "prompt"))
+		suite_prompt(&c);
 	if (!suite || !strcmp(suite, "attention"))
 		suite_attention(&c);
 	rig_close(c.rig);

@@ -148,8 +148,7 @@ static void want_row(const struct gqa *t, const struct data *x, int64_t s,
 			want[e] += p * v[e];
 			tol[e] += p * fabs(v[e]) *
 				  (expm1(2 * d) + (j >= t->past ? 2 * u : 0) +
-				   1.01 * round +
-				   (double)(len + 64) * 0x1p-23);
+				   1.01 * round + (double)(len + 64) * 0x1p-23);
 		}
 	}
 	for (int64_t e = 0; e < t->size; e++)
@@ -349,7 +348,7 @@ static void many_rows(struct check *c, uint32_t dt)
 {
 	static const int64_t seqs[] = {17, 31, 32, 33, 63, 64, 65, 127, 129};
 	static const int64_t pasts[] = {0, 1, 47, 63, 64, 65, 128, 200};
-	static const int64_t sizes[] = {8,  24,	 64,  72,  96,
+	static const int64_t sizes[] = {8,   24,  64,  72,  96,
 					104, 128, 136, 192, 256};
 
 	for (size_t i = 0; i < 9; i++)
@@ -432,10 +431,9 @@ void suite_attention(struct check *c)
 		gqa_case(c,
 			 (struct gqa){floats[d], 16, 8, 128, 64, 200,
 				      .rot = 128, .share = true, .norm = true});
-		gqa_case(c,
-			 (struct gqa){floats[d], 28, 4, 128, 300, 700,
-				      .rot = 128, .packed = true,
-				      .share = true});
+		gqa_case(c, (struct gqa){floats[d], 28, 4, 128, 300, 700,
+					 .rot = 128, .packed = true,
+					 .share = true});
 		gqa_case(c, (struct gqa){floats[d], 8, 4, 256, 260, 500,
 					 .rot = 256, .share = true,
 					 .window = 333, .softcap = 30});

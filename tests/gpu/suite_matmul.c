@@ -411,6 +411,79 @@ static void suite_nbits(struct check *c)
 		   64);
 }
 
+/* Steps of many rows: around the borders of tiles of 64 and 128 rows, of 64,
+ * 128 and 256 columns, and of a pipeline's depth in steps of 64. */
+void suite_prompt(struct check *c)
+{
+	static const int64_t ms[] = {65, 127, 128, 129, 192, 70};
+	static const int64_t ns[] = {1,	  63,  64,  65,	 72,  127,
+				     128, 129, 200, 255, 256, 257};
+	static const int64_t ks[] = {64, 128, 192, 256, 320, 448};
+
+	for (int d = 1; d < 3; d++) {
+		for (size_t i = 0; i < 12; i++)
+			nbits_case(c,
+				   (struct nbits){.dtype = floats[d],
+						  .m = ms[(i + (size_t)d) % 6],
+						  .n = ns[i],
+						  .k = ks[(i + i / 6) % 6],
+						  .block = 32 << i % 3,
+						  .bits = 4,
+						  .zp = i / 2 % 2,
+						  .bias = i % 4 == 1},
+				   i % 3 * 20 + 9);
+		for (int i = 0; i < 3; i++)
+			rows_case(c,
+				  (struct nbits){.dtype = floats[d],
+						 .m = 65 + i * 70,
+						 .n = 136,
+						 .k = 1088,
+						 .block = 32,
+						 .bits = 4,
+						 .zp = i % 2},
+				  65);
+		for (int i = 0; i < 3; i++)
+			swiglu_case(c,
+				    (struct nbits){.dtype = floats[d],
+						   .m = 66 + 63 * i,
+						   .n = 120 + 70 * i,
+						   .k = 320,
+						   .block = 32,
+						   .bits = 4,
+						   .zp = i % 2,
+						   .bias = i == 1},
+				    37);
+	}
+	if (!c->full)
+		return;
+	for (int d = 1; d < 3; d++) {
+		/* every tile of the table is the best for one of these */
+		static const int64_t full[][3] = {{512, 1024, 1024},
+						  {300, 4096, 1024},
+						  {512, 3584, 640},
+						  {700, 9000, 192}};
+
+		for (size_t i = 0; i < 4; i++)
+			nbits_case(c,
+				   (struct nbits){.dtype = floats[d],
+						  .m = full[i][0],
+						  .n = full[i][1],
+						  .k = full[i][2],
+						  .block = 32,
+						  .bits = 4,
+						  .zp = i & 1},
+				   1000);
+		swiglu_case(c,
+			    (struct nbits){.dtype = floats[d],
+					   .m = 512,
+					   .n = 3072,
+					   .k = 512,
+					   .block = 32,
+					   .bits = 4},
+			    1000);
+	}
+}
+
 /* MatMul: B stored [K, N]; or [N, K] behind a Transpose. */
 static void matmul_case(struct check *c, uint32_t dtype, int64_t m, int64_t n,
 			int64_t k, bool transposed, int64_t batch)

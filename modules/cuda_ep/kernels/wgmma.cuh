@@ -22,7 +22,38 @@ __device__ __forceinline__ u32 wg_place(u32 n, u32 c)
 	return n * WG_ROW + ((c ^ (n & 7)) << 4);
 }
 
+// Four bytes of the eight of a and b, by the digits of which.
+__device__ __forceinline__ u32 wg_bytes(u32 a, u32 b, u32 which)
+{
+#ifdef CEP_EMU
+	u64 all = (u64)b << 32 | a;
+	u32 r = 0;
+
+	for (int i = 0; i < 4; i++)
+		r |= (u32)(all >> (which >> 4 * i & 7) * 8 & 255) << 8 * i;
+	return r;
+#else
+	return __byte_perm(a, b, which);
+#endif
+}
+
+// a & b | c in one instruction, which the compiler does not find by itself.
+__device__ __forceinline__ u32 lop_and_or(u32 a, u32 b, u32 c)
+{
+#ifdef CEP_EMU
+	return (a & b) | c;
+#else
+	u32 r;
+
+	asm("lop3.b32 %0, %1, %2, %3, 0xea;"
+	    : "=r"(r)
+	    : "r"(a), "r"(b), "r"(c));
+	return r;
+#endif
+}
+
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(CEP_EMU)
+#define WG_ONLY(...) __VA_ARGS__
 #define WG_D1(j) "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])
 #define WG_D4(j) WG_D1(j), WG_D1(j + 1), WG_D1(j + 2), WG_D1(j + 3)
 __device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a,
@@ -112,6 +143,11 @@ __device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a,
 		    wg_size<N>(), T());
 }
 #else // the same by the host; other devices never run it
+#ifdef CEP_EMU
+#define WG_ONLY(...) __VA_ARGS__
+#else
+#define WG_ONLY(...)
+#endif
 __device__ __forceinline__ void wg_publish()
 {
 }
