@@ -150,6 +150,43 @@ static inline void emu_mma(float *d, uint32_t a0, uint32_t a1, uint32_t a2,
 	}
 }
 
+// m64nNk16 of wgmma, 16 rows a warp: a in registers as for m16n8k16; column n
+// of b is 16 elements in two pieces of 16 bytes, which piece(n, c) finds.
+template <class T, class F>
+static inline void emu_wgmma(float (*d)[4], const uint32_t *mine,
+			     unsigned int n, F piece)
+{
+	unsigned int lane = emu_thread.x & 31, g = lane / 4, t = lane % 4;
+	const unsigned char *all = emu_exchange(mine, 16);
+	float a[2][16];
+
+	for (unsigned int i = 0; i < 2; i++)
+		for (unsigned int k = 0; k < 16; k++) {
+			T v;
+
+			memcpy(&v,
+			       all + (g * 4 + k % 8 / 2) * 64 +
+				       (i + k / 8 * 2) * 4 + (k & 1) * 2,
+			       2);
+			a[i][k] = emu_to_f(v);
+		}
+	for (unsigned int c = 0; c < n / 4; c++) {
+		unsigned int col = c / 2 * 8 + 2 * t + (c & 1);
+		float *o = d[c / 2] + (c & 1);
+		float b[16];
+
+		for (unsigned int k = 0; k < 16; k++) {
+			T v;
+
+			memcpy(&v, piece(col, k / 8) + k % 8 * 2, 2);
+			b[k] = emu_to_f(v);
+		}
+		for (unsigned int i = 0; i < 2; i++)
+			for (unsigned int k = 0; k < 16; k++)
+				o[2 * i] += a[i][k] * b[k];
+	}
+}
+
 // Four matrices of 8 rows of 16 bytes, an address a lane; 32-bit pieces of
 // them, or of their transposes.
 static inline void emu_ldmatrix(const void *row, uint32_t *o, bool transposed)

@@ -19,6 +19,7 @@ struct gqa {
 struct data {
 	void *q, *k, *v, *pk, *pv, *cosc, *sinc, *qn, *kn, *sink, *bias;
 	void *out, *ok, *ov;
+	double *keys, *values; /* of every position a row can see */
 	int64_t had, rows; /* rows in the cache before, rows of the buffer */
 };
 
@@ -96,7 +97,7 @@ static void want_row(const struct gqa *t, const struct data *x, int64_t s,
 		     int64_t h, double *want, double *tol)
 {
 	int64_t len = t->past + s + 1, first = 0, kvh = h / (t->heads / t->kv);
-	double q[256], k[256], v[256], *score, mx = -INFINITY, sum = 0, d = 0;
+	double q[256], *score, mx = -INFINITY, sum = 0, d = 0;
 	double u = unit_of(t->dtype);
 	/* tensor cores take queries and weights rounded */
 	double round = t->seq > 16 && t->dtype != GENAI_DT_F32 ? u : 0;
@@ -106,9 +107,10 @@ static void want_row(const struct gqa *t, const struct data *x, int64_t s,
 	vector(t, x, s, h, 0, q);
 	score = calloc((size_t)len, sizeof(*score));
 	for (int64_t j = first; j < len; j++) {
+		const double *k =
+			x->keys + (kvh * (t->past + t->seq) + j) * t->size;
 		double dot = 0, mag = 0, err;
 
-		cached(t, x, j, kvh, 1, k);
 		for (int64_t e = 0; e < t->size; e++) {
 			dot += q[e] * k[e];
 			mag += fabs(q[e] * k[e]);
@@ -141,9 +143,10 @@ static void want_row(const struct gqa *t, const struct data *x, int64_t s,
 	for (int64_t e = 0; e < t->size; e++)
 		want[e] = tol[e] = 0;
 	for (int64_t j = first; j < len; j++) {
+		const double *v =
+			x->values + (kvh * (t->past + t->seq) + j) * t->size;
 		double p = exp(score[j] - mx) / sum;
 
-		cached(t, x, j, kvh, 2, v);
 		for (int64_t e = 0; e < t->size; e++) {
 			want[e] += p * v[e];
 			tol[e] += p * fabs(v[e]) *
@@ -185,6 +188,15 @@ static void make(const struct gqa *t, struct data *x)
 	x->out = calloc(toks * w * (uint64_t)t->heads, 4);
 	x->ok = calloc((uint64_t)t->kv * (uint64_t)(t->cap + t->seq) * w, 4);
 	x->ov = calloc((uint64_t)t->kv * (uint64_t)(t->cap + t->seq) * w, 4);
+	x->keys = calloc((uint64_t)(t->kv * (t->past + t->seq)) * w, 8);
+	x->values = calloc((uint64_t)(t->kv * (t->past + t->seq)) * w, 8);
+	for (int64_t h = 0; h < t->kv; h++)
+		for (int64_t j = t->past - x->had; j < t->past + t->seq; j++) {
+			int64_t at = (h * (t->past + t->seq) + j) * t->size;
+
+			cached(t, x, j, h, 1, x->keys + at);
+			cached(t, x, j, h, 2, x->values + at);
+		}
 }
 
 static void unmake(struct data *x)
@@ -193,6 +205,8 @@ static void unmake(struct data *x)
 
 	for (int i = 0; i < 14; i++)
 		free(p[i]);
+	free(x->keys);
+	free(x->values);
 }
 
 static uint32_t opt(struct rig_graph *g, bool on, uint32_t dtype, uint32_t rank,

@@ -56,53 +56,57 @@ __device__ __forceinline__ u32 lop_and_or(u32 a, u32 b, u32 c)
 #define WG_ONLY(...) __VA_ARGS__
 #define WG_D1(j) "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])
 #define WG_D4(j) WG_D1(j), WG_D1(j + 1), WG_D1(j + 2), WG_D1(j + 3)
-__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a,
-					    u64 b, wg_size<64>, __half)
+__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a, u64 b,
+					    wg_size<64>, __half)
 {
-	asm volatile(
-		"wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-		"%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-		"%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},"
-		"{%32,%33,%34,%35},%36,1,1,1,0;"
-		: WG_D4(0), WG_D4(4)
-		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+	asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+		     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+		     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
+		     "30,%31},"
+		     "{%32,%33,%34,%35},%36,1,1,1,0;"
+		     : WG_D4(0), WG_D4(4)
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a,
-					    u64 b, wg_size<64>, bf16)
+__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a, u64 b,
+					    wg_size<64>, bf16)
 {
-	asm volatile(
-		"wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-		"%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-		"%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},"
-		"{%32,%33,%34,%35},%36,1,1,1,0;"
-		: WG_D4(0), WG_D4(4)
-		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+	asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+		     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+		     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
+		     "30,%31},"
+		     "{%32,%33,%34,%35},%36,1,1,1,0;"
+		     : WG_D4(0), WG_D4(4)
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a,
-					    u64 b, wg_size<128>, __half)
+__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a, u64 b,
+					    wg_size<128>, __half)
 {
-	asm volatile(
-		"wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-		"%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-		"%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-		"%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-		"%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"
-		"{%64,%65,%66,%67},%68,1,1,1,0;"
-		: WG_D4(0), WG_D4(4), WG_D4(8), WG_D4(12)
-		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+	asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+		     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+		     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
+		     "30,%31,"
+		     "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%"
+		     "46,%47,"
+		     "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%"
+		     "62,%63},"
+		     "{%64,%65,%66,%67},%68,1,1,1,0;"
+		     : WG_D4(0), WG_D4(4), WG_D4(8), WG_D4(12)
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a,
-					    u64 b, wg_size<128>, bf16)
+__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a, u64 b,
+					    wg_size<128>, bf16)
 {
-	asm volatile(
-		"wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-		"%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-		"%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-		"%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-		"%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"
-		"{%64,%65,%66,%67},%68,1,1,1,0;"
-		: WG_D4(0), WG_D4(4), WG_D4(8), WG_D4(12)
-		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+	asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+		     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+		     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
+		     "30,%31,"
+		     "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%"
+		     "46,%47,"
+		     "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%"
+		     "62,%63},"
+		     "{%64,%65,%66,%67},%68,1,1,1,0;"
+		     : WG_D4(0), WG_D4(4), WG_D4(8), WG_D4(12)
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
 // What was written to shared memory can be read by the tensor core: by each
@@ -165,17 +169,9 @@ __device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a,
 				      const unsigned char *tile, int kk)
 {
 #ifdef CEP_EMU
-	u32 g = (threadIdx.x & 31) >> 2;
-
-	for (u32 j = 0; j < N / 8; j++) {
-		u32 t = threadIdx.x & 3, n = j * 8 + g;
-		const unsigned char *low = tile + wg_place(n, kk * 2) + t * 4;
-		const unsigned char *high =
-			tile + wg_place(n, kk * 2 + 1) + t * 4;
-
-		emu_mma<T>(d[j], a[0], a[1], a[2], a[3], *(const u32 *)low,
-			   *(const u32 *)high);
-	}
+	emu_wgmma<T>(d, a, N, [=](u32 n, u32 c) {
+		return tile + wg_place(n, kk * 2 + c);
+	});
 #endif
 }
 #endif
