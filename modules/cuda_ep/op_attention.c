@@ -8,7 +8,7 @@
 struct gqa_state {
 	int64_t batch, seq, heads, kv_heads, size; /* size: of a head */
 	int64_t rot;				   /* channels that turn */
-	bool packed, windowed;
+	bool packed, windowed, flash; /* flash: by kernels/flash.cu */
 	/* query heads that a block does, blocks for those of a key head, blocks
 	 * that share a row */
 	int64_t group, parts, splits;
@@ -19,6 +19,50 @@ EXEC_STATE(gqa_state, cep_node)
 /* One row or a few are split over this many blocks a row in all. */
 #define SPLIT_BLOCKS 256
 #define SPLIT_ROWS 16
+
+/* The tiles of kernels/flash.cu: the smallest that holds a head is taken. */
+#define WIDE_WARPS 8
+#define SLIM_WARPS 4
+static const struct {
+	uint32_t size, keys;
+	bool queries; /* in shared memory */
+	enum cep_kernel f16, bf16;
+} flashes[] = {
+	{64, 64, false, CEP_K_cep_flash_64_f16, CEP_K_cep_flash_64_bf16},
+	{96, 64, false, CEP_K_cep_flash_96_f16, CEP_K_cep_flash_96_bf16},
+	{128, 64, false, CEP_K_cep_flash_128_f16, CEP_K_cep_flash_128_bf16},
+	{256, 32, true, CEP_K_cep_flash_256_f16, CEP_K_cep_flash_256_bf16},
+};
+
+static uint32_t flash_of(uint32_t size)
+{
+	uint32_t i = 0;
+
+	while (flashes[i].size < size)
+		i++;
+	return i;
+}
+
+static uint32_t flash_smem(uint32_t i, uint32_t warps)
+{
+	return (4 * flashes[i].keys + (flashes[i].queries ? 16 * warps : 0)) *
+	       (flashes[i].size + 8) * 2;
+}
+
+static bool flash_fits(const struct cep *self, uint32_t i, uint32_t warps)
+{
+	return flash_smem(i, warps) <= (uint32_t)self->max_smem - 20480;
+}
+
+/* Steps of many rows whose tiles fit; bfloat16 where it is multiplied. */
+static bool takes_flash(const struct cep_node *n, const struct gqa_state *s)
+{
+	uint32_t dt = n->in[0]->dtype;
+
+	return s->seq > SPLIT_ROWS && dt != GENAI_DT_F32 &&
+	       (dt == GENAI_DT_F16 || n->self->major >= 8) &&
+	       flash_fits(n->self, flash_of((uint32_t)s->size), SLIM_WARPS);
+}
 
 static const struct cep_tensor *input(const struct cep_node *n, uint32_t i)
 {
@@ -174,6 +218,7 @@ static void scratch(struct cep_node *n)
 		 : splits > CEP_GQA_SPLITS ? CEP_GQA_SPLITS
 					   : splits;
 	s->splits = rows <= SPLIT_ROWS ? splits : 1;
+	s->flash = takes_flash(n, s);
 	s->q_at = (int64_t)place(&at, rows * s->heads * s->size * 4);
 	s->new_at = (int64_t)place(
 		&at, s->windowed ? rows * s->kv_heads * s->size * size * 2 : 0);
@@ -309,16 +354,57 @@ static int32_t set_caches(const struct cep_node *n, struct cep_gqa *p,
 	return 0;
 }
 
-static int32_t run_all(struct cep_node *n, struct cep_run *r,
-		       const struct cep_gqa *p)
+/* Wide blocks read keys half as often; slim ones fill the device sooner. */
+static int32_t run_flash(struct cep_node *n, struct cep_run *r,
+			 const struct cep_gqa *p)
+{
+	uint32_t i = flash_of(p->size), warps = WIDE_WARPS;
+	uint32_t rows = p->seq * (p->heads / p->kv_heads);
+	uint32_t tiles = (rows + 16 * warps - 1) / (16 * warps);
+
+	if ((uint64_t)tiles * p->kv_heads * p->batch <
+		    (uint64_t)r->self->n_sms ||
+	    !flash_fits(r->self, i, warps))
+		warps = SLIM_WARPS;
+	return cep_run_kernel(
+		r,
+		n->in[0]->dtype == GENAI_DT_F16 ? flashes[i].f16
+						: flashes[i].bf16,
+		(struct cep_dim3){(rows + 16 * warps - 1) / (16 * warps),
+				  p->kv_heads, p->batch},
+		32 * warps, flash_smem(i, warps), p);
+}
+
+static int32_t run_rows(struct cep_node *n, struct cep_run *r,
+			const struct cep_gqa *p)
 {
 	const struct gqa_state *s = gqa_state(n);
 	uint32_t dt = n->in[0]->dtype, hg = (uint32_t)s->group;
+	enum cep_kernel k = hg == 1   ? cep_by_dtype(dt, CEP_K_cep_gqa_1_f32,
+						     CEP_K_cep_gqa_1_f16,
+						     CEP_K_cep_gqa_1_bf16)
+			    : hg == 2 ? cep_by_dtype(dt, CEP_K_cep_gqa_2_f32,
+						     CEP_K_cep_gqa_2_f16,
+						     CEP_K_cep_gqa_2_bf16)
+				      : cep_by_dtype(dt, CEP_K_cep_gqa_4_f32,
+						     CEP_K_cep_gqa_4_f16,
+						     CEP_K_cep_gqa_4_bf16);
+
+	return cep_run_kernel(
+		r, k,
+		(struct cep_dim3){p->splits, p->kv_heads * (uint32_t)s->parts,
+				  p->batch * p->seq},
+		128, (4 * (p->size + 2) + CEP_GQA_SPLITS + 2) * hg * 4, p);
+}
+
+static int32_t run_all(struct cep_node *n, struct cep_run *r,
+		       const struct cep_gqa *p)
+{
+	uint32_t dt = n->in[0]->dtype;
 	uint64_t units =
 		(uint64_t)p->batch * p->seq * (p->heads + 2 * p->kv_heads);
 	uint64_t chans = (uint64_t)p->batch * p->kv_heads * p->size;
 	bool moved = p->past_k != p->pres_k || p->past_v != p->pres_v;
-	enum cep_kernel k;
 	int32_t rc;
 
 	rc = cep_run_kernel(
@@ -337,20 +423,8 @@ static int32_t run_all(struct cep_node *n, struct cep_run *r,
 				cep_blocks(r->self, chans * p->past_rows), 1,
 				1},
 			256, 0, p);
-	k = hg == 1 ? cep_by_dtype(dt, CEP_K_cep_gqa_1_f32, CEP_K_cep_gqa_1_f16,
-				   CEP_K_cep_gqa_1_bf16)
-	    : hg == 2 ? cep_by_dtype(dt, CEP_K_cep_gqa_2_f32,
-				     CEP_K_cep_gqa_2_f16, CEP_K_cep_gqa_2_bf16)
-		      : cep_by_dtype(dt, CEP_K_cep_gqa_4_f32,
-				     CEP_K_cep_gqa_4_f16, CEP_K_cep_gqa_4_bf16);
 	if (!rc)
-		rc = cep_run_kernel(
-			r, k,
-			(struct cep_dim3){p->splits,
-					  p->kv_heads * (uint32_t)s->parts,
-					  p->batch * p->seq},
-			128, (4 * (p->size + 2) + CEP_GQA_SPLITS + 2) * hg * 4,
-			p);
+		rc = p->flash ? run_flash(n, r, p) : run_rows(n, r, p);
 	if (!rc && p->windowed)
 		rc = cep_run_kernel(
 			r,
@@ -383,6 +457,7 @@ int32_t cep_run_gqa(struct cep_node *n, struct cep_run *r)
 		.windowed = (uint32_t)s->windowed,
 		.smooth = cep_attr_int(n, "smooth_softmax", 0) > 0,
 		.splits = (uint32_t)s->splits,
+		.flash = s->flash,
 		.out = n->out[0]->addr,
 		.qbuf = r->workspace + (uint64_t)s->q_at,
 		.part = r->workspace + (uint64_t)s->part_at,

@@ -334,6 +334,8 @@ static int32_t nbits_general(struct cep_node *n, struct cep_run *r,
 
 	if (rc)
 		return rc;
+	if (cep_prompt_takes(r->self, dtype, p))
+		return cep_run_prompt(r, dtype, &q);
 	if (p->m > 1 && s->gemm4)
 		return run_gemm4(n, r, &q);
 	if (p->m > 1)
@@ -399,6 +401,22 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 	return rc;
 }
 
+/* Both matrices in their parts. */
+static int32_t set_pair(const struct cep_node *n, const struct cep_run *r,
+			const struct cep_mm *p, struct cep_mv_dual_tiled *q)
+{
+	int32_t rc;
+
+	q->m = *p;
+	q->n_tiles = r->n_parts ? r->n_parts : 1;
+	q->tile_rows = r->n_parts ? r->part_rows : p->n;
+	q->bias2 = n->in[UP + 3] ? n->in[UP + 3]->addr : 0;
+	rc = set_parts(n, r, GATE, q->b, q->s, q->z);
+	return rc ? rc
+		  : set_parts(n, r, UP, q->b + CEP_TILES, q->s + CEP_TILES,
+			      q->z + CEP_TILES);
+}
+
 static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 			      struct cep_mm *p)
 {
@@ -425,14 +443,7 @@ static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 			  : cep_run_kernel(r, one[bf][p->zp_kind], grid,
 					   threads, smem, &q1);
 	}
-	q.m = *p;
-	q.n_tiles = r->n_parts;
-	q.tile_rows = r->part_rows;
-	q.bias2 = bias2;
-	rc = set_parts(n, r, GATE, q.b, q.s, q.z);
-	if (!rc)
-		rc = set_parts(n, r, UP, q.b + CEP_TILES, q.s + CEP_TILES,
-			       q.z + CEP_TILES);
+	rc = set_pair(n, r, p, &q);
 	return rc ? rc
 		  : cep_run_kernel(r, tiled[bf][p->zp_kind], grid, threads,
 				   smem, &q);
@@ -469,12 +480,18 @@ int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r)
 {
 	const struct nbits_state *s = nbits_state(n);
 	struct cep_mm p = nbits_params(n, r, GATE, GATE + 3), u;
+	uint32_t dtype = n->in[0]->dtype;
+	struct cep_mv_dual_tiled q;
 	int32_t rc;
 
 	if (!p.m || !p.n)
 		return 0;
 	if (p.m == 1 && s->fast)
 		return run_gemv4_dual(n, r, &p);
+	if (cep_prompt_takes(r->self, dtype, &p)) {
+		rc = set_pair(n, r, &p, &q);
+		return rc ? rc : cep_run_prompt_pair(r, dtype, &q);
+	}
 	p.out = r->workspace;
 	rc = nbits_general(n, r, &p, GATE);
 	u = nbits_params(n, r, UP, UP + 3);

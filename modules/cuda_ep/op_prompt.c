@@ -3,32 +3,30 @@
  * of them give the same bits; the one is taken that keeps the device busy. */
 #include "modules/cuda_ep/op_matmul.h"
 
-#define STAGES 4 /* as in kernels/wgemm.cu */
-
-/* A block's tile of the result, its threads, bytes of a stage, and what a step
- * of 64 columns costs an SM, in cycles: 64 rows x 64 columns are 128 at the
- * tensor core's rate; small tiles wait for copies and unpacking. */
+/* A block's tile of the result, its threads, its stages and the bytes of one,
+ * and what a step of 64 columns costs an SM, in cycles: 64 weight rows x 64
+ * rows of A are 128 at the tensor core's rate, the rest was measured. */
 struct tile {
-	uint32_t weights, rows, threads, stage, cost;
+	uint32_t weights, rows, threads, stages, bytes, cost;
 	enum cep_kernel f16, bf16;
 };
 
 static const struct tile plain[] = {
-	{256, 128, 256, 24576, 1250, CEP_K_cep_wgemm_256_128_f16,
+	{256, 128, 256, 4, 28672, 1250, CEP_K_cep_wgemm_256_128_f16,
 	 CEP_K_cep_wgemm_256_128_bf16},
-	{128, 128, 256, 20480, 700, CEP_K_cep_wgemm_128_128_f16,
+	{128, 128, 256, 4, 22528, 700, CEP_K_cep_wgemm_128_128_f16,
 	 CEP_K_cep_wgemm_128_128_bf16},
-	{128, 64, 256, 12288, 420, CEP_K_cep_wgemm_128_64_f16,
+	{128, 64, 256, 6, 14336, 420, CEP_K_cep_wgemm_128_64_f16,
 	 CEP_K_cep_wgemm_128_64_bf16},
-	{64, 64, 128, 10240, 300, CEP_K_cep_wgemm_64_64_f16,
+	{64, 64, 128, 8, 11264, 300, CEP_K_cep_wgemm_64_64_f16,
 	 CEP_K_cep_wgemm_64_64_bf16},
 };
 
-/* Columns of the result: as many rows of gate, and of up. */
+/* Weights: as many rows of gate, and of up. */
 static const struct tile pairs[] = {
-	{128, 128, 256, 24576, 1250, CEP_K_cep_wgemmd_128_128_f16,
+	{128, 128, 256, 4, 28672, 1250, CEP_K_cep_wgemmd_128_128_f16,
 	 CEP_K_cep_wgemmd_128_128_bf16},
-	{128, 64, 256, 16384, 700, CEP_K_cep_wgemmd_128_64_f16,
+	{128, 64, 256, 4, 20480, 700, CEP_K_cep_wgemmd_128_64_f16,
 	 CEP_K_cep_wgemmd_128_64_bf16},
 };
 
@@ -58,7 +56,7 @@ static int32_t run_tiles(struct cep_run *r, const struct tile *tiles,
 		r, dtype == GENAI_DT_F16 ? t->f16 : t->bf16,
 		(struct cep_dim3){(p->m + t->rows - 1) / t->rows,
 				  (p->n + t->weights - 1) / t->weights, 1},
-		t->threads, t->stage * STAGES + 1024, params);
+		t->threads, t->bytes * t->stages + 1024, params);
 }
 
 bool cep_prompt_takes(const struct cep *self, uint32_t dtype,

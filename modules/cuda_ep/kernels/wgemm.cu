@@ -4,27 +4,28 @@
 // The tensor core takes the weights from registers and the rows of A from
 // shared memory: the result is computed transposed, 64 weight rows by BM rows
 // of A for four warps.  A block has WG times four warps with MT such pieces
-// each, and walks over K in steps of 64.  Copies of a step arrive two steps
-// before its turn; four stages of BM x 128 bytes of A and WG MT 64 x 32 bytes
-// of codes:
+// each, and walks over K in steps of 64.  A stage holds a step: BM x 128 bytes
+// of A, and for each of WG MT 64 weight rows 32 bytes of codes and 16 of scales
+// and zero points, as pairs ready to use:
 //
-//	WG MT BM   tile of the result   a stage      registers for sums
-//	2  2  128  128 x 256            24 KiB       128
-//	2  1  128  128 x 128            20 KiB       64
-//	2  1  64   64 x 128             12 KiB       32
-//	1  1  64   64 x 64              10 KiB       32
+//	WG MT BM   tile of the result   a stage   stages   registers for sums
+//	2  2  128  128 x 256            28 KiB    4        128
+//	2  1  128  128 x 128            22 KiB    4        64
+//	2  1  64   64 x 128             14 KiB    6        32
+//	1  1  64   64 x 64              11 KiB    8        32
 //
-// While the tensor core multiplies 16 columns, the next 16 are unpacked: a code
-// into the mantissa of 1024 (of 128 for bfloat16), minus zero point, times
-// scale, rounded once.  The products of gate and up take one piece of each and
-// leave silu(gate) up.
+// All stages but two are on their way while one is multiplied: the last of a
+// step's products may still read its stage when the next step begins, so a
+// stage is written no sooner than two steps after its turn.  While the tensor
+// core multiplies some columns, the next are unpacked: a code into the mantissa
+// of 1024 (of 128 for bfloat16), minus zero point, times scale, rounded once.
+// The products of gate and up take one piece of each and leave silu(gate) up.
 //
 // Sum order of an element: columns in ascending order, 16 at a time, by the
 // tensor core into one float; the tile has no part in it.
 #include "modules/cuda_ep/kernels/wgmma.cuh"
 
-#define STAGES 4
-#define AHEAD 2 // steps: a stage is written while none can still read it
+#define RECORD 16 // bytes of a row's scales and zero points in a step
 
 // A matrix in parts, and which of the two of a pair.
 __device__ __forceinline__ const cep_mm &mm_of(const cep_mv_tiled &q)
@@ -88,26 +89,28 @@ __device__ __forceinline__ __nv_bfloat162 minus_zero(u32 z, bf16)
 	return __floats2bfloat162_rn(f, f);
 }
 
-template <class T, class P, int WG, int MT, int BM> struct wgemm {
+template <class T, class P, int WG, int MT, int BM, int STAGES> struct wgemm {
 	static constexpr bool DUAL = is_dual<P>::yes;
 	static constexpr u32 ROWS = WG * MT * 64; // of weights, both matrices
 	static constexpr u32 BN = DUAL ? ROWS / 2 : ROWS;
 	static constexpr u32 THREADS = WG * 128;
-	static constexpr u32 STAGE = BM * WG_ROW + ROWS * 32;
+	static constexpr u32 CODES = BM * WG_ROW, RECORDS = CODES + ROWS * 32;
+	static constexpr u32 STAGE = RECORDS + ROWS * RECORD;
+	static constexpr u32 AHEAD = STAGES - 2;
+	static constexpr int KG = 2; // pieces of 16 columns at a time
 	static constexpr u32 CA = BM * 8 / THREADS, CW = ROWS * 2 / THREADS;
 	static constexpr u32 LDO = BN + 8; // of the result on its way out
 	typedef typename pair_of<T>::type T2;
 	const P &q;
 	const cep_mm &p;
 	unsigned char *smem;
-	u32 n0, m0, lane, g, t, wg, first, steps;
-	const unsigned char *w[CW]; // what this thread copies
-	const T *a;
+	u32 n0, m0, lane, g, t, first, steps, shift;
+	const unsigned char *w[CW], *a[CA]; // what this thread copies
 	u32 a_on;
-	const T *s[MT][2]; // scales and zero points of this thread's rows
-	const unsigned char *z[MT][2];
-	T sc[MT][2][2]; // of a step: two halves of 32 columns
-	unsigned char zp[MT][2][2];
+	const T *s; // scales and zero points of the row it brings
+	const unsigned char *z;
+	T sc[2]; // of a step: two halves of 32 columns
+	u32 zp[2];
 	float acc[MT][BM / 8][4];
 
 	__device__ __forceinline__ wgemm(const P &params)
@@ -140,92 +143,82 @@ template <class T, class P, int WG, int MT, int BM> struct wgemm {
 			w[i] = (const unsigned char *)q.b[part] +
 			       (u64)n * p.ldb + threadIdx.x % 2 * 16;
 		}
-#pragma unroll
-		for (int i = 0; i < MT; i++)
-#pragma unroll
-			for (int h = 0; h < 2; h++) {
-				u32 part, n = find(first + i * WG * 64 + g +
-							   h * 8,
-						   &part);
+		u32 part, n = find(threadIdx.x % ROWS, &part);
 
-				s[i][h] = (const T *)q.s[part] +
-					  (u64)n * p.n_blocks;
-				z[i][h] = (const unsigned char *)q.z[part] +
-					  (u64)n * p.zp_row;
-			}
-		a = (const T *)p.a + (u64)(m0 + threadIdx.x / 8) * p.lda +
-		    threadIdx.x % 8 * 8;
+		s = (const T *)q.s[part] + (u64)n * p.n_blocks;
+		z = (const unsigned char *)q.z[part] + (u64)n * p.zp_row;
+		for (shift = 4; 1u << shift < p.block; shift++)
+			;
 		a_on = 0;
 #pragma unroll
-		for (u32 i = 0; i < CA; i++)
-			a_on |= (u32)(m0 + threadIdx.x / 8 + i * (THREADS / 8) <
-				      p.m)
-				<< i;
-	}
+		for (u32 i = 0; i < CA; i++) {
+			u32 m = m0 + threadIdx.x / 8 + i * (THREADS / 8);
+			bool on = m < p.m;
 
-	__device__ __forceinline__ unsigned char *stage(u32 k) const
-	{
-		return smem + k % STAGES * STAGE;
-	}
-
-	__device__ __forceinline__ void copy_w(u32 k) const
-	{
-		unsigned char *to = stage(k) + BM * WG_ROW + threadIdx.x * 16;
-
-		if (k < steps)
-#pragma unroll
-			for (u32 i = 0; i < CW; i++)
-				tile_copy(to + i * THREADS * 16, w[i] + k * 32,
-					  true);
-	}
-
-	__device__ __forceinline__ void copy_a(u32 k) const
-	{
-		u32 r = threadIdx.x / 8, c = threadIdx.x % 8;
-
-		if (k < steps)
-#pragma unroll
-			for (u32 i = 0; i < CA; i++) {
-				bool on = a_on >> i & 1;
-
-				tile_copy(
-					stage(k) +
-						wg_place(r + i * (THREADS / 8),
-							 c),
-					on ? a +
-							(u64)i * (THREADS / 8) *
-								p.lda +
-							k * 64
-					   : (const T *)p.a,
-					on);
-			}
-		tile_commit();
-	}
-
-	__device__ __forceinline__ void fetch_scales(u32 k)
-	{
-		if (k >= steps)
-			return;
-#pragma unroll
-		for (int x = 0; x < 2; x++) {
-			u32 b = (k * 64 + x * 32) / p.block;
-
-#pragma unroll
-			for (int i = 0; i < MT; i++)
-#pragma unroll
-				for (int h = 0; h < 2; h++) {
-					sc[i][h][x] = s[i][h][b];
-					zp[i][h][x] = p.zp_kind ? z[i][h][b / 2]
-								: 0x88;
-					zp[i][h][x] =
-						zp[i][h][x] >> (b & 1) * 4 & 15;
-				}
+			a_on |= (u32)on << i;
+			a[i] = (const unsigned char *)((const T *)p.a +
+						       (u64)(on ? m : 0) *
+							       p.lda +
+						       threadIdx.x % 8 * 8);
 		}
 	}
 
-	// Fragment of columns 16 kk of the pieces.
-	__device__ __forceinline__ void unpack(const unsigned char *codes,
-					       int kk, T2 (*zs)[2], T2 (*ss)[2],
+	__device__ __forceinline__ void copy_w(u32 k, unsigned char *stage)
+	{
+		if (k < steps)
+#pragma unroll
+			for (u32 i = 0; i < CW; i++)
+				tile_copy(stage + CODES +
+						  (threadIdx.x + i * THREADS) *
+							  16,
+					  w[i] + k * 32, true);
+	}
+
+	__device__ __forceinline__ void copy_a(u32 k, unsigned char *stage)
+	{
+		u32 at = wg_place(threadIdx.x / 8, threadIdx.x % 8);
+
+		if (k < steps)
+#pragma unroll
+			for (u32 i = 0; i < CA; i++)
+				tile_copy(stage + at +
+						  i * (THREADS / 8) * WG_ROW,
+					  a[i] + k * 128, a_on >> i & 1);
+		tile_commit();
+	}
+
+	// Scales and zero points of a step, for put_scales.
+	__device__ __forceinline__ void fetch_scales(u32 k)
+	{
+		if (k >= steps || threadIdx.x >= ROWS)
+			return;
+#pragma unroll
+		for (int x = 0; x < 2; x++) {
+			u32 b = (k * 64 + x * 32) >> shift;
+
+			sc[x] = s[b];
+			zp[x] = p.zp_kind ? z[b / 2] >> (b & 1) * 4 & 15 : 8;
+		}
+	}
+
+	__device__ __forceinline__ void put_scales(unsigned char *stage) const
+	{
+		T2 v[4];
+
+		if (threadIdx.x >= ROWS)
+			return;
+		v[0] = pair_of<T>::both(sc[0]);
+		v[1] = pair_of<T>::both(sc[1]);
+		v[2] = minus_zero(zp[0], T());
+		v[3] = minus_zero(zp[1], T());
+		*(uint4 *)(stage + RECORDS + threadIdx.x * RECORD) =
+			make_uint4(*(u32 *)&v[0], *(u32 *)&v[1], *(u32 *)&v[2],
+				   *(u32 *)&v[3]);
+	}
+
+	// Fragments of columns 16 kk of the pieces.
+	__device__ __forceinline__ void unpack(const unsigned char *stage,
+					       int kk, const u32 (*rec)[2][4],
 					       u32 (*f)[4]) const
 	{
 #pragma unroll
@@ -233,52 +226,78 @@ template <class T, class P, int WG, int MT, int BM> struct wgemm {
 #pragma unroll
 			for (int h = 0; h < 2; h++) {
 				u32 r = first + i * WG * 64 + g + h * 8;
-				uint2 v = *(const uint2 *)(codes + r * 32 +
-							   kk * 8);
+				uint2 v = *(const uint2 *)(stage + CODES +
+							   r * 32 + kk * 8);
+				T2 sc = *(const T2 *)&rec[i][h][kk / 2];
+				T2 nz = *(const T2 *)&rec[i][h][2 + kk / 2];
 
-				f[i][h] = weights2(v.x, t, zs[i][h], ss[i][h]);
-				f[i][h + 2] =
-					weights2(v.y, t, zs[i][h], ss[i][h]);
+				f[i][h] = weights2(v.x, t, nz, sc);
+				f[i][h + 2] = weights2(v.y, t, nz, sc);
 			}
+	}
+
+	__device__ __forceinline__ void records(const unsigned char *stage,
+						u32 (*rec)[2][4]) const
+	{
+#pragma unroll
+		for (int i = 0; i < MT; i++)
+#pragma unroll
+			for (int h = 0; h < 2; h++) {
+				u32 r = first + i * WG * 64 + g + h * 8;
+				uint4 v = *(const uint4 *)(stage + RECORDS +
+							   r * RECORD);
+
+				rec[i][h][0] = v.x;
+				rec[i][h][1] = v.y;
+				rec[i][h][2] = v.z;
+				rec[i][h][3] = v.w;
+			}
+	}
+
+	__device__ __forceinline__ unsigned char *after(unsigned char *stage)
+	{
+		return stage == smem + (STAGES - 1) * STAGE ? smem
+							    : stage + STAGE;
 	}
 
 	__device__ __forceinline__ void columns()
 	{
-		u32 f[2][MT][4];
+		unsigned char *at = smem, *next = after(smem);
+		unsigned char *far = smem + AHEAD * STAGE;
+		u32 f[2][KG][MT][4], rec[MT][2][4];
 
 		for (u32 k = 0; k < steps; k++) {
-			const unsigned char *tile = stage(k);
-			T2 zs[2][MT][2], ss[2][MT][2];
-
 			tile_wait<AHEAD - 1>();
 			wg_publish();
 			__syncthreads();
-			copy_w(k + AHEAD);
-			copy_a(k + AHEAD);
+			records(at, rec);
 #pragma unroll
-			for (int x = 0; x < 2; x++)
+			for (int x = 0; x < 4 / KG; x++) {
 #pragma unroll
-				for (int i = 0; i < MT; i++)
-#pragma unroll
-					for (int h = 0; h < 2; h++) {
-						zs[x][i][h] = minus_zero(
-							zp[i][h][x], T());
-						ss[x][i][h] = pair_of<T>::both(
-							sc[i][h][x]);
-					}
-			fetch_scales(k + 1);
-#pragma unroll
-			for (int kk = 0; kk < 4; kk++) {
-				unpack(tile + BM * WG_ROW, kk, zs[kk / 2],
-				       ss[kk / 2], f[kk & 1]);
+				for (int i = 0; i < KG; i++)
+					unpack(at, x * KG + i, rec,
+					       f[x & 1][i]);
 				wg_ready();
 #pragma unroll
-				for (int i = 0; i < MT; i++)
-					wgmma<BM, T>(acc[i], f[kk & 1][i], tile,
-						     kk);
+				for (int i = 0; i < KG; i++)
+#pragma unroll
+					for (int j = 0; j < MT; j++)
+						wgmma<BM, T>(acc[j],
+							     f[x & 1][i][j], at,
+							     x * KG + i);
 				wg_commit();
+				if (x == 0) {
+					copy_w(k + AHEAD, far);
+					copy_a(k + AHEAD, far);
+				} else if (x == 1) {
+					put_scales(next);
+					fetch_scales(k + 2);
+				}
 				wg_wait<1>();
 			}
+			at = next;
+			next = after(next);
+			far = after(far);
 		}
 		wg_wait<0>();
 	}
@@ -383,8 +402,10 @@ template <class T, class P, int WG, int MT, int BM> struct wgemm {
 		find_all();
 		cep_trigger();
 		for (u32 k = 0; k < AHEAD; k++)
-			copy_w(k);
+			copy_w(k, smem + k * STAGE);
 		fetch_scales(0);
+		put_scales(smem);
+		fetch_scales(1);
 #pragma unroll
 		for (int i = 0; i < MT; i++)
 #pragma unroll
@@ -394,25 +415,29 @@ template <class T, class P, int WG, int MT, int BM> struct wgemm {
 					acc[i][j][e] = 0.f;
 		cep_wait();
 		for (u32 k = 0; k < AHEAD; k++)
-			copy_a(k);
+			copy_a(k, smem + k * STAGE);
 		columns();
 		store();
 	}
 };
 
-#define CEP_WGEMM(name, type, ptype, wg, mt, bm)                               \
+#define CEP_WGEMM(name, type, ptype, wg, mt, bm, stages)                       \
 	CEP_KERNEL(name, ptype, wg * 128)                                      \
 	{                                                                      \
 		CEP_SMEM(raw);                                                 \
-		WG_ONLY(wgemm<type, ptype, wg, mt, bm> x(p); x.run(raw));      \
+		WG_ONLY(wgemm<type, ptype, wg, mt, bm, stages> x(p);           \
+			x.run(raw));                                           \
 	}
 #define CEP_WGEMMS(type, suffix)                                               \
-	CEP_WGEMM(cep_wgemm_256_128_##suffix, type, cep_mv_tiled, 2, 2, 128)   \
-	CEP_WGEMM(cep_wgemm_128_128_##suffix, type, cep_mv_tiled, 2, 1, 128)   \
-	CEP_WGEMM(cep_wgemm_128_64_##suffix, type, cep_mv_tiled, 2, 1, 64)     \
-	CEP_WGEMM(cep_wgemm_64_64_##suffix, type, cep_mv_tiled, 1, 1, 64)      \
+	CEP_WGEMM(cep_wgemm_256_128_##suffix, type, cep_mv_tiled, 2, 2, 128,   \
+		  4)                                                           \
+	CEP_WGEMM(cep_wgemm_128_128_##suffix, type, cep_mv_tiled, 2, 1, 128,   \
+		  4)                                                           \
+	CEP_WGEMM(cep_wgemm_128_64_##suffix, type, cep_mv_tiled, 2, 1, 64, 6)  \
+	CEP_WGEMM(cep_wgemm_64_64_##suffix, type, cep_mv_tiled, 1, 1, 64, 8)   \
 	CEP_WGEMM(cep_wgemmd_128_128_##suffix, type, cep_mv_dual_tiled, 2, 2,  \
-		  128)                                                         \
-	CEP_WGEMM(cep_wgemmd_128_64_##suffix, type, cep_mv_dual_tiled, 2, 2, 64)
+		  128, 4)                                                      \
+	CEP_WGEMM(cep_wgemmd_128_64_##suffix, type, cep_mv_dual_tiled, 2, 2,   \
+		  64, 4)
 CEP_WGEMMS(__half, f16)
 CEP_WGEMMS(bf16, bf16)
