@@ -12,15 +12,13 @@
 //	kernels wait for the copy
 //
 // A step begins and ends with nothing in the ring, so that it can be recorded.
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <genai/pager.h>
 
 #define ALIGN 256u
-#define SLOTS 4u // of the ring, each with a staging buffer
-#define READERS 2u
+#define SLOTS 4u   // of the ring
+#define READERS 2u // each with a staging buffer
 
 struct module {
 	const struct genai_host *host;
@@ -58,9 +56,10 @@ struct genai_pager {
 	// ring; staging
 	struct genai_mem copy, device, staging;
 	struct genai_stream *readers[READERS], *copies;
-	struct genai_point left[SLOTS]; // when a staging buffer was last left
-	struct genai_point kept[SLOTS]; // before a recording
-	struct genai_point began;	// of the step
+	struct genai_point
+		left[READERS]; // when its staging buffer was last left
+	struct genai_point kept[READERS]; // before a recording
+	struct genai_point began;	  // of the step
 	struct genai_pager_report report;
 	struct genai_pager_stats stats;
 };
@@ -128,7 +127,7 @@ static int32_t check_extents(struct genai_pager *p, uint64_t bytes,
 			     struct genai_error *err)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		if (e[i].place % ALIGN || !e[i].src || !e[i].bytes ||
+		if (e[i].place % 16 || !e[i].src || !e[i].bytes ||
 		    e[i].bytes > bytes || e[i].place > bytes - e[i].bytes ||
 		    (!e[i].fill && e[i].src_bytes != e[i].bytes))
 			return FAIL(p, err, GENAI_E_INVAL,
@@ -485,7 +484,7 @@ static int32_t take_all(struct genai_pager *p, uint64_t device,
 			struct genai_error *err)
 {
 	const struct genai_stream_ops *st = p->stream.ops;
-	uint64_t staging = p->slots * p->report.slot_bytes;
+	uint64_t staging = p->slots ? READERS * p->report.slot_bytes : 0;
 	void *self = p->stream.self;
 	int32_t rc = st->create(self, "pager copies", &p->copies, err);
 
@@ -546,9 +545,9 @@ static int32_t load(struct genai_pager *p, struct page *pg,
 {
 	const struct genai_stream_ops *st = p->stream.ops;
 	void *self = p->stream.self;
-	uint32_t slot = pg->turn % p->slots;
-	uint64_t at = slot * p->report.slot_bytes;
-	struct genai_stream *reader = p->readers[slot % READERS];
+	uint32_t turn = pg->turn % READERS;
+	uint64_t at = turn * p->report.slot_bytes;
+	struct genai_stream *reader = p->readers[turn];
 	struct genai_access a = {p->staging.range.addr + at, pg->bytes,
 				 GENAI_WRITE, 0};
 	struct genai_work w = {sizeof(w), GENAI_NONE, "read a page", read_unit,
@@ -557,7 +556,7 @@ static int32_t load(struct genai_pager *p, struct page *pg,
 	int32_t rc = st->wait(self, reader, p->began, err);
 
 	if (!rc)
-		rc = st->wait(self, reader, p->left[slot], err);
+		rc = st->wait(self, reader, p->left[turn], err);
 	if (!rc)
 		rc = st->launch_host(self, reader, &w, &a, 1, err);
 	if (!rc)
@@ -572,7 +571,7 @@ static int32_t load(struct genai_pager *p, struct page *pg,
 		rc = st->mark(self, p->copies, &pg->ready, err);
 	if (rc)
 		return rc;
-	p->left[slot] = pg->ready;
+	p->left[turn] = pg->ready;
 	p->stats.copies++;
 	p->stats.copy_bytes += pg->bytes;
 	pg->loaded = 1;
@@ -784,6 +783,12 @@ static const struct genai_iface ifaces[] = {
 	{GENAI_IFACE_PAGER, "reader_pager", 1, 0, &table},
 };
 
+// How large pages are is the core's business; that it can be told so is ours.
+static const struct genai_config_key keys[] = {
+	{"page_bytes", "auto", GENAI_KEY_BYTES, 0, NULL,
+	 "size of a page; auto: by the budget"},
+};
+
 static const struct genai_module_block block = {
 	.magic = GENAI_MODULE_MAGIC,
 	.size = sizeof(block),
@@ -797,7 +802,10 @@ static const struct genai_module_block block = {
 	.ifaces = ifaces,
 	.init = init,
 	.fini = fini,
+	.keys = keys,
+	.n_keys = 1,
 	.iface_stride = sizeof(ifaces[0]),
+	.key_stride = sizeof(keys[0]),
 };
 
 GENAI_MODULE_EXPORT const struct genai_module_block *

@@ -2,64 +2,23 @@
 // Cells {executors} x {pagers} x {budgets} are taken in turn, and with every
 // round of them the models.  A seed draws a schedule, a page size and a
 // conversation; its tokens and logits are compared with the resident, eager run
-// on the same device.
+// on the same device.  Seeds run in a process of their own: one that dies is a
+// failed seed like any other.
 #include "parity.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
-#include <genai/genai.h>
 #include <jansson.h>
 
-#define MAX_LIST 32
-#define MAX_STEPS 1024
-#define MAX_TOKENS 300 // of a turn
-#define MAX_PROMPT 20
-
-struct list {
-	const char *v[MAX_LIST];
-	uint32_t n;
-};
-
-// What a conversation gave: tokens, and digests of logits.
-struct talk {
-	int64_t v[MAX_STEPS];
-	uint8_t is_logits[MAX_STEPS];
-	uint32_t n;
-};
-
-struct setup { // an open configuration
-	struct genai_runtime *rt;
-	struct genai_model *model;
-	struct genai_session *session;
-};
-
-struct cell {
-	uint64_t runs, differ, rings; /* rings: pages went through a ring */
-};
-
-struct draw { // what a seed chose
-	uint64_t seed;
-	const char *dir, *executor, *pager, *budget;
-	char schedule[64];
-	uint64_t page_bytes;
-	bool check;
-};
-
-struct parity {
-	struct list dirs, executors, pagers, budgets, schedules, sets;
-	const char *config, *json;
-	uint64_t first, seeds, tokens;	      // tokens: of a turn; 0: drawn
-	struct setup ref[MAX_LIST][MAX_LIST]; // by dir, by executor
-	struct cell *cells;
-	uint64_t failed, rings;
-	json_t *failures;
-	int argc;
-	char **argv;
-};
+#include "parity_impl.h"
 
 static uint64_t next(uint64_t *x)
 {
@@ -91,34 +50,44 @@ static void put(struct sets *s, const char *fmt, ...)
 	s->n++;
 }
 
-static void no_log(void *ctx, int32_t level, const char *text)
+// Error lines of a configuration, which say what was left behind.
+static uint32_t n_errors;
+static char last_error[400];
+
+static void count_errors(void *ctx, int32_t level, const char *text)
 {
 	(void)ctx;
-	(void)level;
-	(void)text;
+	if (level > GENAI_LOG_ERROR)
+		return;
+	if (!n_errors++)
+		snprintf(last_error, sizeof(last_error), "%s", text);
 }
 
 static void fill_sets(const struct parity *p, const struct draw *d,
 		      struct sets *s)
 {
-	int n = (int)strcspn(d->executor, ":");
+	const char *device = *p->stream ? p->stream : d->executor;
+	int n = (int)strcspn(device, ":");
 
 	s->n = 0;
 	put(s, "runtime.executor=%s", d->executor);
-	put(s, "runtime.stream=%.*s", n, d->executor);
-	put(s, "runtime.barrier=%.*s", n, d->executor);
+	if (!*p->stream) {
+		put(s, "runtime.stream=%.*s", n, device);
+		put(s, "runtime.barrier=%.*s", n, device);
+	}
 	put(s, "runtime.pager=%s", d->pager);
 	put(s, "runtime.weight_budget=%s", d->budget);
 	put(s, "runtime.context=%llu",
 	    p->tokens ? 2 * (MAX_PROMPT + (unsigned long long)p->tokens) : 256);
 	put(s, "runtime.check=%s", d->check ? "order" : "off");
 	if (d->page_bytes)
-		put(s, "module.%s.page_bytes=%llu", d->pager,
+		put(s, "module.%.*s.page_bytes=%llu",
+		    (int)strcspn(d->pager, ":"), d->pager,
 		    (unsigned long long)d->page_bytes);
-	if (!strncmp(d->executor, "cpu_ref:", 8)) {
-		put(s, "module.cpu_ref.schedule=%s", d->schedule);
+	if (*d->schedule)
+		put(s, "module.%.*s.schedule=%s", n, device, d->schedule);
+	if (!strncmp(device, "cpu_ref", (size_t)n))
 		put(s, "module.cpu_ref.threads=1");
-	}
 	for (uint32_t i = 0; i < p->sets.n; i++)
 		s->v[s->n++] = p->sets.v[i];
 }
@@ -138,7 +107,7 @@ static int32_t start(const struct parity *p, const struct draw *d,
 	struct genai_runtime_options o = {.size = sizeof(o),
 					  .config_path = p->config,
 					  .sets = s.v,
-					  .log = no_log};
+					  .log = count_errors};
 	int32_t rc;
 
 	fill_sets(p, d, &s);
@@ -251,14 +220,13 @@ static int32_t reference(struct parity *p, const struct draw *d,
 			 .executor = d->executor,
 			 .pager = p->pagers.v[0],
 			 .budget = "100%",
-			 .schedule = "inorder"};
-	char eager[128];
+			 .check = false};
 	int32_t rc = 0;
 
 	if (!u->rt) {
-		snprintf(eager, sizeof(eager), "%.*s:eager",
-			 (int)strcspn(d->executor, ":"), d->executor);
-		r.executor = eager;
+		r.executor = p->resident[index_of(&p->executors, d->executor)];
+		if (p->has_schedule[index_of(&p->executors, d->executor)])
+			strcpy(r.schedule, "inorder");
 		rc = start(p, &r, u, err);
 		if (rc)
 			shut(u);
@@ -266,6 +234,11 @@ static int32_t reference(struct parity *p, const struct draw *d,
 		rc = genai_session_rewind(u->session, 0, err);
 	}
 	return rc ? rc : converse(u, d->seed, p->tokens, out, err);
+}
+
+static uint64_t n_cells(const struct parity *p)
+{
+	return (uint64_t)p->budgets.n * p->pagers.n * p->executors.n;
 }
 
 static void draw_seed(const struct parity *p, uint64_t seed, struct draw *d)
@@ -283,6 +256,8 @@ static void draw_seed(const struct parity *p, uint64_t seed, struct draw *d)
 	cell /= p->executors.n;
 	d->dir = p->dirs.v[cell % p->dirs.n];
 	s = p->schedules.v[next(&rng) % p->schedules.n];
+	if (!p->has_schedule[index_of(&p->executors, d->executor)])
+		s = "";
 	if (!strcmp(s, "random"))
 		snprintf(d->schedule, sizeof(d->schedule), "random:%u",
 			 (unsigned)next(&rng));
@@ -300,7 +275,8 @@ static uint64_t page_bytes(struct parity *p, const struct draw *d)
 				 [index_of(&p->executors, d->executor)];
 	uint64_t page;
 
-	if (genai_model_get_stats(u->model, &st, NULL))
+	if (!p->has_pages[index_of(&p->pagers, d->pager)] ||
+	    genai_model_get_stats(u->model, &st, NULL))
 		return 0;
 	page = st.weights_bytes >> (3 + d->page_bytes);
 	return page ? page : 1;
@@ -332,17 +308,26 @@ static const char *run_cell(struct parity *p, const struct draw *d,
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct setup u;
 	struct talk got;
-	int32_t rc = start(p, d, &u, &err);
+	int32_t rc;
 
+	n_errors = 0;
+	rc = start(p, d, &u, &err);
 	got.n = 0;
 	if (!rc)
 		rc = converse(&u, d->seed, p->tokens, &got, &err);
 	if (u.model && !genai_model_get_stats(u.model, &st, NULL))
 		*out_ring = st.ring_bytes != 0;
 	shut(&u);
-	if (!rc)
-		return same(want, &got, buf, cap);
-	snprintf(buf, cap, "%s", err.text);
+	if (rc) {
+		snprintf(buf, cap, "%s", err.text);
+		return buf;
+	}
+	if (same(want, &got, buf, cap))
+		return buf;
+	if (!n_errors)
+		return NULL;
+	snprintf(buf, cap, "%u errors logged, the first: %s", n_errors,
+		 last_error);
 	return buf;
 }
 
@@ -368,64 +353,186 @@ static bool is_seeds(const char *arg)
 	return !strcmp(arg, "--seeds") || !strcmp(arg, "--seed");
 }
 
-static void report(struct parity *p, const struct draw *d, const char *what,
-		   const char *order)
+// What a seed chose, and how to run it again.
+static void print_draw(const struct parity *p, const struct draw *d)
 {
-	printf("seed %llu: %s\n  %s, %s, budget %s, schedule %s, page_bytes "
-	       "%llu, check %s, %s\n",
-	       (unsigned long long)d->seed, what, d->executor, d->pager,
-	       d->budget, d->schedule, (unsigned long long)d->page_bytes,
-	       d->check ? "order" : "off", d->dir);
-	if (order)
-		printf("  with check = order: %s\n", order);
-	printf("  again:");
+	printf("  %s, %s, budget %s, schedule %s, page_bytes ", d->executor,
+	       d->pager, d->budget, *d->schedule ? d->schedule : "its own");
+	if (d->page_bytes)
+		printf("%llu", (unsigned long long)d->page_bytes);
+	else
+		printf("the core's");
+	printf(", check %s, %s\n  again:", d->check ? "order" : "off", d->dir);
 	for (int i = 0; i < p->argc; i++)
 		if (!is_seeds(p->argv[i]) && (!i || !is_seeds(p->argv[i - 1])))
 			print_word(p->argv[i]);
 	printf(" --seed %llu\n", (unsigned long long)d->seed);
-	json_array_append_new(
-		p->failures,
-		json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:s}", "seed",
-			  (json_int_t)d->seed, "executor", d->executor, "pager",
-			  d->pager, "budget", d->budget, "schedule",
-			  d->schedule, "model", d->dir, "text", what));
+}
+
+// A seed that failed: said at once, whatever comes next.
+static void report(struct parity *p, const struct draw *d, const char *what)
+{
+	struct tally *t = p->tally;
+
+	printf("seed %llu: %s\n", (unsigned long long)d->seed, what);
+	print_draw(p, d);
+	fflush(stdout);
+	t->failed++;
+	t->reported = true;
+	t->cells[d->seed % n_cells(p)].differ++;
+	if (t->n_failures == MAX_FAILURES)
+		return;
+	t->failures[t->n_failures].seed = d->seed;
+	snprintf(t->failures[t->n_failures++].text, sizeof(t->failures[0].text),
+		 "%s", what);
+}
+
+// ---- who is to blame ----
+
+// The same seed with one choice replaced by the plainest: is it right now?
+static void try_with(struct parity *p, struct draw d, const struct talk *want,
+		     const char *what, bool *out_right)
+{
+	char text[640];
+	bool ring;
+	const char *wrong = run_cell(p, &d, want, &ring, text, sizeof(text));
+
+	*out_right = !wrong;
+	printf("  with %s: %s\n", what, wrong ? wrong : "right");
+	fflush(stdout);
+}
+
+// The pager that comes with genai and copies in order with the kernels.
+static const char plain_pager[] = "pager_sync";
+
+static void blame(struct parity *p, const struct draw *d,
+		  const struct talk *want)
+{
+	const char *eager = p->resident[index_of(&p->executors, d->executor)];
+	bool pager = false, executor = false, schedule = false;
+	struct draw one;
+
+	if (!d->check) { // names the race, if it is one
+		one = *d;
+		one.check = true;
+		try_with(p, one, want, "check = order", &schedule);
+	}
+	schedule = false;
+	one = *d;
+	one.pager = plain_pager;
+	if (strcmp(d->pager, plain_pager))
+		try_with(p, one, want, "pager_sync", &pager);
+	one = *d;
+	one.executor = eager;
+	if (strcmp(d->executor, eager))
+		try_with(p, one, want, eager, &executor);
+	one = *d;
+	strcpy(one.schedule, "inorder");
+	if (*d->schedule && strcmp(d->schedule, "inorder"))
+		try_with(p, one, want, "schedule inorder", &schedule);
+	printf("  to blame: ");
+	if (pager && executor)
+		printf("%s with %s, or the device under them", d->pager,
+		       d->executor);
+	else if (pager)
+		printf("%s", d->pager);
+	else if (executor)
+		printf("%s", d->executor);
+	else
+		printf("the device or the executor: it fails with any pager "
+		       "that was tried");
+	printf(schedule ? "; an order that is missing\n" : "\n");
+	fflush(stdout);
 }
 
 static void run_seed(struct parity *p, uint64_t seed)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
-	struct cell *c =
-		&p->cells[seed % (p->budgets.n * p->pagers.n * p->executors.n)];
-	char text[640], order[640];
-	const char *what, *race = NULL;
+	struct tally *t = p->tally;
+	struct cell *c = &t->cells[seed % n_cells(p)];
+	char text[640];
+	const char *what;
 	bool ring = false;
 	struct talk want;
 	struct draw d;
 
 	draw_seed(p, seed, &d);
+	t->at = seed;
+	t->reported = false;
 	c->runs++;
+	alarm(SEED_S);
 	if (reference(p, &d, &want, &err)) {
 		snprintf(text, sizeof(text), "the resident run failed: %s",
 			 err.text);
-		what = text;
-	} else {
-		d.page_bytes = page_bytes(p, &d);
-		what = run_cell(p, &d, &want, &ring, text, sizeof(text));
-		if (what && !d.check) {
-			// name the race, if it is one
-			d.check = true;
-			race = run_cell(p, &d, &want, &ring, order,
-					sizeof(order));
-			d.check = false;
-		}
+		report(p, &d, text);
+		return;
 	}
+	d.page_bytes = page_bytes(p, &d);
+	what = run_cell(p, &d, &want, &ring, text, sizeof(text));
 	c->rings += ring;
-	p->rings += ring;
+	t->rings += ring;
 	if (!what)
 		return;
-	c->differ++;
-	p->failed++;
-	report(p, &d, what, race);
+	report(p, &d, what);
+	blame(p, &d, &want);
+}
+
+// ---- the process that runs the seeds ----
+
+static void work(struct parity *p, uint64_t from)
+{
+	for (uint64_t i = from; i < p->seeds; i++)
+		run_seed(p, p->first + i);
+	for (uint32_t i = 0; i < p->dirs.n; i++)
+		for (uint32_t k = 0; k < p->executors.n; k++)
+			shut(&p->ref[i][k]);
+}
+
+// It died: the seed is to blame, the others still have their turn.
+static void died(struct parity *p, int status)
+{
+	char text[200];
+	struct draw d;
+
+	snprintf(text, sizeof(text), "the process %s: %s",
+		 WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM
+			 ? "took too long"
+			 : "died",
+		 WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "exited");
+	draw_seed(p, p->tally->at, &d);
+	d.page_bytes = 0;
+	if (p->tally->reported)
+		printf("  %s\n", text);
+	else
+		report(p, &d, text);
+}
+
+static int run_all(struct parity *p)
+{
+	uint64_t from = 0;
+
+	while (from < p->seeds) {
+		pid_t pid;
+		int status = 0;
+
+		fflush(stdout);
+		p->tally->at = p->first + from;
+		pid = fork();
+		if (!pid) {
+			work(p, from);
+			fflush(stdout);
+			_exit(0);
+		}
+		if (pid < 0 || waitpid(pid, &status, 0) != pid) {
+			perror("genai-conform");
+			return 1;
+		}
+		if (WIFEXITED(status) && !WEXITSTATUS(status))
+			return 0;
+		died(p, status);
+		from = p->tally->at - p->first + 1;
+	}
+	return 0;
 }
 
 // ---- report ----
@@ -433,7 +540,7 @@ static void run_seed(struct parity *p, uint64_t seed)
 static const struct cell *cell_at(const struct parity *p, uint32_t e,
 				  uint32_t pg, uint32_t b)
 {
-	return &p->cells[(e * p->pagers.n + pg) * p->budgets.n + b];
+	return &p->tally->cells[(e * p->pagers.n + pg) * p->budgets.n + b];
 }
 
 static void print_table(const struct parity *p)
@@ -461,6 +568,24 @@ static void print_table(const struct parity *p)
 		}
 }
 
+static json_t *json_failures(const struct parity *p)
+{
+	json_t *all = json_array();
+	struct draw d;
+
+	for (uint32_t i = 0; i < p->tally->n_failures; i++) {
+		draw_seed(p, p->tally->failures[i].seed, &d);
+		json_array_append_new(
+			all,
+			json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:s}", "seed",
+				  (json_int_t)d.seed, "executor", d.executor,
+				  "pager", d.pager, "budget", d.budget,
+				  "schedule", d.schedule, "model", d.dir,
+				  "text", p->tally->failures[i].text));
+	}
+	return all;
+}
+
 static int write_json(const struct parity *p, double seconds)
 {
 	json_t *cells = json_array(), *j;
@@ -484,10 +609,10 @@ static int write_json(const struct parity *p, double seconds)
 						  "through_a_ring",
 						  (json_int_t)c->rings));
 			}
-	j = json_pack("{s:I, s:I, s:I, s:f, s:o, s:O}", "first_seed",
+	j = json_pack("{s:I, s:I, s:I, s:f, s:o, s:o}", "first_seed",
 		      (json_int_t)p->first, "seeds", (json_int_t)p->seeds,
-		      "failed", (json_int_t)p->failed, "seconds", seconds,
-		      "cells", cells, "failures", p->failures);
+		      "failed", (json_int_t)p->tally->failed, "seconds",
+		      seconds, "cells", cells, "failures", json_failures(p));
 	rc = json_dump_file(j, p->json, JSON_INDENT(1));
 	json_decref(j);
 	if (rc)
@@ -530,20 +655,6 @@ static bool number(const char *s, uint64_t *out)
 	return *s >= '0' && *s <= '9' && !*end;
 }
 
-// The list that cells have this setting from; NULL: none.
-static const char *list_of(const char *set)
-{
-	static const char *const lists[][2] = {
-		{"runtime.executor=", "--executors"},
-		{"runtime.pager=", "--pagers"},
-		{"runtime.weight_budget=", "--budgets"}};
-
-	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
-		if (!strncmp(set, lists[i][0], strlen(lists[i][0])))
-			return lists[i][1];
-	return NULL;
-}
-
 // One option with its value; NULL if it is fine, else what is wrong.
 static const char *take(struct parity *p, const char *opt, char *v)
 {
@@ -556,16 +667,10 @@ static const char *take(struct parity *p, const char *opt, char *v)
 	if (l)
 		return split(l, v) ? NULL : "an empty or too long list";
 	if (!strcmp(opt, "--set")) {
-		static char why[64];
-
 		if (p->sets.n == MAX_LIST)
 			return "too many --set";
-		if (list_of(v)) {
-			snprintf(why, sizeof(why),
-				 "--set: the cells have that from %s",
-				 list_of(v));
-			return why;
-		}
+		if (!strncmp(v, "runtime.weight_budget=", 22))
+			return "--set: the cells have that from --budgets";
 		p->sets.v[p->sets.n++] = v;
 	} else if (!strcmp(opt, "--json")) {
 		p->json = v;
@@ -587,14 +692,10 @@ static const char *take(struct parity *p, const char *opt, char *v)
 
 static int parse(struct parity *p, int argc, char **argv)
 {
-	static char executors[] = "cpu_ref:eager,cpu_ref:captured";
-	static char pagers[] = "pager_sync,pager_async";
 	static char budgets[] = "100%,75%,50%,25%,5%,0";
 	static char schedules[] = "inorder,threads,late,early,random,random";
 	bool one = false, many = false;
 
-	split(&p->executors, executors);
-	split(&p->pagers, pagers);
 	split(&p->budgets, budgets);
 	split(&p->schedules, schedules);
 	for (int i = 1; i < argc; i++) {
@@ -639,43 +740,56 @@ static char **copy_argv(int argc, char **argv)
 	return copy;
 }
 
+static void finish(const struct parity *p)
+{
+	const struct tally *t = p->tally;
+
+	print_table(p);
+	printf("\n%llu of them streamed pages through a ring\n",
+	       (unsigned long long)t->rings);
+	// no time here: the same seeds print the same bytes
+	printf("%llu passed, %llu failed, 0 skipped\n",
+	       (unsigned long long)(p->seeds - t->failed),
+	       (unsigned long long)t->failed);
+}
+
+static struct tally *new_tally(void)
+{
+	void *t = mmap(NULL, sizeof(struct tally), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return t == MAP_FAILED ? NULL : t;
+}
+
 int conform_parity(int argc, char **argv)
 {
 	struct parity *p = calloc(1, sizeof(*p));
 	double begin = now_s();
-	int rc;
+	int rc = 1;
 
 	if (!p)
 		return 1;
 	p->argc = argc;
 	p->argv = copy_argv(argc, argv);
-	p->failures = json_array();
-	rc = parse(p, argc, argv);
+	p->tally = new_tally();
+	if (p->argv && p->tally)
+		rc = parse(p, argc, argv);
 	if (!rc)
-		p->cells = calloc((size_t)p->budgets.n * p->pagers.n *
-					  p->executors.n,
-				  sizeof(*p->cells));
-	for (uint64_t i = 0; !rc && p->cells && i < p->seeds; i++)
-		run_seed(p, p->first + i);
-	for (uint32_t i = 0; i < p->dirs.n; i++)
-		for (uint32_t k = 0; k < p->executors.n; k++)
-			shut(&p->ref[i][k]);
+		rc = parity_lists(p);
 	if (!rc) {
-		print_table(p);
-		printf("\n%llu of them streamed pages through a ring\n",
-		       (unsigned long long)p->rings);
-		// no time here: the same seeds print the same bytes
-		printf("%llu passed, %llu failed, 0 skipped\n",
-		       (unsigned long long)(p->seeds - p->failed),
-		       (unsigned long long)p->failed);
+		parity_say(p);
+		rc = run_all(p);
+	}
+	if (!rc) {
+		finish(p);
 		rc = p->json ? write_json(p, now_s() - begin) : 0;
-		rc = p->failed ? 1 : rc;
+		rc = p->tally->failed ? 1 : rc;
 	}
 	for (int i = 0; p->argv && i < argc; i++)
 		free(p->argv[i]);
 	free(p->argv);
-	free(p->cells);
-	json_decref(p->failures);
+	if (p->tally)
+		munmap(p->tally, sizeof(*p->tally));
 	free(p);
 	return rc;
 }

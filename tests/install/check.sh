@@ -69,18 +69,20 @@ done
 
 # The examples, as they are installed: they build, conform, survive a lack of
 # memory, and are opened by name.
-for example in pager device; do
+for example in pager reader device; do
+	module=small_$example
+	[ $example != reader ] || module=reader_pager
 	cp -R "$docdir/examples/$example" "$work/$example"
 	chmod -R u+w "$work/$example"
 	(cd "$work/$example" &&
 		make check CC="$CC" CFLAGS="$CFLAGS -Werror") >out 2>&1 ||
 		failed "examples/$example: make check"
 	grep '^[0-9]* passed' out
-	genai-conform --torture --module "$work/$example/small_$example.so" \
+	genai-conform --torture --module "$work/$example/$module.so" \
 		>out 2>&1 || failed "examples/$example: torture"
 	sed "s|/put/the/absolute/path/here|$work/$example|" \
 		"$work/$example/genai.ini" >"$example.ini"
 	./hello_app "$example.ini" | grep -qx open
-	genai --config "$example.ini" modules | grep -q "^small_$example "
+	genai --config "$example.ini" modules | grep -q "^$module "
 done
 echo "installcheck: passed"

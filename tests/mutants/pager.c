@@ -1,4 +1,6 @@
 // pager.c - the pagers' own sources behind a table with one fault.
+#include <stdlib.h>
+
 #include "modules/pager_common/pager.h"
 #include "tests/mutants/mutant.h"
 
@@ -222,6 +224,8 @@ static int32_t m_acquire(struct genai_pager *p, uint32_t visit,
 
 	if (rc)
 		return rc;
+	if (is("dies"))
+		abort();
 	if (is("one-pager") && last && last != p)
 		out_place->addr = last_addr;
 	last = p;
