@@ -51,7 +51,7 @@ struct genai_pager {
 	uint32_t n_visits, next;
 	int32_t is_sealed, in_step, recording;
 	uint32_t *turns; // the streamed pages in the order of the sweep
-	uint32_t slots;
+	uint32_t n_turns, slots;
 	// host copy of what is read in place or computed; pinned pages and the
 	// ring; staging
 	struct genai_mem copy, device, staging;
@@ -301,9 +301,8 @@ static uint64_t choose(struct genai_pager *p, uint64_t budget)
 // Who comes through the ring when.
 static int32_t take_turns(struct genai_pager *p, struct genai_error *err)
 {
-	uint32_t n = 0;
-
 	give(p, p->turns);
+	p->n_turns = 0;
 	p->turns = take(p, (p->n_pages + UINT64_C(1)) * sizeof(*p->turns));
 	if (!p->turns)
 		return FAIL(p, err, GENAI_E_NOMEM, "no memory for the ring");
@@ -312,8 +311,8 @@ static int32_t take_turns(struct genai_pager *p, struct genai_error *err)
 
 		if (pg->placement != STREAMED || pg->first != i)
 			continue;
-		pg->turn = n;
-		p->turns[n++] = pg->index;
+		pg->turn = p->n_turns;
+		p->turns[p->n_turns++] = pg->index;
 	}
 	for (uint32_t i = 0; i < p->n_pages; i++) {
 		struct page *pg = &p->pages[i];
@@ -603,8 +602,7 @@ static int32_t step_begin(struct genai_pager *p, struct genai_stream *stream,
 	rc = st->mark(p->stream.self, stream, &p->began, err);
 	if (!rc)
 		rc = st->wait(p->stream.self, p->copies, p->began, err);
-	for (uint32_t i = 0; !rc && i < p->slots && i < p->report.n_streamed;
-	     i++)
+	for (uint32_t i = 0; !rc && i < p->slots && i < p->n_turns; i++)
 		rc = load(p, &p->pages[p->turns[i]], err);
 	return rc;
 }
@@ -654,7 +652,7 @@ static int32_t release(struct genai_pager *p, uint32_t visit,
 	// whatever is copied from here on may be copied over it
 	rc = p->stream.ops->wait(p->stream.self, p->copies, point, err);
 	if (rc || pg->held || p->next <= pg->last ||
-	    pg->turn + p->slots >= p->report.n_streamed)
+	    pg->turn + p->slots >= p->n_turns)
 		return rc;
 	return load(p, &p->pages[p->turns[pg->turn + p->slots]], err);
 }
