@@ -19,23 +19,6 @@ static int32_t run_unit(void *ctx, void *const *mem, struct genai_error *err)
 	return u->n->op->run(u->n, &run);
 }
 
-// A unit's context lives as long as its variant: one for every launch of a
-// step.
-static int32_t make_units(struct cref_variant *v, struct genai_error *err)
-{
-	const struct exec_plan *p = v->x.plan;
-	uint64_t n = p->graph->n_nodes;
-
-	if (v->units)
-		return 0;
-	n += p->node_pages[p->graph->n_nodes]; // at most: a part has a page
-	v->units = exec_zalloc(p->host, n * sizeof(*v->units));
-	return v->units ? 0
-			: EXEC_FAIL(p, err, GENAI_E_NOMEM,
-				    "no memory for %llu units of work",
-				    (unsigned long long)n);
-}
-
 // What a unit being launched touches.
 struct touched {
 	struct cref_unit u;
@@ -82,14 +65,14 @@ static int32_t touch_input(struct touched *l, const struct exec_variant *v,
 int32_t cref_launch(struct exec_step *s, uint32_t node,
 		    const struct exec_part *part)
 {
-	struct cref_variant *v = cref_variant(s->variant);
+	const struct exec_variant *v = s->variant;
 	const struct exec_plan *p = s->plan;
-	const struct exec_node *x = &v->x.facts[node];
+	const struct exec_node *x = &v->facts[node];
 	const struct cref_device *dev = p->shared->self;
 	struct touched l = {0};
-	struct cref_node *n = cref_node_of(&v->x, node);
+	struct cref_node *n = cref_node_of(v, node);
 	struct genai_work work = {sizeof(work), node, n->node->name, run_unit};
-	int32_t rc = make_units(v, s->err);
+	int32_t rc = 0;
 
 	l.u.pool = dev->pool;
 	l.u.n = n;
@@ -99,7 +82,7 @@ int32_t cref_launch(struct exec_step *s, uint32_t node,
 		l.u.row_end = (uint64_t)n->out[0]->dims[n->out[0]->rank - 1];
 	for (uint32_t k = 0; !rc && k < n->n_in; k++)
 		if (exec_reads(x, k))
-			rc = touch_input(&l, &v->x, x, k, part, s->err);
+			rc = touch_input(&l, v, x, k, part, s->err);
 	for (uint32_t k = 0; !rc && k < n->n_out; k++) {
 		struct cref_tensor *t = n->out[k];
 
@@ -117,10 +100,10 @@ int32_t cref_launch(struct exec_step *s, uint32_t node,
 	if (rc)
 		return rc;
 	l.u.n_mem = l.n;
-	work.ctx = &v->units[s->launched];
+	work.ctx = s->context;
 	// the same in every step: a step that still runs may be reading it
 	if (memcmp(work.ctx, &l.u, sizeof(l.u)))
-		v->units[s->launched] = l.u;
+		memcpy(work.ctx, &l.u, sizeof(l.u));
 	return p->stream->ops->launch(p->stream->self, s->stream, &work, l.acc,
 				      l.n, s->err);
 }

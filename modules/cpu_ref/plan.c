@@ -211,7 +211,6 @@ static void variant_close(struct exec_variant *v)
 	for (uint32_t i = 0; c->folded && i < v->plan->graph->n_values; i++)
 		host->free(host->ctx, c->folded[i]);
 	host->free(host->ctx, c->folded);
-	host->free(host->ctx, c->units);
 }
 
 static int32_t open_plan(struct exec_plan *p, struct genai_error *err)
@@ -234,6 +233,7 @@ static const struct exec_module module = {
 	.plan_bytes = sizeof(struct genai_plan),
 	.variant_bytes = sizeof(struct cref_variant),
 	.node_bytes = sizeof(struct cref_node),
+	.launch_bytes = sizeof(struct cref_unit),
 	.align = 64,
 	.known_bytes = CREF_BY_VALUE_BYTES,
 	.open = open_plan,

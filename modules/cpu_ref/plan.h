@@ -30,7 +30,6 @@ struct cref_columns {
 struct cref_variant {
 	struct exec_variant x;
 	void **folded; /* per value: memory to free, or NULL */
-	struct cref_unit *units;
 };
 
 struct genai_plan {
@@ -43,7 +42,8 @@ static inline struct cref_variant *cref_variant(struct exec_variant *v)
 	return (struct cref_variant *)v;
 }
 
-static inline struct cref_node *cref_node_of(struct exec_variant *v, uint32_t i)
+static inline struct cref_node *cref_node_of(const struct exec_variant *v,
+					     uint32_t i)
 {
 	return (struct cref_node *)v->nodes + i;
 }

@@ -7,26 +7,13 @@
 
 #define SPIN_NS UINT64_C(200000) /* poll hard for so long, then nap */
 
-/* "node NAME (OP)" of what the kernel of a fault belonged to; lock held. */
-static void fault_node(struct cep *self, const struct cep_fault *f, char *buf,
-		       size_t cap)
-{
-	const struct genai_plan *p =
-		f->plan < CEP_PLANS ? self->plans[f->plan] : NULL;
-
-	if (p)
-		cep_plan_node_text(p, f->node, buf, cap);
-	else
-		snprintf(buf, cap, "node %u", f->node);
-}
-
 static void fault_text(struct cep *self, const struct cep_fault *f,
 		       struct genai_error *out)
 {
 	char node[200];
 	long long v = f->value, n = f->limit;
 
-	fault_node(self, f, node, sizeof(node));
+	cep_node_text(self, f->plan, f->node, node, sizeof(node));
 	switch (f->kind) {
 	case CEP_FAULT_INDEX:
 		cep_fail(self, out, GENAI_E_DEVICE,

@@ -1,7 +1,7 @@
 /* cep.h - the state of a loaded cuda_ep: driver table, device, books.
  * Owns: what the module's files share.  Does not know: graphs.
  *
- * cep.lock guards blocks, the streams' timelines and the list of plans.  Order:
+ * cep.lock guards blocks and the streams' timelines.  Order:
  * lock, then call_lock.  Neither is held while waiting for a point. */
 #ifndef CEP_H
 #define CEP_H
@@ -13,10 +13,10 @@
 #include <string.h>
 #include <genai/executor.h>
 #include "modules/cuda_ep/kernels/params.h"
+#include "modules/exec_common/exec.h"
 
 #define CEP_STREAMS 16u /* at most, at a time */
 #define CEP_EVENTS 64u	/* ring of a timeline */
-#define CEP_PLANS 64u	/* live plans whose nodes can be named */
 #define CEP_TAG "workspace"
 
 /* A driver call whose failure will be told: its name is kept for the message.
@@ -145,7 +145,7 @@ struct cep {
 	bool spoilt;			   /* a call failed while recording */
 	uint64_t serial;		   /* recordings so far */
 	struct genai_stream_stats stats;
-	struct genai_plan *plans[CEP_PLANS];
+	struct exec_shared exec; /* the plans */
 
 	/* failure: the first one stays until reset.  call_lock guards poison,
 	 * its text and calls; host functions of streams take it, so it is
@@ -287,8 +287,8 @@ extern const struct genai_executor_ops cep_eager_ops, cep_captured_ops;
 
 /* ---- plan.c, for messages ---- */
 
-/* "node NAME (OP)" into buf. */
-void cep_plan_node_text(const struct genai_plan *plan, uint32_t node, char *buf,
-			size_t cap);
+/* "node NAME (OP)" of a plan, by its number, into buf. */
+void cep_node_text(struct cep *self, uint32_t plan, uint32_t node, char *buf,
+		   size_t cap);
 
 #endif

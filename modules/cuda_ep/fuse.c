@@ -193,7 +193,7 @@ static void try_add(struct genai_plan *p, const struct graph_uses *u,
 
 int32_t cep_fuse(struct genai_plan *p, struct genai_error *err)
 {
-	const struct genai_graph *g = p->graph;
+	const struct genai_graph *g = p->x.graph;
 	struct graph_uses u = {g, NULL};
 
 	p->fusions =
@@ -221,15 +221,7 @@ int32_t cep_fuse(struct genai_plan *p, struct genai_error *err)
 	return 0;
 }
 
-static void set_input(struct cep_variant *v, struct cep_node *n, uint32_t i,
-		      uint32_t value)
-{
-	n->in_value[i] = value;
-	n->in[i] = value == GENAI_NONE ? NULL : &v->tensors[value];
-}
-
-void cep_fuse_apply(const struct genai_plan *p, struct cep_variant *v,
-		    struct cep_node *n)
+void cep_fuse_apply(const struct genai_plan *p, struct cep_node *n)
 {
 	static const uint8_t from[4] = {1, 2, 3, 5};
 	const struct cep_fusion *f = &p->fusions[n->index];
@@ -238,26 +230,26 @@ void cep_fuse_apply(const struct genai_plan *p, struct cep_variant *v,
 	n->absorbed = f->kind == CEP_FUSE_ABSORBED;
 	if (f->kind == CEP_FUSE_SILU_MUL) {
 		n->op = &cep_op_silu_mul;
-		set_input(v, n, 0, f->gate);
-		set_input(v, n, 1, f->up);
+		n->in_value[0] = f->gate;
+		n->in_value[1] = f->up;
 	} else if (f->kind == CEP_FUSE_BIAS) {
-		x = genai_graph_node(p->graph, producer(p->graph, f->gate));
+		x = genai_graph_node(p->x.graph, producer(p->x.graph, f->gate));
 		n->op = cep_op_find(x);
 		n->node = x;
 		n->n_in = 6;
 		for (uint32_t i = 0; i < 5; i++)
-			set_input(v, n, i, input(x, i));
-		set_input(v, n, 5, f->up);
+			n->in_value[i] = input(x, i);
+		n->in_value[5] = f->up;
 	} else if (f->kind == CEP_FUSE_GATE_UP) {
-		x = genai_graph_node(p->graph, producer(p->graph, f->gate));
-		y = genai_graph_node(p->graph, producer(p->graph, f->up));
+		x = genai_graph_node(p->x.graph, producer(p->x.graph, f->gate));
+		y = genai_graph_node(p->x.graph, producer(p->x.graph, f->up));
 		n->op = &cep_op_gate_up;
 		n->node = x; /* its attributes and name */
 		n->n_in = 9;
-		set_input(v, n, 0, x->inputs[0]);
+		n->in_value[0] = x->inputs[0];
 		for (uint32_t i = 0; i < 4; i++) {
-			set_input(v, n, 1 + i, input(x, from[i]));
-			set_input(v, n, 5 + i, input(y, from[i]));
+			n->in_value[1 + i] = input(x, from[i]);
+			n->in_value[5 + i] = input(y, from[i]);
 		}
 	}
 }

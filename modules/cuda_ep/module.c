@@ -14,6 +14,7 @@ static void cep_fini(void *p)
 	}
 	cep_ledger_close(self);
 	cep_driver_close(self);
+	exec_shared_close(&self->exec);
 	pthread_mutex_destroy(&self->lock);
 	pthread_mutex_destroy(&self->call_lock);
 	host->free(host->ctx, self);
@@ -36,6 +37,7 @@ static int32_t cep_init(const struct genai_host *host,
 	self->limit = params->device_limit;
 	pthread_mutex_init(&self->lock, NULL);
 	pthread_mutex_init(&self->call_lock, NULL);
+	exec_shared_open(&self->exec, self, host);
 	rc = host->config_get_str(host->ctx, "driver", path, sizeof(path));
 	if (rc && rc != GENAI_E_NOTFOUND) {
 		host->error_set(host->ctx, err, rc, "key driver is too long");

@@ -14,23 +14,13 @@
 
 #include <stddef.h>
 #include "modules/cuda_ep/cep.h"
-#include "modules/exec_common/facts.h"
 
-#define CEP_MAX_IN 20
-#define CEP_MAX_OUT 8
-#define CEP_OWN UINT32_MAX
+#define CEP_MAX_IN EXEC_MAX_IN
+#define CEP_MAX_OUT EXEC_MAX_OUT
+#define CEP_OWN EXEC_OWN
 
-struct cep_tensor {
-	uint32_t dtype, rank;
-	int64_t dims[GENAI_MAX_RANK];
-	int64_t strides[GENAI_MAX_RANK]; /* elements */
-	uint64_t addr;			 /* run: where it lies */
-	/* the value, where it is known on the host: dense, maybe unaligned */
-	const void *value;
-	const char *name;
-	uint32_t root;	 /* value whose bytes these are, or CEP_OWN */
-	uint64_t offset; /* bytes into them */
-};
+/* addr is set at run. */
+#define cep_tensor exec_tensor
 
 struct cep_op;
 

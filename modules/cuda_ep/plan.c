@@ -1,19 +1,204 @@
-/* plan.c - making and ending plans, binding; the executor tables. */
+/* plan.c - a node prepared: its operator, what is folded while planning, what
+ * the loop is told of it; the executor tables. */
 #include <stdio.h>
 #include "modules/cuda_ep/plan.h"
 
-void cep_plan_node_text(const struct genai_plan *plan, uint32_t node, char *buf,
-			size_t cap)
+void cep_node_text(struct cep *self, uint32_t plan, uint32_t node, char *buf,
+		   size_t cap)
 {
+	const struct exec_plan *p;
 	const struct genai_node *n;
 
-	if (node >= plan->graph->n_nodes) {
-		snprintf(buf, cap, "node %u", node);
+	snprintf(buf, cap, "node %u", node);
+	pthread_mutex_lock(&self->exec.lock);
+	for (p = self->exec.plans; p && p->id != plan; p = p->next)
+		;
+	if (p && node < p->graph->n_nodes) {
+		n = genai_graph_node(p->graph, node);
+		snprintf(buf, cap, "node %.120s (%.40s)", n->name, n->op);
+	}
+	pthread_mutex_unlock(&self->exec.lock);
+}
+
+/* ---- a node ---- */
+
+/* Folded, absorbed, or only names: nothing to enqueue. */
+static bool is_silent(const struct cep_node *n)
+{
+	if (n->folded || n->absorbed)
+		return true;
+	for (uint32_t i = 0; i < n->n_out; i++)
+		if (n->out[i] && n->out[i]->root == CEP_OWN)
+			return false;
+	return true;
+}
+
+/* Rows, if all inputs that are cut together are weights and have the same first
+ * dimension; else 0. */
+static uint64_t cut_rows(const struct exec_variant *v, const struct cep_node *n)
+{
+	int64_t rows = 0;
+
+	for (uint32_t i = 0; i < n->n_in; i++) {
+		if (!n->in[i] || !EXEC_HAS(n->op->facts.rows, i))
+			continue;
+		if (!exec_is_weight(v, n->in_value[i]) ||
+		    n->in[i]->root != CEP_OWN || n->in[i]->rank < 2 ||
+		    (rows && n->in[i]->dims[0] != rows))
+			return 0;
+		rows = n->in[i]->dims[0];
+	}
+	return (uint64_t)rows;
+}
+
+static void fold(struct exec_variant *v, struct cep_node *n)
+{
+	unsigned char *room = ((struct cep_planned *)v->nodes)[n->index].fold;
+
+	if (cep_fold(n, room, CEP_FOLD_BYTES)) {
+		n->folded = true;
+		n->out[0]->value = room;
+		n->out[0]->root = CEP_OWN;
+		n->out[0]->offset = 0;
 		return;
 	}
-	n = genai_graph_node(plan->graph, node);
-	snprintf(buf, cap, "node %.120s (%.40s)", n->name, n->op);
+	for (uint32_t k = 0; k < n->n_out; k++) {
+		struct cep_tensor *t = n->out[k];
+		const struct cep_tensor *r;
+
+		if (!t || t->root == CEP_OWN)
+			continue;
+		r = &v->tensors[t->root];
+		if (r->value && cep_is_dense(t))
+			t->value = (const char *)r->value + t->offset;
+	}
 }
+
+static int32_t prepare(struct exec_variant *v, uint32_t i,
+		       struct genai_error *err)
+{
+	struct genai_plan *p = cep_plan(v->plan);
+	struct exec_node *x = &v->facts[i];
+	struct cep_node *n = cep_node_of(v, i);
+	int32_t rc;
+
+	n->node = genai_graph_node(p->x.graph, i);
+	n->self = p->self;
+	n->index = i;
+	n->op = cep_op_find(n->node);
+	if (!n->op)
+		return exec_not_carried(v, i, err);
+	n->n_in = x->n_in;
+	n->n_out = x->n_out;
+	if (x->n_in)
+		memcpy(n->in_value, x->in, x->n_in * sizeof(*x->in));
+	if (x->n_out)
+		memcpy(n->out_value, x->out, x->n_out * sizeof(*x->out));
+	cep_fuse_apply(p, n);
+	x->n_in = n->n_in;
+	x->in = n->in_value;
+	x->out = n->out_value;
+	exec_link(v, i, n->in, n->out);
+	rc = n->op->prepare(n, err);
+	if (rc)
+		return rc;
+	fold(v, n);
+	x->facts = n->op->facts;
+	x->cut = x->facts.rows;
+	x->n_rows = cut_rows(v, n);
+	x->silent = is_silent(n);
+	x->folded = n->folded;
+	x->may_alias = n->op->may_alias;
+	x->parts = n->op->parts;
+	x->workspace_bytes = n->workspace_bytes;
+	x->sync_bytes = n->sync_bytes;
+	return 0;
+}
+
+static void copy_fill(void *ctx, void *dst, uint64_t bytes, const void *src,
+		      uint64_t src_bytes)
+{
+	(void)ctx;
+	memcpy(dst, src, bytes < src_bytes ? bytes : src_bytes);
+}
+
+/* Kernels load 16 bytes at a time: what lies badly in the file is copied
+ * once. */
+static void visit(struct exec_variant *v, uint32_t node, uint32_t input,
+		  uint32_t index, struct genai_visit *x)
+{
+	const struct genai_graph *g = v->plan->graph;
+	const struct genai_tensor *t = genai_graph_tensor(g, x->tensor);
+	const struct genai_file *f = genai_graph_file(g, t->file);
+
+	(void)node;
+	(void)input;
+	(void)index;
+	if (((uintptr_t)f->data + t->offset) % 16)
+		x->fill = copy_fill;
+}
+
+/* ---- a plan ---- */
+
+static int32_t open_plan(struct exec_plan *p, struct genai_error *err)
+{
+	struct genai_plan *plan = cep_plan(p);
+
+	plan->self = p->shared->self;
+	if (!p->stream->ops->native)
+		return EXEC_FAIL(p, err, GENAI_E_UNSUPPORTED,
+				 "the stream runtime has no native streams");
+	return cep_fuse(plan, err);
+}
+
+static void close_plan(struct exec_plan *p)
+{
+	p->host->free(p->host->ctx, cep_plan(p)->fusions);
+}
+
+static int32_t check(struct exec_plan *p, struct genai_error *err)
+{
+	struct cep *self = cep_plan(p)->self;
+	int32_t rc;
+
+	pthread_mutex_lock(&self->lock);
+	rc = cep_poison_check(self, err);
+	pthread_mutex_unlock(&self->lock);
+	return rc;
+}
+
+/* What a step that broke off left behind nobody can use. */
+static void broke_off(struct exec_plan *p, int32_t rc, struct genai_error *err)
+{
+	struct genai_error plain = GENAI_ERROR_INIT;
+
+	if (!err) {
+		EXEC_FAIL(p, &plain, rc, "a step broke off");
+		err = &plain;
+	}
+	cep_poison_set(cep_plan(p)->self, rc, err);
+}
+
+static const struct exec_module module = {
+	.plan_bytes = sizeof(struct genai_plan),
+	.variant_bytes = sizeof(struct cep_variant),
+	.node_bytes = sizeof(struct cep_planned),
+	.align = 256,
+	.known_bytes = CEP_CONST_BYTES,
+	.late_bytes = CEP_LATE_BYTES,
+	.constants = true,
+	.open = open_plan,
+	.close = close_plan,
+	.prepare = prepare,
+	.visit = visit,
+	.check = check,
+	.begin = cep_begin,
+	.end = cep_end,
+	.launch = cep_launch,
+	.broke_off = broke_off,
+};
+
+/* ---- the tables ---- */
 
 static int32_t caps_of(struct genai_exec_caps *out, uint32_t flags)
 {
@@ -45,195 +230,13 @@ static int32_t captured_caps(void *self, struct genai_exec_caps *out,
 	return caps_of(out, GENAI_EXEC_CAP_RECORDS);
 }
 
-static int32_t check_inputs(struct genai_plan *p,
-			    const struct genai_plan_options *o,
-			    struct genai_error *err)
-{
-	const struct genai_graph *g = p->graph;
-
-	if (o->n_max_inputs != g->n_inputs)
-		return cep_fail(p->self, err, GENAI_E_INVAL,
-				"%u largest shapes for %u inputs",
-				o->n_max_inputs, g->n_inputs);
-	for (uint32_t i = 0; i < g->n_inputs; i++) {
-		const struct genai_view *v = &o->max_inputs[i];
-
-		if (v->rank > GENAI_MAX_RANK)
-			return cep_fail(p->self, err, GENAI_E_INVAL,
-					"input %u of rank %u", i, v->rank);
-		for (uint32_t d = 0; d < v->rank; d++)
-			if (v->dims[d] < 0)
-				return cep_fail(p->self, err, GENAI_E_INVAL,
-						"input %u: dimension %lld", i,
-						(long long)v->dims[d]);
-		p->max_inputs[i] = *v;
-	}
-	return 0;
-}
-
-/* Callers may leave the strides of the largest shapes empty. */
-static void dense_if_empty(struct genai_view *v)
-{
-	int64_t stride = 1;
-
-	for (uint32_t d = 0; d < v->rank; d++)
-		if (v->strides[d])
-			return;
-	for (uint32_t d = v->rank; d-- > 0;) {
-		v->strides[d] = stride;
-		stride *= v->dims[d] ? v->dims[d] : 1;
-	}
-}
-
-static int32_t take_memory(struct genai_plan *p, struct genai_error *err)
-{
-	uint64_t bytes = p->const_at + p->const_bytes * CEP_VARIANTS;
-	int32_t rc;
-
-	if (!bytes)
-		bytes = 256;
-	rc = p->stream->ops->alloc(p->stream->self, GENAI_MEM_DEVICE, bytes,
-				   GENAI_TAG_ACTIVATIONS, &p->mem, err);
-	if (!rc)
-		p->stats.device_bytes = bytes;
-	return rc;
-}
-
-static int32_t enlist(struct genai_plan *p, struct genai_error *err)
-{
-	struct cep *self = p->self;
-	uint32_t id = 0;
-
-	pthread_mutex_lock(&self->lock);
-	while (id < CEP_PLANS && self->plans[id])
-		id++;
-	if (id < CEP_PLANS) {
-		self->plans[id] = p;
-		p->id = id;
-	}
-	pthread_mutex_unlock(&self->lock);
-	return id < CEP_PLANS ? 0
-			      : cep_fail(self, err, GENAI_E_LIMIT,
-					 "more than %u plans", CEP_PLANS);
-}
-
-static void plan_free(struct genai_plan *p)
-{
-	struct cep *self = p->self;
-	const struct genai_host *h = self->host;
-
-	pthread_mutex_lock(&self->lock);
-	if (self->plans[p->id] == p)
-		self->plans[p->id] = NULL;
-	pthread_mutex_unlock(&self->lock);
-	for (uint32_t i = 0; i < CEP_VARIANTS; i++)
-		cep_variant_free(p, p->variants[i]);
-	h->free(h->ctx, p->max_inputs);
-	h->free(h->ctx, p->inputs);
-	h->free(h->ctx, p->outputs);
-	h->free(h->ctx, p->late);
-	h->free(h->ctx, p->fusions);
-	h->free(h->ctx, p->part_rows);
-	h->free(h->ctx, p->values);
-	h->free(h->ctx, p->sync_offset);
-	h->free(h->ctx, p->visits);
-	h->free(h->ctx, p->uses);
-	h->free(h->ctx, p->steps);
-	h->free(h->ctx, p->step_begin);
-	h->free(h->ctx, p);
-}
-
-static int32_t plan_new(struct cep *self, const struct genai_graph *g,
-			const struct genai_plan_options *o, bool captured,
-			struct genai_plan **out_p, struct genai_error *err)
-{
-	struct genai_plan *p = cep_zalloc(self, sizeof(*p));
-
-	if (!p)
-		goto err_nomem;
-	p->self = self;
-	p->graph = g;
-	p->stream = o->stream;
-	p->barrier = o->barrier;
-	p->pager = o->pager;
-	p->captured = captured;
-	p->generation = 1;
-	p->stats.size = sizeof(p->stats);
-	p->max_inputs = cep_zalloc(self, g->n_inputs * sizeof(*p->inputs));
-	p->inputs = cep_zalloc(self, g->n_inputs * sizeof(*p->inputs));
-	p->outputs = cep_zalloc(self, g->n_outputs * sizeof(*p->outputs));
-	p->late = cep_zalloc(self, g->n_outputs * sizeof(*p->late));
-	p->values = cep_zalloc(self, g->n_values * sizeof(*p->values));
-	p->sync_offset = cep_zalloc(self, g->n_nodes * sizeof(*p->sync_offset));
-	p->step_begin = cep_zalloc(self, ((uint64_t)g->n_nodes + 1) *
-						 sizeof(*p->step_begin));
-	p->part_rows = cep_zalloc(self, g->n_nodes * sizeof(*p->part_rows));
-	if (p->max_inputs && p->inputs && p->outputs && p->late && p->values &&
-	    p->sync_offset && p->step_begin && p->part_rows) {
-		*out_p = p;
-		return 0;
-	}
-	plan_free(p);
-err_nomem:
-	return cep_fail(self, err, GENAI_E_NOMEM, "out of memory");
-}
-
-static int32_t plan_create(struct cep *self, const struct genai_graph *g,
-			   const struct genai_plan_options *o, bool captured,
-			   struct genai_plan **out_plan,
-			   struct genai_error *err)
-{
-	struct cep_variant *v = NULL;
-	struct genai_plan *p = NULL;
-	int32_t rc;
-
-	if (o && o->flags)
-		return cep_fail(self, err, GENAI_E_UNSUPPORTED,
-				"plan flags 0x%x are not known", o->flags);
-	if (!o || !o->stream || !o->barrier)
-		return cep_fail(self, err, GENAI_E_INVAL,
-				"plan options are incomplete");
-	if (!o->stream->ops->native)
-		return cep_fail(self, err, GENAI_E_UNSUPPORTED,
-				"the stream runtime has no native streams");
-	rc = plan_new(self, g, o, captured, &p, err);
-	if (rc)
-		return rc;
-	rc = check_inputs(p, o, err);
-	if (!rc)
-		rc = cep_fuse(p, err);
-	if (rc)
-		goto err_free;
-	for (uint32_t i = 0; i < g->n_inputs; i++)
-		dense_if_empty(&p->max_inputs[i]);
-	rc = cep_variant_new(p, p->max_inputs, &v, err);
-	if (!rc)
-		rc = cep_layout(p, v, err);
-	if (!rc)
-		rc = cep_visits(p, v, err);
-	for (uint32_t i = 0; !rc && i < g->n_nodes; i++)
-		p->stats.host_nodes += v->nodes[i].folded;
-	cep_variant_free(p, v);
-	if (!rc)
-		rc = enlist(p, err);
-	if (!rc)
-		rc = take_memory(p, err);
-	if (rc)
-		goto err_free;
-	*out_plan = p;
-	return 0;
-
-err_free:
-	plan_free(p);
-	return rc;
-}
-
 static int32_t eager_create(void *self, const struct genai_graph *graph,
 			    const struct genai_plan_options *options,
 			    struct genai_plan **out_plan,
 			    struct genai_error *err)
 {
-	return plan_create(self, graph, options, false, out_plan, err);
+	return exec_create(&((struct cep *)self)->exec, &module, false, graph,
+			   options, out_plan, err);
 }
 
 static int32_t captured_create(void *self, const struct genai_graph *graph,
@@ -241,192 +244,22 @@ static int32_t captured_create(void *self, const struct genai_graph *graph,
 			       struct genai_plan **out_plan,
 			       struct genai_error *err)
 {
-	return plan_create(self, graph, options, true, out_plan, err);
-}
-
-static int32_t plan_visits(struct genai_plan *p,
-			   const struct genai_visit **out_visits,
-			   uint32_t *out_count, struct genai_error *err)
-{
-	(void)err;
-	*out_visits = p->visits;
-	*out_count = p->n_visits;
-	return 0;
-}
-
-static int32_t plan_destroy(struct genai_plan *p,
-			    const struct genai_ticket *ticket,
-			    struct genai_error *err)
-{
-	int32_t rc = 0;
-
-	if (!p)
-		return 0;
-	while (p->n_recordings && !rc) {
-		rc = p->stream->ops->graph_destroy(
-			p->stream->self, p->recordings[p->n_recordings - 1],
-			ticket, err);
-		if (!rc)
-			p->n_recordings--;
-	}
-	if (!rc && p->mem.range.bytes)
-		rc = p->stream->ops->free(p->stream->self, p->mem.range.addr,
-					  ticket, err);
-	if (rc)
-		return rc;
-	plan_free(p);
-	return 0;
-}
-
-static int32_t check_view(const struct genai_plan *p,
-			  const struct genai_view *v, const char *what,
-			  uint32_t i, struct genai_error *err)
-{
-	if (!v || v->rank > GENAI_MAX_RANK)
-		return cep_fail(p->self, err, GENAI_E_INVAL,
-				"%s %u: no view, or its rank is too large",
-				what, i);
-	for (uint32_t d = 0; d < v->rank; d++)
-		if (v->dims[d] < 0 || v->dims[d] > INT64_MAX / 65536 ||
-		    v->strides[d] < 0)
-			return cep_fail(p->self, err, GENAI_E_INVAL,
-					"%s %u: dimension %u is %lld, stride "
-					"%lld",
-					what, i, d, (long long)v->dims[d],
-					(long long)v->strides[d]);
-	return 0;
-}
-
-static void rebind(struct genai_plan *p, struct genai_view *slot,
-		   const struct genai_view *v)
-{
-	if (slot->size && slot->addr == v->addr && slot->dtype == v->dtype &&
-	    slot->rank == v->rank &&
-	    !memcmp(slot->dims, v->dims, v->rank * sizeof(v->dims[0])) &&
-	    !memcmp(slot->strides, v->strides, v->rank * sizeof(v->dims[0])))
-		return;
-	memset(slot, 0, sizeof(*slot));
-	slot->size = sizeof(*slot);
-	slot->dtype = v->dtype;
-	slot->rank = v->rank;
-	slot->addr = v->addr;
-	memcpy(slot->dims, v->dims, v->rank * sizeof(v->dims[0]));
-	memcpy(slot->strides, v->strides, v->rank * sizeof(v->dims[0]));
-	p->generation++;
-}
-
-static int32_t bind_input(struct genai_plan *p, uint32_t input,
-			  const struct genai_view *view,
-			  struct genai_error *err)
-{
-	const struct genai_view *max;
-	int32_t rc;
-
-	if (input >= p->graph->n_inputs)
-		return cep_fail(p->self, err, GENAI_E_INVAL, "input %u of %u",
-				input, p->graph->n_inputs);
-	rc = check_view(p, view, "input", input, err);
-	if (rc)
-		return rc;
-	max = &p->max_inputs[input];
-	if (view->dtype != max->dtype || view->rank != max->rank)
-		return cep_fail(p->self, err, GENAI_E_INVAL,
-				"input %u: dtype %u, rank %u, planned dtype "
-				"%u, rank %u",
-				input, view->dtype, view->rank, max->dtype,
-				max->rank);
-	for (uint32_t d = 0; d < view->rank; d++)
-		if (view->dims[d] > max->dims[d])
-			return cep_fail(
-				p->self, err, GENAI_E_LIMIT,
-				"input %u: dimension %u is %lld, planned "
-				"for at most %lld",
-				input, d, (long long)view->dims[d],
-				(long long)max->dims[d]);
-	rebind(p, &p->inputs[input], view);
-	return 0;
-}
-
-static int32_t bind_output(struct genai_plan *p, uint32_t output,
-			   const struct genai_view *view,
-			   struct genai_error *err)
-{
-	int32_t rc;
-
-	if (output >= p->graph->n_outputs)
-		return cep_fail(p->self, err, GENAI_E_INVAL, "output %u of %u",
-				output, p->graph->n_outputs);
-	rc = check_view(p, view, "output", output, err);
-	if (rc)
-		return rc;
-	rebind(p, &p->outputs[output], view);
-	return 0;
-}
-
-static int32_t output_shape(struct genai_plan *p, uint32_t output,
-			    struct genai_view *out_view,
-			    struct genai_error *err)
-{
-	struct genai_view view = {.size = sizeof(view)};
-	struct cep_variant *v = NULL;
-	const struct cep_tensor *t;
-	int32_t rc;
-
-	if (output >= p->graph->n_outputs)
-		return cep_fail(p->self, err, GENAI_E_INVAL, "output %u of %u",
-				output, p->graph->n_outputs);
-	for (uint32_t i = 0; i < p->graph->n_inputs; i++)
-		if (!p->inputs[i].size)
-			return cep_fail(p->self, err, GENAI_E_STATE,
-					"input %u is not bound", i);
-	rc = cep_variant_new(p, p->inputs, &v, err);
-	if (rc)
-		return rc;
-	t = &v->tensors[p->graph->outputs[output]];
-	view.dtype = t->dtype;
-	view.rank = t->rank;
-	memcpy(view.dims, t->dims, t->rank * sizeof(t->dims[0]));
-	memcpy(view.strides, t->strides, t->rank * sizeof(t->dims[0]));
-	cep_variant_free(p, v);
-	*out_view = view;
-	return 0;
-}
-
-static int32_t plan_stats(struct genai_plan *p,
-			  struct genai_exec_stats *out_stats,
-			  struct genai_error *err)
-{
-	(void)err;
-	genai_struct_give(out_stats, &p->stats);
-	return 0;
+	return exec_create(&((struct cep *)self)->exec, &module, true, graph,
+			   options, out_plan, err);
 }
 
 const struct genai_executor_ops cep_eager_ops = {
-	.size = sizeof(struct genai_executor_ops),
+	.size = sizeof(cep_eager_ops),
 	.version = 1,
 	.caps = eager_caps,
 	.plan_create = eager_create,
-	.plan_visits = plan_visits,
-	.plan_set_pages = cep_plan_set_pages,
-	.plan_destroy = plan_destroy,
-	.bind_input = bind_input,
-	.bind_output = bind_output,
-	.output_shape = output_shape,
-	.submit = cep_plan_submit,
-	.stats = plan_stats,
+	EXEC_SLOTS,
 };
 
 const struct genai_executor_ops cep_captured_ops = {
-	.size = sizeof(struct genai_executor_ops),
+	.size = sizeof(cep_captured_ops),
 	.version = 1,
 	.caps = captured_caps,
 	.plan_create = captured_create,
-	.plan_visits = plan_visits,
-	.plan_set_pages = cep_plan_set_pages,
-	.plan_destroy = plan_destroy,
-	.bind_input = bind_input,
-	.bind_output = bind_output,
-	.output_shape = output_shape,
-	.submit = cep_plan_submit,
-	.stats = plan_stats,
+	EXEC_SLOTS,
 };

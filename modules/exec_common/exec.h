@@ -79,6 +79,7 @@ struct exec_variant {
 	uint8_t *where;		     /* per value: enum exec_where */
 	struct exec_node *facts;     /* per node */
 	void *nodes;		     /* the module's, node_bytes each */
+	char *contexts;		     /* of its launches, in order */
 	uint32_t slot, n_folded, n_recorded;
 	uint64_t workspace_bytes;
 	uint64_t used;	   /* clock of the last step */
@@ -166,17 +167,20 @@ struct exec_step {
 	bool copied; /* a copy may lie between this launch and the last */
 	struct genai_point mark; /* after the last launch; stream NULL: none */
 	struct genai_error *err;
-	void *native; /* the module's */
-	bool flag;    /* the module's */
+	void *context; /* of this launch: launch_bytes */
+	/* the module's */
+	void *native;
+	bool overlap;
 };
 
 /* What a module supplies.  What may be NULL is marked. */
 struct exec_module {
 	uint64_t plan_bytes, variant_bytes, node_bytes;
-	uint32_t align;	      /* of values in device memory */
-	uint32_t known_bytes; /* stored tensors up to here are no weights */
-	uint32_t late_bytes;  /* outputs up to here may be moved by end() */
-	bool constants;	      /* known values have room on the device */
+	uint64_t launch_bytes; /* of a launch, kept until it is done */
+	uint32_t align;	       /* of values in device memory */
+	uint32_t known_bytes;  /* stored tensors up to here are no weights */
+	uint32_t late_bytes;   /* outputs up to here may be moved by end() */
+	bool constants;	       /* known values have room on the device */
 	/* A plan begins: graph, options and self are there.  May be NULL. */
 	int32_t (*open)(struct exec_plan *p, struct genai_error *err);
 	/* What open and the functions below took.  May be NULL. */

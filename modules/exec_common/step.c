@@ -14,9 +14,11 @@ static int32_t mark(struct exec_step *s)
 static int32_t launch(struct exec_step *s, uint32_t node,
 		      const struct exec_part *part)
 {
-	int32_t rc = s->plan->m->launch(s, node, part);
+	const struct exec_module *m = s->plan->m;
+	int32_t rc;
 
-	s->launched++;
+	s->context = s->variant->contexts + s->launched++ * m->launch_bytes;
+	rc = m->launch(s, node, part);
 	s->copied = false;
 	if (!MUTANT(3))
 		s->mark.stream = NULL;
@@ -150,6 +152,22 @@ static uint64_t pager_copies(const struct exec_plan *p)
 	return st.copies;
 }
 
+// A launch's context has to live until it is done: a variant has one for each,
+// used again by every step; a part has a page of its own.
+static int32_t take_contexts(struct exec_step *s)
+{
+	const struct exec_plan *p = s->plan;
+	uint64_t n = p->graph->n_nodes + p->node_pages[p->graph->n_nodes];
+
+	if (s->variant->contexts)
+		return 0;
+	s->variant->contexts = exec_zalloc(p->host, n * p->m->launch_bytes);
+	return s->variant->contexts ? 0
+				    : EXEC_FAIL(p, s->err, GENAI_E_NOMEM,
+						"no memory for %llu launches",
+						(unsigned long long)n);
+}
+
 int32_t exec_run(struct exec_step *s, bool recording,
 		 struct genai_point *out_tail)
 {
@@ -157,9 +175,11 @@ int32_t exec_run(struct exec_step *s, bool recording,
 	const struct exec_module *m = p->m;
 	bool paged = p->n_visits > 0;
 	uint64_t before = recording ? 0 : pager_copies(p);
-	int32_t rc = m->begin ? m->begin(s) : 0;
+	int32_t rc = take_contexts(s);
 
 	*out_tail = (struct genai_point){NULL, 0};
+	if (!rc && m->begin)
+		rc = m->begin(s);
 	s->copied = true; // whatever the stream did before
 	if (!rc && paged)
 		rc = p->pager->ops->step_begin(p->pager->pager, s->stream,
@@ -213,7 +233,8 @@ int32_t exec_submit(struct genai_plan *plan, struct genai_stream *stream,
 	s.variant = v;
 	p->submitted = true;
 	rc = p->captured ? exec_run_captured(&s) : exec_run_eager(&s);
-	if (!rc)
+	// what launches keep in the variant must outlive them
+	if (!rc && (out_signal || p->m->launch_bytes))
 		rc = S(p)->mark(SELF(p), stream, &v->last, err);
 	if (rc)
 		return rc;

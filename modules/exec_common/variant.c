@@ -254,6 +254,7 @@ void exec_variant_free(struct exec_variant *v)
 	h->free(h->ctx, v->where);
 	h->free(h->ctx, v->facts);
 	h->free(h->ctx, v->nodes);
+	h->free(h->ctx, v->contexts);
 	h->free(h->ctx, v);
 }
 
@@ -279,7 +280,7 @@ static bool is_for(const struct exec_variant *v, const struct exec_plan *p)
 }
 
 // A place for one more: a free one while few are kept; then that of the one not
-// used for longest, whose work is done and that no recording names.
+// used for longest that no recording and no launch names any more.
 static int32_t find_slot(struct exec_plan *p, uint32_t *out_slot,
 			 struct genai_error *err)
 {
@@ -295,8 +296,9 @@ static int32_t find_slot(struct exec_plan *p, uint32_t *out_slot,
 
 		if (!v || v->n_recorded ||
 		    (best != GENAI_NONE && v->used > p->variants[best]->used) ||
-		    p->stream->ops->poll(p->stream->self, v->last, NULL) ==
-			    GENAI_PENDING)
+		    (p->m->launch_bytes &&
+		     p->stream->ops->poll(p->stream->self, v->last, NULL) ==
+			     GENAI_PENDING))
 			continue;
 		best = i;
 	}

@@ -145,6 +145,7 @@ uint32_t rig_value(struct rig_graph *g)
 	g->values[v] = (struct genai_value){
 		.size = sizeof(struct genai_value),
 		.name = names[v] ? names[v] : "v",
+		.rank = GENAI_NONE,
 		.tensor = GENAI_NONE,
 		.producer = GENAI_NONE,
 	};
