@@ -251,6 +251,14 @@ int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 {
 	int32_t rc;
 
+	// a barrier of another module waits for a device of its own
+	if (stream != barrier)
+		return genai_fail(err, GENAI_E_CONFIG,
+				  "stream = %s and barrier = %s: the barrier "
+				  "has to be of the module that drives the "
+				  "device",
+				  genai_module_name(stream),
+				  genai_module_name(barrier));
 	memset(d, 0, sizeof(*d));
 	pthread_mutex_init(&d->lock, NULL);
 	d->pid = getpid();

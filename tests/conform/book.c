@@ -80,6 +80,8 @@ static void make_visit(struct book *b, uint32_t page, uint32_t turn,
 		.want = b->pages[page].content + v->offset,
 		.bytes = v->bytes,
 		.number = b->n_visits,
+		.page = page,
+		.offset = v->offset,
 	};
 	b->turn[b->n_visits++] = turn;
 }
@@ -191,6 +193,13 @@ void book_open_sealed(struct book *b, uint64_t seed, uint32_t n_pages,
 
 // ---- steps ----
 
+static const char *place_name(uint32_t kind)
+{
+	return kind == GENAI_PLACE_DEVICE     ? "on the device"
+	       : kind == GENAI_PLACE_IN_PLACE ? "in place"
+					      : "on the host";
+}
+
 static int32_t compare(const struct book_visit *v, const unsigned char *got,
 		       struct genai_error *err)
 {
@@ -198,9 +207,13 @@ static int32_t compare(const struct book_visit *v, const unsigned char *got,
 		return 0;
 	for (uint64_t i = 0; i < v->bytes; i++)
 		if (got[i] != v->want[i])
-			return genai_fail(err, GENAI_E_FORMAT,
-					  "visit %u sees byte %lu wrong",
-					  v->number, (unsigned long)i);
+			return genai_fail(
+				err, GENAI_E_FORMAT,
+				"visit %u of page %u, %s: byte %lu of the page "
+				"is %u, not %u",
+				v->number, v->page, place_name(v->place),
+				(unsigned long)(v->offset + i), got[i],
+				v->want[i]);
 	return 0;
 }
 
@@ -268,6 +281,7 @@ static int32_t take(struct window *w, struct genai_error *err)
 	ck_assert_msg(!b->stable || !v->addr || v->addr == place.addr,
 		      "visit %u moved, though the pager says STABLE", w->next);
 	v->addr = place.addr;
+	v->place = place.kind;
 	w->place[w->next] = place;
 	cf_wait(&b->r, b->s, ready);
 	w->held[w->n_held++] = w->next++;

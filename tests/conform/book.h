@@ -29,7 +29,9 @@ struct book_page {
 struct book_visit {
 	const unsigned char *want;
 	uint64_t bytes;
-	uint32_t number;
+	uint32_t number, page;
+	uint64_t offset; /* of the visit in its page */
+	uint32_t place;	 /* GENAI_PLACE_* of the last acquire */
 	genai_addr addr; /* of the first acquire; 0: none yet */
 	uint32_t kind;
 };

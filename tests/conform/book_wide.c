@@ -198,7 +198,9 @@ static void add_visit(struct book *b, uint32_t page, uint32_t turn,
 	b->visits[b->n_visits] =
 		(struct book_visit){.want = b->pages[page].content + offset,
 				    .bytes = sees,
-				    .number = b->n_visits};
+				    .number = b->n_visits,
+				    .page = page,
+				    .offset = offset};
 	b->turn[b->n_visits++] = turn;
 }
 

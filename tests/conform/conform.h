@@ -49,6 +49,7 @@ enum cf_state { CF_RAN, CF_SKIPPED };
 struct cf_note {
 	int32_t state;
 	char text[240];
+	char with[200]; /* the settings of the runtime that was open last */
 };
 
 struct cf_options {
@@ -144,14 +145,19 @@ struct cf_census cf_count(void);
 
 /* The record that tests pass; CF_OK and CF_FAILS look at it. */
 extern struct genai_error cf_err;
-void cf_ok(int32_t rc, const char *what, const char *file, int line);
-void cf_fails(int32_t rc, int32_t want, const char *what, const char *file,
-	      int line);
+void cf_ok(int32_t rc, const char *call);
+void cf_fails(int32_t rc, int32_t want, const char *call);
 #define CF_CLEAR() (cf_err = (struct genai_error)GENAI_ERROR_INIT)
-#define CF_OK(call) (CF_CLEAR(), cf_ok((call), #call, __FILE__, __LINE__))
+#define CF_OK(call) (CF_CLEAR(), cf_ok((call), #call))
 /* It fails with this code (0: any) and says why. */
-#define CF_FAILS(want, call)                                                   \
-	(CF_CLEAR(), cf_fails((call), (want), #call, __FILE__, __LINE__))
+#define CF_FAILS(want, call) (CF_CLEAR(), cf_fails((call), (want), #call))
+
+/* What Check would say of bytes and of conditions means nothing to somebody who
+ * does not have this source. */
+void cf_same(const void *got, const void *want, uint64_t bytes,
+	     const char *what);
+#undef ck_assert_mem_eq
+#define ck_assert_mem_eq(got, want, bytes) cf_same((got), (want), (bytes), #got)
 
 /* No allocation fails any more; was the n-th reached? */
 bool cf_end_failing(struct genai_host_env *env, uint64_t n, bool sticky);

@@ -368,6 +368,22 @@ static enum verdict judge(const struct cf_case *c, const struct cf_note *note,
 	return failed ? FAILED : PASSED;
 }
 
+// "Assertion 'EXPRESSION' failed: VALUES" is for who has the source.
+static const char *plain(const char *why)
+{
+	static const char mark[] = "' failed: ";
+	const char *values =
+		strncmp(why, "Assertion '", 11) == 0 ? strstr(why, mark) : NULL;
+
+	return values ? values + sizeof(mark) - 1 : why;
+}
+
+static void print_with(const struct cf_note *note, const char *why)
+{
+	if (*note->with && !strstr(why, note->with))
+		printf("; with %s", note->with);
+}
+
 static void print_case(uint32_t i, enum verdict v, const char *why)
 {
 	const struct cf_case *c = &cases[i];
@@ -377,11 +393,16 @@ static void print_case(uint32_t i, enum verdict v, const char *why)
 		printf("%sok %u - %s%s%s%s%s\n", v == FAILED ? "not " : "",
 		       i + 1, c->test->id, space, c->iface,
 		       v == SKIPPED ? " # SKIP " : "", v == SKIPPED ? why : "");
-		if (v == FAILED)
-			printf("# %s: %s\n", c->test->gm, why);
+		if (v == FAILED) {
+			printf("# %s: %s", c->test->gm, plain(why));
+			print_with(&notes[i], why);
+			printf("\n");
+		}
 	} else if (v == FAILED) {
-		printf("FAIL %s%s%s (%s): %s\n", c->test->id, space, c->iface,
-		       c->test->gm, why);
+		printf("FAIL %s%s%s (%s): %s", c->test->id, space, c->iface,
+		       c->test->gm, plain(why));
+		print_with(&notes[i], why);
+		printf("\n");
 	} else if (v == SKIPPED) {
 		printf("skip %s%s%s: %s\n", c->test->id, space, c->iface, why);
 	}

@@ -234,6 +234,19 @@ static int32_t start(struct genai_runtime *rt, uint32_t with,
 	return take_caps(rt, with, err);
 }
 
+// For the report: a failure may come of the schedule.
+static void note_sets(const char *const *sets)
+{
+	char *to = cf.note->with;
+	size_t n = 0;
+
+	*to = 0;
+	for (; sets && *sets && n < sizeof(cf.note->with); sets++)
+		if (**sets)
+			n += (size_t)snprintf(to + n, sizeof(cf.note->with) - n,
+					      "%s%s", n ? " " : "", *sets);
+}
+
 int32_t cf_try_open(struct cf_rt *r, uint32_t with, const char *const *sets,
 		    void (*before)(struct genai_module *m),
 		    struct genai_error *err)
@@ -243,6 +256,7 @@ int32_t cf_try_open(struct cf_rt *r, uint32_t with, const char *const *sets,
 
 	memset(r, 0, sizeof(*r));
 	ck_assert_ptr_nonnull(rt);
+	note_sets(sets);
 	rt->log = cf_log;
 	rc = load_all(rt, with, sets, err);
 	for (uint32_t i = 0; !rc && i < rt->n_modules; i++)

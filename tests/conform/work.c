@@ -8,21 +8,35 @@
 
 struct genai_error cf_err = GENAI_ERROR_INIT;
 
-void cf_ok(int32_t rc, const char *what, const char *file, int line)
+// The function that was called, of the text of the call.
+struct name {
+	char v[64];
+};
+
+static struct name name_of(const char *call)
+{
+	const char *end = call + strcspn(call, "("), *begin = end;
+	struct name n;
+
+	while (begin > call && begin[-1] != '>' && begin[-1] != '.')
+		begin--;
+	snprintf(n.v, sizeof(n.v), "%.*s", (int)(end - begin), begin);
+	return n;
+}
+
+void cf_ok(int32_t rc, const char *call)
 {
 	mark_point();
 	if (rc)
-		ck_abort_msg("%s:%d: %s: %s: %s", file, line, what,
+		ck_abort_msg("%s: %s: %s", name_of(call).v,
 			     genai_status_name(rc), cf_err.text);
 }
 
-void cf_fails(int32_t rc, int32_t want, const char *what, const char *file,
-	      int line)
+void cf_fails(int32_t rc, int32_t want, const char *call)
 {
 	mark_point();
 	if (rc >= 0 || (want && rc != want))
-		ck_abort_msg("%s:%d: %s: gave %s, expected %s%s%s", file, line,
-			     what,
+		ck_abort_msg("%s gave %s, expected %s%s%s", name_of(call).v,
 			     rc == 0  ? "success"
 			     : rc > 0 ? "GENAI_PENDING"
 				      : genai_status_name(rc),
@@ -30,13 +44,27 @@ void cf_fails(int32_t rc, int32_t want, const char *what, const char *file,
 			     cf_err.text[0] ? ": " : "", cf_err.text);
 	if (!memchr(cf_err.text, 0, sizeof(cf_err.text)) || !cf_err.text[0] ||
 	    strchr(cf_err.text, '\n'))
-		ck_abort_msg("%s:%d: %s: failed without a line that says why",
-			     file, line, what);
+		ck_abort_msg("%s failed without a line that says why",
+			     name_of(call).v);
 	if (cf_err.code != rc || cf_err.size != sizeof(cf_err))
-		ck_abort_msg(
-			"%s:%d: %s: gave %s, its record says %s (%u bytes)",
-			file, line, what, genai_status_name(rc),
-			genai_status_name(cf_err.code), cf_err.size);
+		ck_abort_msg("%s gave %s, its record says %s (%u bytes)",
+			     name_of(call).v, genai_status_name(rc),
+			     genai_status_name(cf_err.code), cf_err.size);
+}
+
+void cf_same(const void *got, const void *want, uint64_t bytes,
+	     const char *what)
+{
+	const unsigned char *a = got, *b = want;
+	uint64_t i = 0;
+
+	mark_point();
+	while (i < bytes && a[i] == b[i])
+		i++;
+	if (i < bytes)
+		ck_abort_msg("byte %llu of %llu (%s) is %u, not %u",
+			     (unsigned long long)i, (unsigned long long)bytes,
+			     what, a[i], b[i]);
 }
 
 // ---- memory ----

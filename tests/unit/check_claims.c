@@ -78,12 +78,42 @@ START_TEST(refused)
 }
 END_TEST
 
+// Both schedules: with threads it used to hang.
+START_TEST(two_devices)
+{
+	static const char *const schedules[] = {"inorder", "threads"};
+	struct sim_run r;
+	int32_t rc;
+
+	memset(&r, 0, sizeof(r));
+	r.err = (struct genai_error)GENAI_ERROR_INIT;
+	sim_set(&r, "module.mutant_device.path=" GENAI_TESTMUTANTS
+		    "/mutant_device.so");
+	sim_set(&r,
+		"module.mutant_device.real=" GENAI_TESTMODULES "/cpu_ref.so");
+	sim_set(&r, "module.cpu_ref.schedule=%s", schedules[_i]);
+	sim_set(&r, "runtime.module_path=" GENAI_TESTMODULES);
+	sim_set(&r, "runtime.executor=cpu_ref:eager");
+	sim_set(&r, "runtime.stream=cpu_ref");
+	sim_set(&r, "runtime.barrier=mutant_device");
+	rc = sim_open(&r, "qwen3-cpu-int4");
+	ck_assert_msg(rc == GENAI_E_CONFIG, "%d: %s", rc, r.err.text);
+	ck_assert_str_eq(r.err.text,
+			 "stream = cpu_ref and barrier = mutant_device: the "
+			 "barrier has to be of the module that drives the "
+			 "device");
+	sim_close(&r);
+	ck_assert_str_eq(r.log, "");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("claims");
 	TCase *t = tcase_create("all");
 
 	tcase_add_loop_test(t, refused, 0, N_CLAIMS);
+	tcase_add_loop_test(t, two_devices, 0, 2);
 	suite_add_tcase(s, t);
 	return genai_check_main(s);
 }
