@@ -164,6 +164,8 @@ bool cf_end_failing(struct genai_host_env *env, uint64_t n, bool sticky);
 
 struct genai_mem cf_alloc(struct cf_rt *r, uint64_t bytes);
 struct genai_mem cf_pinned(struct cf_rt *r, uint64_t bytes);
+/* Does the device register host memory? */
+bool cf_registers(struct cf_rt *r);
 void cf_free(struct cf_rt *r, struct genai_mem *m); /* drains first */
 struct genai_stream *cf_stream(struct cf_rt *r, const char *name);
 void cf_destroy(struct cf_rt *r, struct genai_stream *s); /* drains first */

@@ -77,7 +77,7 @@ static struct graphs {
 	uint64_t seed, rng;
 	struct genai_stream *s[STREAMS];
 	uint32_t n_streams, n_runs, n_units, n_points;
-	struct genai_mem device, pinned;
+	struct genai_mem device, pinned, read;
 	struct cell cells[2 * CELLS];
 	struct set after[STREAMS];
 	struct point points[POINTS];
@@ -482,9 +482,12 @@ static void check_runs(void)
 
 static void check_cells(void)
 {
-	uint64_t got[CELLS * 8];
+	const uint64_t *got = g.read.host;
 
-	cf_get(&r, got, g.device.range.addr, sizeof(got));
+	// on a stream of the program: twelve are what a device has to have
+	cf_copy(&r, g.s[0], (uintptr_t)g.read.host, g.device.range.addr,
+		64 * CELLS, GENAI_COPY_D2H);
+	cf_finish(&r, g.s[0]);
 	for (uint32_t i = 0; i < 2 * CELLS; i++) {
 		const struct cell *c = &g.cells[i];
 		uint64_t have =
@@ -560,8 +563,11 @@ static void program(uint64_t seed, bool record_too)
 	}
 	g.device = cf_alloc(&r, 64 * CELLS);
 	g.pinned = cf_pinned(&r, 64 * CELLS);
+	g.read = cf_pinned(&r, 64 * CELLS);
 	memset(g.pinned.host, 0, 64 * CELLS);
-	cf_put(&r, g.device.range.addr, g.pinned.host, 64 * CELLS);
+	cf_copy(&r, g.s[0], g.device.range.addr, (uintptr_t)g.pinned.host,
+		64 * CELLS, GENAI_COPY_H2D);
+	cf_finish(&r, g.s[0]);
 	for (uint32_t i = 0; i < 2 * CELLS; i++)
 		g.cells[i].writer = NOBODY;
 	for (uint32_t i = 0; i < ROUNDS; i++) {
@@ -573,6 +579,7 @@ static void program(uint64_t seed, bool record_too)
 		drop(&g.recorded[i]);
 	cf_free(&r, &g.device);
 	cf_free(&r, &g.pinned);
+	cf_free(&r, &g.read);
 	for (uint32_t i = 0; i < g.n_streams; i++)
 		cf_destroy(&r, g.s[i]);
 }

@@ -17,9 +17,11 @@ struct program {
 	struct genai_recording *rec;
 	bool recording;
 	atomic_int calls;
+	const void *from; // what the copies read: source, or its copy
 };
 
 static unsigned char source[BYTES] __attribute__((aligned(4096)));
+static bool registers;
 
 static int32_t count(void *ctx, void *const *mem, struct genai_error *err)
 {
@@ -52,8 +54,11 @@ static int32_t make(struct program *p)
 	if (!rc)
 		rc = r.st->alloc(r.d, GENAI_MEM_HOST_PINNED, BYTES,
 				 GENAI_TAG_STAGING, &p->down, &cf_err);
-	if (!rc)
+	p->from = source;
+	if (!rc && registers)
 		rc = r.st->host_register(r.d, source, BYTES, &p->reg, &cf_err);
+	else if (!rc)
+		p->from = memcpy(p->up.host, source, BYTES);
 	return rc;
 }
 
@@ -66,7 +71,7 @@ static int32_t enqueue(struct program *p, uint64_t part)
 	struct genai_point point;
 	int32_t rc;
 
-	rc = r.st->copy(r.d, p->a, dev, (uintptr_t)source + part * PART, PART,
+	rc = r.st->copy(r.d, p->a, dev, (uintptr_t)p->from + part * PART, PART,
 			GENAI_COPY_H2D, &cf_err);
 	if (!rc)
 		rc = call(p, p->a);
@@ -176,6 +181,9 @@ static void stream_alloc_fails(void)
 	uint64_t most = cf.o.torture ? 100000 : 60;
 
 	cf_pattern(source, sizeof(source), 77);
+	cf_open(&r, 0, NULL);
+	registers = cf_registers(&r);
+	cf_close(&r);
 	for (int sticky = 0; sticky < 2; sticky++) {
 		bool reached = true;
 

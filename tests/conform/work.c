@@ -3,6 +3,7 @@
 #include "conform.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -110,6 +111,33 @@ void cf_free(struct cf_rt *r, struct genai_mem *m)
 
 	CF_OK(r->st->free(r->d, m->range.addr, &t, &cf_err));
 	memset(m, 0, sizeof(*m));
+}
+
+// A device may refuse, with a reason.
+bool cf_registers(struct cf_rt *r)
+{
+	void *page = aligned_alloc(4096, 4096);
+	struct genai_mem m = {.size = sizeof(m)};
+	struct genai_ticket t;
+	int32_t rc;
+
+	CF_CLEAR();
+	rc = r->st->host_register(r->d, page, 4096, &m, &cf_err);
+	if (rc == GENAI_E_LIMIT || rc == GENAI_E_UNSUPPORTED) {
+		ck_assert_msg(*cf_err.text, "host_register refused without a "
+					    "reason");
+		ck_assert_msg(!(r->caps.flags & GENAI_STREAM_CAP_IN_PLACE),
+			      "a device that says IN_PLACE does not register "
+			      "4096 bytes: %s",
+			      cf_err.text);
+		free(page);
+		return false;
+	}
+	cf_ok(rc, "host_register");
+	t = cf_drain(r);
+	CF_OK(r->st->host_unregister(r->d, m.range.addr, &t, &cf_err));
+	free(page);
+	return true;
 }
 
 // ---- streams ----

@@ -32,6 +32,8 @@ static int32_t s_caps(void *self, struct genai_stream_caps *out,
 		*out = all;
 	if (is("caps-change") && calls++ % 2)
 		out->flags ^= GENAI_STREAM_CAP_RECORD;
+	if (is("legal-unregistered"))
+		out->flags &= ~GENAI_STREAM_CAP_IN_PLACE;
 	if (is("caps-kind"))
 		memset(out->device_kind, 'x', sizeof(out->device_kind));
 	if (is("caps-no-kind"))
@@ -52,6 +54,8 @@ static int32_t s_alloc(void *self, uint32_t kind, uint64_t bytes,
 
 	if (is("alloc-recording") && recording)
 		return 0;
+	if (is("legal-rounds"))
+		bytes = (bytes + 65535) / 65536 * 65536;
 	rc = stream->alloc(self, kind, bytes, tag, &mem, err);
 	if (rc && is("err-needed"))
 		err->code = rc;
@@ -78,7 +82,18 @@ static int32_t s_alloc(void *self, uint32_t kind, uint64_t bytes,
 static int32_t s_create(void *self, const char *name, struct genai_stream **out,
 			struct genai_error *err)
 {
-	return is("create-nothing") ? 0 : stream->create(self, name, out, err);
+	static int made; // and given back
+	int32_t rc;
+
+	if (!out)
+		return made--;
+	if (is("create-nothing"))
+		return 0;
+	if (is("streams-four") && made == 4)
+		return mutant_fail(err, GENAI_E_LIMIT, "no more streams");
+	rc = stream->create(self, name, out, err);
+	made += !rc;
+	return rc;
 }
 
 static int32_t s_free(void *self, genai_addr addr,
@@ -108,6 +123,9 @@ static int32_t s_register(void *self, const void *ptr, uint64_t bytes,
 
 	if (is("register-recording") && recording)
 		return 0;
+	if (is("legal-unregistered"))
+		return mutant_fail(err, GENAI_E_LIMIT,
+				   "the limit of locked memory is reached");
 	if (!is("in-place-snapshot") || bytes > sizeof(snapshot) ||
 	    original.range.bytes)
 		return stream->host_register(self, ptr, bytes, out, err);
@@ -167,14 +185,30 @@ static int32_t s_destroy(void *self, struct genai_stream *s,
 {
 	int32_t rc = stream->destroy(self, s, err);
 
+	if (!rc)
+		s_create(self, NULL, NULL, NULL);
 	return rc && is("destroy-busy") ? 0 : rc;
+}
+
+static int32_t do_nothing(void *ctx, void *const *mem, struct genai_error *err)
+{
+	(void)ctx;
+	(void)mem;
+	(void)err;
+	return 0;
 }
 
 static int32_t s_mark(void *self, struct genai_stream *s,
 		      struct genai_point *out, struct genai_error *err)
 {
-	int32_t rc = stream->mark(self, s, out, err);
+	struct genai_work nothing = {sizeof(nothing), GENAI_NONE, "mark",
+				     do_nothing, NULL};
+	int32_t rc = 0;
 
+	if (is("legal-mark"))
+		rc = stream->launch_host(self, s, &nothing, NULL, 0, err);
+	if (!rc)
+		rc = stream->mark(self, s, out, err);
 	if (!rc && is("mark-early") && out->value && !recording)
 		out->value--;
 	return rc;
@@ -509,7 +543,8 @@ static void fill_tables(void)
 	s_table.launch_graph = s_graph;
 	if (is("caps-functions"))
 		s_table.launch_graph = NULL;
-	s_table.graph_edges = s_edges;
+	// the numbers of the units that marks add are not for others to see
+	s_table.graph_edges = is("legal-mark") ? NULL : s_edges;
 	s_table.reset = s_reset;
 	s_table.stats = s_stats;
 	mutant_wrap_barrier(barrier);
