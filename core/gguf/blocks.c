@@ -1,5 +1,7 @@
 // blocks.c - unpacking GGUF blocks.  All multi-byte fields are little-endian.
 #include "core/gguf/blocks.h"
+
+#include <math.h>
 #include "core/modelgen/half.h"
 
 static float half_at(const uint8_t *p)
@@ -151,6 +153,49 @@ static void q6_k(const uint8_t *p, struct genai_gguf_block *out)
 	}
 }
 
+// Codes that stand for values of a table: what they stand for, of 8 bits.
+static void table_nibbles(const uint8_t *qs, const int8_t *table, uint8_t *out)
+{
+	for (int i = 0; i < 32; i++) {
+		uint8_t b = qs[i % 16];
+
+		out[i] = (uint8_t)(128 + table[i < 16 ? b & 15 : b >> 4]);
+	}
+}
+
+static const int8_t iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+			       1,    13,   25,	38,  53,  69,  89,  113};
+
+static void iq4_nl(const uint8_t *p, struct genai_gguf_block *out)
+{
+	out->scale[0] = half_at(p);
+	table_nibbles(p + 2, iq4, out->code);
+}
+
+static void iq4_xs(const uint8_t *p, struct genai_gguf_block *out)
+{
+	float d = half_at(p);
+	uint32_t high = p[2] | (uint32_t)p[3] << 8;
+
+	for (int b = 0; b < 8; b++) {
+		uint32_t low = p[4 + b / 2] >> 4 * (b % 2) & 15;
+		int scale = (int)(low | (high >> 2 * b & 3) << 4) - 32;
+
+		out->scale[b] = d * (float)scale;
+		table_nibbles(p + 8 + 16 * b, iq4, out->code + 32 * b);
+	}
+}
+
+// Values of FP4 (E2M1) twice, so that they are whole; scales are powers of two.
+static void mxfp4(const uint8_t *p, struct genai_gguf_block *out)
+{
+	static const int8_t fp4[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+				       0, -1, -2, -3, -4, -6, -8, -12};
+
+	out->scale[0] = ldexpf(1, p[0] - 128);
+	table_nibbles(p + 1, fp4, out->code);
+}
+
 static const struct genai_gguf_type types[] = {
 	{0, "F32", 1, 4, 0, 0, 0, false, 0},
 	{1, "F16", 1, 2, 0, 0, 0, false, 0},
@@ -165,6 +210,9 @@ static const struct genai_gguf_type types[] = {
 	{12, "Q4_K", 256, 144, 32, 4, 0, true, q4_k},
 	{13, "Q5_K", 256, 176, 32, 8, 0, true, q5_k},
 	{14, "Q6_K", 256, 210, 16, 8, 32, false, q6_k},
+	{20, "IQ4_NL", 32, 18, 32, 8, 128, false, iq4_nl},
+	{23, "IQ4_XS", 256, 136, 32, 8, 128, false, iq4_xs},
+	{39, "MXFP4", 32, 17, 32, 8, 128, false, mxfp4},
 };
 
 const char *genai_gguf_type_name(uint32_t id)
@@ -172,11 +220,10 @@ const char *genai_gguf_type_name(uint32_t id)
 	static const char *const others[] = {
 		[9] = "Q8_1",	 [15] = "Q8_K",	   [16] = "IQ2_XXS",
 		[17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S",
-		[20] = "IQ4_NL", [21] = "IQ3_S",   [22] = "IQ2_S",
-		[23] = "IQ4_XS", [24] = "I8",	   [25] = "I16",
-		[26] = "I32",	 [27] = "I64",	   [28] = "F64",
-		[29] = "IQ1_M",	 [34] = "TQ1_0",   [35] = "TQ2_0",
-		[39] = "MXFP4",	 [40] = "NVFP4",
+		[21] = "IQ3_S",	 [22] = "IQ2_S",   [24] = "I8",
+		[25] = "I16",	 [26] = "I32",	   [27] = "I64",
+		[28] = "F64",	 [29] = "IQ1_M",   [34] = "TQ1_0",
+		[35] = "TQ2_0",	 [40] = "NVFP4",
 	};
 	const struct genai_gguf_type *t = genai_gguf_type(id);
 

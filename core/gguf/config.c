@@ -63,54 +63,227 @@ static int32_t real(const struct imp *imp, const char *name, double fallback,
 	return GENAI_OK;
 }
 
-// Keys that change what the model computes, in ways that are not carried.
-static int32_t refuse_keys(const struct imp *imp, struct genai_error *err)
-{
-	static const char *const keys[] = {
-		"expert_count",
-		"expert_used_count",
-		"attention.scale",
-		"attention.clamp_kqv",
-		"attention.max_alibi_bias",
-		"attention.layer_norm_epsilon",
-		"attn_logit_softcapping",
-		"final_logit_softcapping",
-		"logit_scale",
-		"embedding_scale",
-		"residual_scale",
-		"use_parallel_residual",
-		"rope.scaling.attn_factor",
-		"pooling_type",
-	};
-	uint64_t window = 0;
+// ---- architectures ----
 
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-		const struct genai_gguf_kv *kv = arch_key(imp, keys[i]);
+struct imp_arch {
+	const char *name; // general.architecture
+	const char *type; // genai_config.json's model.type
+	bool permuted;	  // rows of q and k are in pairs
+	bool fused;	  // q, k and v, and gate and up, are a tensor each
+	bool embed_scale; // embeddings times the root of their width
+	bool gelu, norm_out, no_norm_in, qk_norm_wide;
+	bool scales;	       // has the keys of Granite's four factors
+	uint32_t window;       // where the file says none; 0: must, if local
+	uint32_t local_of;     // of so many layers all but the last are local
+	uint32_t no_rope_of;   // of so many layers the last does not rotate
+	uint32_t large_layers; // a model of so many layers scales attention
+			       // by its width
+	double theta_local;
+	const char *keys; // its own, beside the common ones
+};
+
+static const struct imp_arch archs[] = {
+	{.name = "llama", .type = "llama", .permuted = true},
+	{.name = "qwen2", .type = "qwen2"},
+	{.name = "qwen3", .type = "qwen3"},
+	{.name = "gemma", .type = "gemma", .embed_scale = true, .gelu = true},
+	{.name = "gemma2",
+	 .type = "gemma2",
+	 .embed_scale = true,
+	 .gelu = true,
+	 .norm_out = true,
+	 .window = 4096,
+	 .local_of = 2,
+	 .large_layers = 46,
+	 .keys = " attn_logit_softcapping final_logit_softcapping "},
+	{.name = "gemma3",
+	 .type = "gemma3_text",
+	 .embed_scale = true,
+	 .gelu = true,
+	 .norm_out = true,
+	 .local_of = 6,
+	 .large_layers = 62,
+	 .theta_local = 10000},
+	{.name = "phi3", .type = "phi3", .fused = true, .local_of = 1},
+	{.name = "olmo2",
+	 .type = "olmo",
+	 .norm_out = true,
+	 .no_norm_in = true,
+	 .qk_norm_wide = true},
+	{.name = "granite",
+	 .type = "granite",
+	 .permuted = true,
+	 .scales = true,
+	 .keys = " embedding_scale residual_scale logit_scale "
+		 "attention.scale "},
+	{.name = "smollm3",
+	 .type = "smollm3",
+	 .permuted = true,
+	 .no_rope_of = 4},
+};
+#define N_ARCHS (sizeof(archs) / sizeof(archs[0]))
+
+static int32_t architecture(struct imp *imp, struct genai_error *err)
+{
+	struct genai_gguf_string s = {"", 0};
+	char list[200] = "";
+
+	genai_gguf_str(genai_gguf_find(imp->gguf, "general.architecture"), &s);
+	for (size_t i = 0; i < N_ARCHS; i++) {
+		const struct imp_arch *a = &archs[i];
+		size_t n = strlen(list);
+
+		if (s.bytes == strlen(a->name) &&
+		    !memcmp(s.data, a->name, s.bytes)) {
+			snprintf(imp->arch, sizeof(imp->arch), "%s", a->name);
+			imp->a = a;
+			imp->conf.type = a->type;
+			imp->permuted = a->permuted;
+			imp->fused = a->fused;
+			return GENAI_OK;
+		}
+		snprintf(list + n, sizeof(list) - n, "%s%s", i ? ", " : "",
+			 a->name);
+	}
+	return genai_fail(err, GENAI_E_UNSUPPORTED,
+			  "%s: architecture '%.*s' is not carried; carried are "
+			  "%s",
+			  genai_gguf_path(imp->gguf),
+			  (int)(s.bytes < 40 ? s.bytes : 40), s.data, list);
+}
+
+// Every key of the architecture is one that is read, or one that changes
+// nothing: what is not known might.
+static int32_t check_keys(const struct imp *imp, struct genai_error *err)
+{
+	static const char common[] =
+		" block_count context_length embedding_length "
+		"feed_forward_length vocab_size attention.head_count "
+		"attention.head_count_kv attention.key_length "
+		"attention.value_length attention.layer_norm_rms_epsilon "
+		"attention.sliding_window rope.dimension_count rope.freq_base "
+		"rope.scaling.type rope.scaling.factor rope.scale_linear "
+		"rope.scaling.original_context_length rope.scaling.finetuned ";
+	size_t n = strlen(imp->arch);
+	const struct genai_gguf_kv *kv;
+
+	for (uint64_t i = 0; (kv = genai_gguf_key_at(imp->gguf, i)); i++) {
+		char word[128];
 		uint64_t v = 1;
 		double d = 1;
 
-		if (!kv || (genai_gguf_uint(kv, &v) && !v) ||
-		    (genai_gguf_float(kv, &d) && !(d != 0)))
+		if (kv->key.bytes <= n || memcmp(kv->key.data, imp->arch, n) ||
+		    kv->key.data[n] != '.')
 			continue;
-		return genai_fail(err, GENAI_E_UNSUPPORTED,
-				  "%s: key %s.%s is not carried",
-				  genai_gguf_path(imp->gguf), imp->arch,
-				  keys[i]);
+		snprintf(word, sizeof(word), " %.*s ",
+			 (int)(kv->key.bytes - n - 1), kv->key.data + n + 1);
+		if (strstr(common, word) ||
+		    (imp->a->keys && strstr(imp->a->keys, word)))
+			continue;
+		// nothing of something is what there is without the key, but
+		// for attention that does not look back only
+		if (!strcmp(word, " attention.causal ")
+			    ? genai_gguf_uint(kv, &v) && v
+			    : (genai_gguf_uint(kv, &v) && !v) ||
+				      (genai_gguf_float(kv, &d) && !(d != 0)))
+			continue;
+		return genai_fail(
+			err, GENAI_E_UNSUPPORTED, "%s: key %.*s is not carried",
+			genai_gguf_path(imp->gguf),
+			(int)(kv->key.bytes < 90 ? kv->key.bytes : 90),
+			kv->key.data);
 	}
-	if (genai_gguf_uint(arch_key(imp, "attention.sliding_window"),
-			    &window) &&
-	    window && window < imp->conf.context)
+	return GENAI_OK;
+}
+
+// Which layers see a window only, and which do not rotate.
+static int32_t layers(struct imp *imp, struct genai_error *err)
+{
+	const struct imp_arch *a = imp->a;
+	struct genai_genconf *c = &imp->conf;
+	uint64_t window = a->window;
+	bool is_said = genai_gguf_uint(
+		arch_key(imp, "attention.sliding_window"), &window);
+
+	// where no layer is local the key must say nothing
+	if (is_said && window && window < c->context && !a->local_of)
 		return genai_fail(err, GENAI_E_UNSUPPORTED,
 				  "%s: a sliding window of %llu is not carried",
 				  genai_gguf_path(imp->gguf),
 				  (unsigned long long)window);
+	if (a->local_of > 1 && !window)
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: no key %s.attention.sliding_window",
+				  genai_gguf_path(imp->gguf), imp->arch);
+	imp->layer_flags = calloc(c->layers, 1);
+	if (!imp->layer_flags)
+		return genai_fail(err, GENAI_E_NOMEM, "%s: no memory",
+				  genai_gguf_path(imp->gguf));
+	if (a->local_of && window && window < c->context)
+		c->window = (uint32_t)window;
+	for (uint32_t i = 0; i < c->layers; i++) {
+		if (a->local_of == 1 ||
+		    (a->local_of && i % a->local_of < a->local_of - 1))
+			imp->layer_flags[i] |= GENAI_LAYER_LOCAL;
+		if (a->no_rope_of && (i + 1) % a->no_rope_of == 0)
+			imp->layer_flags[i] |= GENAI_LAYER_NO_ROPE;
+	}
+	c->layer_flags = imp->layer_flags;
+	c->theta_local = a->theta_local;
 	return GENAI_OK;
+}
+
+static int32_t factor(const struct imp *imp, const char *name, float *out,
+		      struct genai_error *err)
+{
+	double v;
+	int32_t rc = real(imp, name, 1, &v, err);
+
+	if (!rc && arch_key(imp, name))
+		*out = (float)v;
+	return rc;
+}
+
+static int32_t variant(struct imp *imp, struct genai_error *err)
+{
+	const struct imp_arch *a = imp->a;
+	struct genai_genconf *c = &imp->conf;
+	int32_t rc = layers(imp, err);
+
+	c->gelu = a->gelu;
+	c->norm_out = a->norm_out;
+	c->no_norm_in = a->no_norm_in;
+	c->qk_norm_wide = a->qk_norm_wide;
+	if (a->embed_scale)
+		c->embed_scale = sqrtf((float)c->hidden);
+	if (a->large_layers && c->layers == a->large_layers)
+		c->attention_scale = 1 / sqrtf((float)(c->hidden / c->heads));
+	if (!rc)
+		rc = factor(imp, "attn_logit_softcapping", &c->attention_cap,
+			    err);
+	if (!rc)
+		rc = factor(imp, "final_logit_softcapping", &c->logit_cap, err);
+	if (!rc && a->scales) {
+		rc = factor(imp, "embedding_scale", &c->embed_scale, err);
+		if (!rc)
+			rc = factor(imp, "residual_scale", &c->branch_scale,
+				    err);
+		if (!rc)
+			rc = factor(imp, "attention.scale", &c->attention_scale,
+				    err);
+		if (!rc)
+			rc = factor(imp, "logit_scale", &c->logit_scale, err);
+		if (c->logit_scale > 0)
+			c->logit_scale = 1 / c->logit_scale;
+	}
+	return rc;
 }
 
 static int32_t rope(struct imp *imp, struct genai_error *err)
 {
 	struct genai_genconf *c = &imp->conf;
-	struct genai_gguf_string type = {"none", 4};
+	struct genai_gguf_string type = {"", 0};
+	bool factor = arch_key(imp, "rope.scaling.factor");
 	int32_t rc = number(imp, "rope.dimension_count", c->head_size,
 			    c->head_size, &c->rotary, err);
 
@@ -127,8 +300,13 @@ static int32_t rope(struct imp *imp, struct genai_error *err)
 			(unsigned long long)c->context * c->rotary, LIMIT_ROPE);
 	c->rope_scale = 1;
 	genai_gguf_str(arch_key(imp, "rope.scaling.type"), &type);
-	if (type.bytes == 6 && !memcmp(type.data, "linear", 6))
-		return real(imp, "rope.scaling.factor", 0, &c->rope_scale, err);
+	// a factor without a type is linear
+	if ((!type.bytes && (factor || arch_key(imp, "rope.scale_linear"))) ||
+	    (type.bytes == 6 && !memcmp(type.data, "linear", 6)))
+		return real(imp,
+			    factor ? "rope.scaling.factor"
+				   : "rope.scale_linear",
+			    0, &c->rope_scale, err);
 	if (type.bytes && !(type.bytes == 4 && !memcmp(type.data, "none", 4)))
 		return genai_fail(err, GENAI_E_UNSUPPORTED,
 				  "%s: rope scaling '%.*s' is not carried",
@@ -205,8 +383,46 @@ static const char *const layer_names[] = {
 	[GENAI_SITE_BIAS_Q] = "attn_q.bias",
 	[GENAI_SITE_BIAS_K] = "attn_k.bias",
 	[GENAI_SITE_BIAS_V] = "attn_v.bias",
+	[GENAI_SITE_NORM_ATTN] = "post_attention_norm.weight",
+	[GENAI_SITE_NORM_MLP] = "post_ffw_norm.weight",
 };
 #define N_SITES (sizeof(layer_names) / sizeof(layer_names[0]))
+
+static const char *layer_name(const struct imp *imp, uint32_t site)
+{
+	if (imp->fused && site >= GENAI_SITE_Q && site <= GENAI_SITE_V)
+		return "attn_qkv.weight";
+	if (imp->fused && site == GENAI_SITE_GATE)
+		return "ffn_up.weight";
+	return layer_names[site];
+}
+
+uint64_t imp_first_row(const struct imp *imp, uint32_t site)
+{
+	const struct genai_genconf *c = &imp->conf;
+	uint64_t q = (uint64_t)c->heads * c->head_size;
+
+	if (!imp->fused)
+		return 0;
+	return site == GENAI_SITE_K   ? q
+	       : site == GENAI_SITE_V ? q + (uint64_t)c->kv_heads * c->head_size
+	       : site == GENAI_SITE_UP ? c->ffn
+				       : 0;
+}
+
+uint64_t imp_rows(const struct imp *imp, const struct genai_gguf_tensor *t,
+		  uint32_t site)
+{
+	const struct genai_genconf *c = &imp->conf;
+
+	if (imp->fused && site == GENAI_SITE_Q)
+		return (uint64_t)c->heads * c->head_size;
+	if (imp->fused && (site == GENAI_SITE_K || site == GENAI_SITE_V))
+		return (uint64_t)c->kv_heads * c->head_size;
+	if (imp->fused && (site == GENAI_SITE_GATE || site == GENAI_SITE_UP))
+		return c->ffn;
+	return t->dims[1];
+}
 
 const struct genai_gguf_tensor *imp_tensor(const struct imp *imp, uint32_t site,
 					   uint32_t layer)
@@ -220,7 +436,7 @@ const struct genai_gguf_tensor *imp_tensor(const struct imp *imp, uint32_t site,
 		return genai_gguf_tensor_find(imp->gguf, "output.weight");
 	if (site == GENAI_SITE_NORM_FINAL)
 		return genai_gguf_tensor_find(imp->gguf, "output_norm.weight");
-	snprintf(name, sizeof(name), "blk.%u.%s", layer, layer_names[site]);
+	snprintf(name, sizeof(name), "blk.%u.%s", layer, layer_name(imp, site));
 	return genai_gguf_tensor_find(imp->gguf, name);
 }
 
@@ -241,7 +457,7 @@ static int32_t require(struct imp *imp, uint32_t site, uint32_t layer,
 		return genai_fail(err, GENAI_E_FORMAT,
 				  "%s: no tensor blk.%u.%s", path, layer,
 				  site < N_SITES && layer_names[site]
-					  ? layer_names[site]
+					  ? layer_name(imp, site)
 					  : "(embedding)");
 	if (t->dims[0] != cols || t->dims[1] != (rows ? rows : 1) ||
 	    t->dims[2] != 1 || t->dims[3] != 1)
@@ -272,19 +488,24 @@ static int32_t require_layer(struct imp *imp, uint32_t layer,
 		uint64_t cols, rows;
 		bool wanted;
 	} list[] = {
-		{GENAI_SITE_NORM_IN, c->hidden, 0, true},
-		{GENAI_SITE_Q, c->hidden, q, true},
-		{GENAI_SITE_K, c->hidden, kv, true},
-		{GENAI_SITE_V, c->hidden, kv, true},
+		{GENAI_SITE_NORM_IN, c->hidden, 0, !c->no_norm_in},
+		{GENAI_SITE_Q, c->hidden, imp->fused ? q + 2 * kv : q, true},
+		{GENAI_SITE_K, c->hidden, kv, !imp->fused},
+		{GENAI_SITE_V, c->hidden, kv, !imp->fused},
 		{GENAI_SITE_BIAS_Q, q, 0, c->qkv_bias},
 		{GENAI_SITE_BIAS_K, kv, 0, c->qkv_bias},
 		{GENAI_SITE_BIAS_V, kv, 0, c->qkv_bias},
 		{GENAI_SITE_NORM_Q, c->head_size, 0, c->qk_norm},
 		{GENAI_SITE_NORM_K, c->head_size, 0, c->qk_norm},
+		{GENAI_SITE_NORM_Q, q, 0, c->qk_norm_wide},
+		{GENAI_SITE_NORM_K, kv, 0, c->qk_norm_wide},
 		{GENAI_SITE_O, q, c->hidden, true},
-		{GENAI_SITE_NORM_POST, c->hidden, 0, true},
-		{GENAI_SITE_GATE, c->hidden, c->ffn, true},
-		{GENAI_SITE_UP, c->hidden, c->ffn, true},
+		{GENAI_SITE_NORM_ATTN, c->hidden, 0, c->norm_out},
+		{GENAI_SITE_NORM_POST, c->hidden, 0, !c->no_norm_in},
+		{GENAI_SITE_NORM_MLP, c->hidden, 0, c->norm_out},
+		{GENAI_SITE_GATE, c->hidden, c->ffn, !imp->fused},
+		{GENAI_SITE_UP, c->hidden, imp->fused ? 2ull * c->ffn : c->ffn,
+		 true},
 		{GENAI_SITE_DOWN, c->ffn, c->hidden, true},
 	};
 	int32_t rc = GENAI_OK;
@@ -342,7 +563,8 @@ static int32_t tensors(struct imp *imp, struct genai_error *err)
 	c->vocab = (uint32_t)t->dims[1];
 	c->tied = !genai_gguf_tensor_find(imp->gguf, "output.weight");
 	c->qkv_bias = imp_tensor(imp, GENAI_SITE_BIAS_Q, 0) != NULL;
-	c->qk_norm = imp_tensor(imp, GENAI_SITE_NORM_Q, 0) != NULL;
+	c->qk_norm = !c->qk_norm_wide &&
+		     imp_tensor(imp, GENAI_SITE_NORM_Q, 0) != NULL;
 	rc = require(imp, GENAI_SITE_EMBED, 0, c->hidden, c->vocab, err);
 	if (!rc)
 		rc = require(imp, GENAI_SITE_HEAD, 0, c->hidden, c->vocab, err);
@@ -362,35 +584,58 @@ static int32_t tensors(struct imp *imp, struct genai_error *err)
 	return rc;
 }
 
-static int32_t architecture(struct imp *imp, struct genai_error *err)
+static void add_end(struct genai_genconf *c, uint64_t id)
 {
-	static const char *const carried[] = {"llama", "qwen2", "qwen3"};
-	struct genai_gguf_string s = {"", 0};
-
-	genai_gguf_str(genai_gguf_find(imp->gguf, "general.architecture"), &s);
-	for (size_t i = 0; i < sizeof(carried) / sizeof(carried[0]); i++)
-		if (s.bytes == strlen(carried[i]) &&
-		    !memcmp(s.data, carried[i], s.bytes)) {
-			snprintf(imp->arch, sizeof(imp->arch), "%s",
-				 carried[i]);
-			imp->conf.type = imp->arch;
-			imp->permuted = i == 0;
-			return GENAI_OK;
-		}
-	return genai_fail(err, GENAI_E_UNSUPPORTED,
-			  "%s: architecture '%.*s'; llama, qwen2 and qwen3 are "
-			  "carried",
-			  genai_gguf_path(imp->gguf),
-			  (int)(s.bytes < 40 ? s.bytes : 40), s.data);
+	for (uint32_t i = 0; i < c->n_eos; i++)
+		if (c->eos[i] == (int64_t)id)
+			return;
+	if (id < c->vocab && c->n_eos < sizeof(c->eos) / sizeof(c->eos[0]))
+		c->eos[c->n_eos++] = (int64_t)id;
 }
 
-static void special_ids(struct imp *imp)
+// Files may leave out the token that ends a turn: a well-known one that the
+// chat template writes is one.
+static int32_t turn_ends(struct imp *imp, struct genai_error *err)
+{
+	static const char *const known[] = {"<|im_end|>",      "<|eot_id|>",
+					    "<|end|>",	       "<end_of_turn>",
+					    "<|end_of_turn|>", "<|endofturn|>",
+					    "<|return|>",      "<|eom_id|>"};
+	const struct genai_gguf_kv *kv =
+		genai_gguf_find(imp->gguf, "tokenizer.ggml.tokens");
+	struct genai_gguf_string t = {"", 0}, *tokens;
+
+	genai_gguf_str(genai_gguf_find(imp->gguf, "tokenizer.chat_template"),
+		       &t);
+	if (!t.bytes || !kv || kv->type != GENAI_GGUF_ARRAY ||
+	    kv->elem != GENAI_GGUF_STRING)
+		return GENAI_OK;
+	tokens = genai_gguf_strings(kv);
+	if (!tokens)
+		return genai_fail(err, GENAI_E_NOMEM, "%s: no memory",
+				  genai_gguf_path(imp->gguf));
+	for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+		size_t n = strlen(known[k]);
+
+		if (!memmem(t.data, t.bytes, known[k], n))
+			continue;
+		for (uint64_t i = 0; i < kv->count; i++)
+			if (tokens[i].bytes == n &&
+			    !memcmp(tokens[i].data, known[k], n))
+				add_end(&imp->conf, i);
+	}
+	free(tokens);
+	return GENAI_OK;
+}
+
+static int32_t special_ids(struct imp *imp, struct genai_error *err)
 {
 	static const char *const ends[] = {"eos_token_id", "eot_token_id",
 					   "eom_token_id"};
 	struct genai_genconf *c = &imp->conf;
 	char key[64];
 	uint64_t v;
+	int32_t rc;
 
 	c->bos = c->pad = -1;
 	if (genai_gguf_uint(
@@ -399,17 +644,11 @@ static void special_ids(struct imp *imp)
 	    v < c->vocab)
 		c->bos = (int64_t)v;
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-		bool is_new = true;
-
 		snprintf(key, sizeof(key), "tokenizer.ggml.%s", ends[i]);
-		if (!genai_gguf_uint(genai_gguf_find(imp->gguf, key), &v) ||
-		    v >= c->vocab)
-			continue;
-		for (uint32_t j = 0; j < c->n_eos; j++)
-			is_new &= c->eos[j] != (int64_t)v;
-		if (is_new)
-			c->eos[c->n_eos++] = (int64_t)v;
+		if (genai_gguf_uint(genai_gguf_find(imp->gguf, key), &v))
+			add_end(c, v);
 	}
+	rc = turn_ends(imp, err);
 	if (genai_gguf_uint(genai_gguf_find(imp->gguf,
 					    "tokenizer.ggml.padding_token_id"),
 			    &v) &&
@@ -417,6 +656,7 @@ static void special_ids(struct imp *imp)
 		c->pad = (int64_t)v;
 	else if (c->n_eos)
 		c->pad = c->eos[0];
+	return rc;
 }
 
 int32_t imp_configure(struct imp *imp, struct genai_error *err)
@@ -426,13 +666,15 @@ int32_t imp_configure(struct imp *imp, struct genai_error *err)
 	if (!rc)
 		rc = sizes(imp, err);
 	if (!rc)
-		rc = refuse_keys(imp, err);
+		rc = check_keys(imp, err);
+	if (!rc)
+		rc = variant(imp, err);
 	if (!rc)
 		rc = rope(imp, err);
 	if (!rc)
 		rc = tensors(imp, err);
 	if (!rc)
-		special_ids(imp);
+		rc = special_ids(imp, err);
 	imp->conf.io_dtype = GENAI_DT_F32;
 	imp->conf.accuracy_level = 1;
 	return rc;

@@ -74,6 +74,9 @@ genai_gguf_tensor_at(const struct genai_gguf *gguf, uint64_t index);
 const struct genai_gguf_tensor *
 genai_gguf_tensor_find(const struct genai_gguf *gguf, const char *name);
 
+/* Keys, sorted; NULL past the last. */
+const struct genai_gguf_kv *genai_gguf_key_at(const struct genai_gguf *gguf,
+					      uint64_t index);
 /* NULL if there is no such key. */
 const struct genai_gguf_kv *genai_gguf_find(const struct genai_gguf *gguf,
 					    const char *key);
@@ -97,7 +100,7 @@ struct genai_import_options {
 };
 
 /* Write the model of a GGUF file as an ONNX GenAI folder (see modelgen.h how
- * it appears).  Architectures llama, qwen2, qwen3; everything that cannot be
+ * it appears).  Architectures: docs/IMPORT.md; everything that cannot be
  * carried is refused by name.  The folder's import.json lists each tensor with
  * its type, the form it got, whether its values are exact and, if not, the
  * largest error relative to the largest value of its block.

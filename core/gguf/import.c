@@ -112,6 +112,7 @@ int32_t genai_gguf_import(const char *gguf_path, const char *out_dir,
 					  err);
 	}
 	free(imp.rope_factors);
+	free(imp.layer_flags);
 	free(imp.records);
 	genai_gguf_close(imp.gguf);
 	return rc;

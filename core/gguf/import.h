@@ -24,8 +24,11 @@ struct imp {
 	struct genai_genconf conf;
 	struct imp_record *records; /* by tensor index */
 	float *rope_factors;
+	uint8_t *layer_flags;
+	const struct imp_arch *a;
 	char arch[16];
 	bool permuted; /* rows of q and k are in pairs, as llama files have */
+	bool fused;    /* q, k and v are one tensor, gate and up another */
 	bool again;    /* some tensor was found to need its offsets apart */
 };
 
@@ -35,6 +38,10 @@ int32_t imp_configure(struct imp *imp, struct genai_error *err);
 /* The tensor of a place, NULL if there is none. */
 const struct genai_gguf_tensor *imp_tensor(const struct imp *imp, uint32_t site,
 					   uint32_t layer);
+/* The rows of a place in its tensor: how many, and the first. */
+uint64_t imp_rows(const struct imp *imp, const struct genai_gguf_tensor *t,
+		  uint32_t site);
+uint64_t imp_first_row(const struct imp *imp, uint32_t site);
 struct imp_record *imp_record(struct imp *imp,
 			      const struct genai_gguf_tensor *t);
 

@@ -512,6 +512,12 @@ genai_gguf_tensor_find(const struct genai_gguf *gguf, const char *name)
 	return NULL;
 }
 
+const struct genai_gguf_kv *genai_gguf_key_at(const struct genai_gguf *gguf,
+					      uint64_t index)
+{
+	return index < gguf->n_kvs ? &gguf->kvs[index] : NULL;
+}
+
 const struct genai_gguf_kv *genai_gguf_find(const struct genai_gguf *gguf,
 					    const char *key)
 {

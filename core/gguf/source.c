@@ -44,6 +44,7 @@ static uint64_t file_row(const struct imp *imp, uint32_t site, uint64_t row)
 	uint64_t size = imp->conf.head_size, half = size / 2;
 	uint64_t in = row % size;
 
+	row += imp_first_row(imp, site);
 	if (!imp->permuted ||
 	    (site != GENAI_SITE_Q && site != GENAI_SITE_K &&
 	     site != GENAI_SITE_BIAS_Q && site != GENAI_SITE_BIAS_K))
@@ -72,9 +73,10 @@ static int32_t columns(void *self, uint32_t site, uint32_t layer, uint64_t col,
 	struct imp *imp = self;
 	const struct genai_gguf_tensor *t = imp_tensor(imp, site, layer);
 	const struct genai_gguf_type *type = type_of(t);
+	uint64_t n_rows = imp_rows(imp, t, site);
 	float v[256];
 
-	for (uint64_t r = 0; r < t->dims[1]; r++) {
+	for (uint64_t r = 0; r < n_rows; r++) {
 		uint64_t from = file_row(imp, site, r) * t->dims[0] + col;
 
 		genai_gguf_values(type, t->data + from * type->bytes, n, v);

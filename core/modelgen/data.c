@@ -240,6 +240,7 @@ static int32_t write_blocks(struct out *o, const struct gen_job *job)
 static int32_t write_rope(struct out *o, const struct gen_job *job)
 {
 	const struct genai_genconf *c = o->g->conf;
+	double theta = job->rope_local ? c->theta_local : c->theta;
 	uint64_t half = c->rotary / 2, part = 16384 / half + 1;
 	float *v = malloc((2 * part + 1) * half * sizeof(*v)), *cosv, *sinv;
 	int32_t rc = GENAI_OK;
@@ -249,7 +250,9 @@ static int32_t write_rope(struct out *o, const struct gen_job *job)
 	cosv = v + half;
 	sinv = cosv + part * half;
 	for (uint64_t i = 0; i < half; i++) {
-		v[i] = 1.0f / (float)pow(c->theta, 2.0 * (double)i / c->rotary);
+		v[i] = 1.0f / (float)pow(theta, 2.0 * (double)i / c->rotary);
+		if (job->rope_local)
+			continue;
 		if (c->rope_factors)
 			v[i] /= c->rope_factors[i];
 		v[i] = (float)(v[i] / c->rope_scale);

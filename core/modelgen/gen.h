@@ -34,6 +34,7 @@ struct gen_job {
 	uint64_t terms;	   /* [rows, blocks] */
 	uint64_t terms_t;  /* [blocks, rows] */
 	uint64_t rope_sin; /* GEN_ROPE only */
+	bool rope_local;   /* GEN_ROPE: that of layers with a window */
 };
 
 struct gen {
@@ -48,7 +49,7 @@ struct gen {
 	uint64_t embed_terms; /* offsets of a shared embedding, or 0 */
 	uint64_t data_bytes;
 	uint64_t done_bytes;
-	uint32_t shared[32]; /* hashes of names of shared constants written */
+	uint32_t shared[48]; /* hashes of names of shared constants written */
 	uint32_t n_shared;
 	char sums_of[GEN_NAME]; /* input whose block sums were made last */
 	uint32_t sums_block;
@@ -80,9 +81,12 @@ void gen_attr_float(struct gen *g, const char *name, float v);
 void gen_attr_ints(struct gen *g, const char *name, const int64_t *v,
 		   uint32_t n);
 void gen_end(struct gen *g);
+void gen_attr_string(struct gen *g, const char *name, const char *v);
 /* An int64 constant, written once; its name, valid until the next call. */
 const char *gen_const(struct gen *g, bool scalar, const int64_t *v, uint32_t n,
 		      char *out_name);
+/* A constant of the folder's type, written once. */
+const char *gen_const_float(struct gen *g, float v, char *out_name);
 /* True once for each name. */
 bool gen_first(struct gen *g, const char *name);
 

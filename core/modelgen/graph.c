@@ -1,4 +1,5 @@
-// graph.c - the operator chain of a Llama-like decoder.
+// graph.c - the operator chain of a dense decoder: Llama, and what its kin do
+// otherwise.
 #include "core/modelgen/gen.h"
 
 #include <math.h>
@@ -61,11 +62,37 @@ static void mask_nodes(struct gen *g)
 
 static void rope_inits(struct gen *g)
 {
+	const struct genai_genconf *c = g->conf;
 	struct gen_job *job = gen_job_add(g, GEN_ROPE);
-	uint64_t dims[2] = {g->conf->context, g->conf->rotary / 2};
+	uint64_t dims[2] = {c->context, c->rotary / 2};
 
-	job->at = gen_init(g, "cos_cache", g->conf->io_dtype, 2, dims);
-	job->rope_sin = gen_init(g, "sin_cache", g->conf->io_dtype, 2, dims);
+	job->at = gen_init(g, "cos_cache", c->io_dtype, 2, dims);
+	job->rope_sin = gen_init(g, "sin_cache", c->io_dtype, 2, dims);
+	if (!(c->theta_local > 0))
+		return;
+	job = gen_job_add(g, GEN_ROPE);
+	job->rope_local = true;
+	job->at = gen_init(g, "cos_cache_local", c->io_dtype, 2, dims);
+	job->rope_sin = gen_init(g, "sin_cache_local", c->io_dtype, 2, dims);
+}
+
+static uint32_t layer_flags(const struct gen *g, uint32_t layer)
+{
+	return g->conf->layer_flags ? g->conf->layer_flags[layer] : 0;
+}
+
+// inout times a constant; path is that of the new node.
+static void scale(struct gen *g, const char *path, float factor, char *inout)
+{
+	char c[GEN_NAME], out[GEN_NAME];
+
+	if (factor == 0 || factor == 1)
+		return;
+	gen_const_float(g, factor, c);
+	snprintf(out, sizeof(out), "%s/output_0", path);
+	unary(g, "Mul", path, inout, c, out);
+	gen_end(g);
+	memcpy(inout, out, sizeof(out));
 }
 
 static void vector(struct gen *g, const char *name, uint32_t site,
@@ -117,6 +144,55 @@ static void norm(struct gen *g, struct flow *f, uint32_t layer,
 	}
 	gen_end(g);
 	memcpy(f->normed, normed, sizeof(normed));
+}
+
+// RMS norm of what a branch gave, or of q or k over all heads.
+static void branch_norm(struct gen *g, uint32_t layer, const char *what,
+			uint32_t site, uint64_t n, char *inout)
+{
+	char name[GEN_NAME], weight[GEN_NAME], out[GEN_NAME];
+
+	snprintf(weight, sizeof(weight), "model.layers.%u.%s.weight", layer,
+		 what);
+	snprintf(name, sizeof(name), "/model/layers.%u/%s/LayerNorm", layer,
+		 what);
+	snprintf(out, sizeof(out), "/model/layers.%u/%s/output_0", layer, what);
+	vector(g, weight, site, layer, n);
+	unary(g, "SimplifiedLayerNormalization", name, inout, weight, out);
+	gen_attr_float(g, "epsilon", g->conf->epsilon);
+	gen_attr_int(g, "axis", -1);
+	gen_attr_int(g, "stash_type", 1);
+	gen_end(g);
+	memcpy(inout, out, sizeof(out));
+}
+
+// What a branch gave, made ready to be added to the stream.
+static void end_branch(struct gen *g, struct flow *f, uint32_t layer,
+		       const char *what, uint32_t site)
+{
+	char path[GEN_NAME];
+
+	if (g->conf->norm_out)
+		branch_norm(g, layer, what, site, g->conf->hidden, f->branch);
+	snprintf(path, sizeof(path), "/model/layers.%u/%s/Scale", layer, what);
+	scale(g, path, g->conf->branch_scale, f->branch);
+}
+
+// The stream itself, with what is to be added to it.
+static void stream(struct gen *g, struct flow *f, uint32_t layer,
+		   const char *what)
+{
+	char name[GEN_NAME], sum[GEN_NAME];
+
+	if (f->branch[0]) {
+		snprintf(name, sizeof(name), "/model/layers.%u/%s/Add", layer,
+			 what);
+		snprintf(sum, sizeof(sum), "%s/output_0", name);
+		unary(g, "Add", name, f->skip, f->branch, sum);
+		gen_end(g);
+		memcpy(f->skip, sum, sizeof(sum));
+	}
+	memcpy(f->normed, f->skip, sizeof(f->normed));
 }
 
 // One matrix of a layer, or q, k and v stacked.  Name of the product in out.
@@ -276,8 +352,14 @@ static void gqa(struct gen *g, uint32_t layer, const char *q, const char *k,
 		const char *v, char norms[2][GEN_NAME], char *out)
 {
 	const struct genai_genconf *c = g->conf;
+	uint32_t flags = layer_flags(g, layer);
+	bool local = flags & GENAI_LAYER_LOCAL, rope;
+	const char *which = local && c->theta_local > 0 ? "_local" : "";
+	float factor = c->attention_scale > 0 ? c->attention_scale
+					      : (float)(1 / sqrt(c->head_size));
 	char name[GEN_NAME];
 
+	rope = !(flags & GENAI_LAYER_NO_ROPE);
 	snprintf(name, sizeof(name),
 		 "/model/layers.%u/attn/GroupQueryAttention", layer);
 	snprintf(out, GEN_NAME,
@@ -292,8 +374,11 @@ static void gqa(struct gen *g, uint32_t layer, const char *q, const char *k,
 	gen_in(g, name);
 	gen_in(g, SEQLENS);
 	gen_in(g, TOTAL);
-	gen_in(g, "cos_cache");
-	gen_in(g, "sin_cache");
+	for (int i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "%s_cache%s", i ? "sin" : "cos",
+			 which);
+		gen_in(g, rope ? name : "");
+	}
 	for (int i = 0; i < (norms ? 5 : 3); i++)
 		gen_in(g, "");
 	for (int i = 0; norms && i < 2; i++)
@@ -305,10 +390,11 @@ static void gqa(struct gen *g, uint32_t layer, const char *q, const char *k,
 	gen_out(g, name);
 	gen_attr_int(g, "num_heads", c->heads);
 	gen_attr_int(g, "kv_num_heads", c->kv_heads);
-	gen_attr_float(g, "scale", (float)(1 / sqrt(c->head_size)));
-	gen_attr_int(g, "local_window_size", -1);
-	gen_attr_float(g, "softcap", 0);
-	gen_attr_int(g, "do_rotary", 1);
+	gen_attr_float(g, "scale", factor);
+	gen_attr_int(g, "local_window_size",
+		     local && c->window ? (int64_t)c->window : -1);
+	gen_attr_float(g, "softcap", c->attention_cap);
+	gen_attr_int(g, "do_rotary", rope);
 	gen_attr_int(g, "rotary_interleaved", 0);
 	if (norms)
 		gen_attr_float(g, "qk_norm_epsilon", c->epsilon);
@@ -329,8 +415,14 @@ static void attention(struct gen *g, struct flow *f, uint32_t layer)
 			 i ? 'k' : 'q');
 		vector(g, norms[i], GENAI_SITE_NORM_Q + i, layer, c->head_size);
 	}
-	if (c->qk_norm && packed)
+	if ((c->qk_norm || c->qk_norm_wide) && packed)
 		split_qkv(g, layer, qkv);
+	for (uint32_t i = 0; c->qk_norm_wide && i < 2; i++)
+		branch_norm(g, layer, i ? "attn.k_norm" : "attn.q_norm",
+			    GENAI_SITE_NORM_Q + i,
+			    (uint64_t)(i ? c->kv_heads : c->heads) *
+				    c->head_size,
+			    qkv[i]);
 	for (int i = 0; c->qk_norm && !c->cuda && i < 2; i++)
 		head_norm(g, layer, i, norms[i], qkv[i]);
 	gqa(g, layer, qkv[0], qkv[1], qkv[2],
@@ -338,6 +430,35 @@ static void attention(struct gen *g, struct flow *f, uint32_t layer)
 	one(g, &m, GENAI_SITE_O, layer, c->hidden,
 	    (uint64_t)c->heads * c->head_size);
 	project(g, &m, "attn.o_proj", out, f->branch);
+	end_branch(g, f, layer, "attn_out", GENAI_SITE_NORM_ATTN);
+}
+
+// silu(gate), as its parts, or gelu(gate).
+static void activation(struct gen *g, uint32_t layer, const char *gate,
+		       char *out)
+{
+	char name[GEN_NAME], a[GEN_NAME];
+
+	if (g->conf->gelu) {
+		snprintf(name, sizeof(name), "/model/layers.%u/mlp/act_fn/Gelu",
+			 layer);
+		snprintf(out, GEN_NAME, "%s/output_0", name);
+		unary(g, "Gelu", name, gate, NULL, out);
+		gen_attr_string(g, "approximate", "tanh");
+		gen_end(g);
+		return;
+	}
+	snprintf(name, sizeof(name), "/model/layers.%u/mlp/act_fn/Sigmoid",
+		 layer);
+	snprintf(a, sizeof(a), "/model/layers.%u/mlp/act_fn/Sigmoid/output_0",
+		 layer);
+	unary(g, "Sigmoid", name, gate, NULL, a);
+	gen_end(g);
+	snprintf(name, sizeof(name), "/model/layers.%u/mlp/act_fn/Mul", layer);
+	snprintf(out, GEN_NAME, "/model/layers.%u/mlp/act_fn/Mul/output_0",
+		 layer);
+	unary(g, "Mul", name, gate, a, out);
+	gen_end(g);
 }
 
 static void mlp(struct gen *g, struct flow *f, uint32_t layer)
@@ -351,23 +472,44 @@ static void mlp(struct gen *g, struct flow *f, uint32_t layer)
 	project(g, &m, "mlp.gate_proj", f->normed, gate);
 	one(g, &m, GENAI_SITE_UP, layer, c->ffn, c->hidden);
 	project(g, &m, "mlp.up_proj", f->normed, up);
-	snprintf(name, sizeof(name), "/model/layers.%u/mlp/act_fn/Sigmoid",
-		 layer);
-	snprintf(a, sizeof(a), "/model/layers.%u/mlp/act_fn/Sigmoid/output_0",
-		 layer);
-	unary(g, "Sigmoid", name, gate, NULL, a);
-	gen_end(g);
-	snprintf(name, sizeof(name), "/model/layers.%u/mlp/act_fn/Mul", layer);
-	snprintf(b, sizeof(b), "/model/layers.%u/mlp/act_fn/Mul/output_0",
-		 layer);
-	unary(g, "Mul", name, gate, a, b);
-	gen_end(g);
+	activation(g, layer, gate, b);
 	snprintf(name, sizeof(name), "/model/layers.%u/mlp/Mul", layer);
 	snprintf(a, sizeof(a), "/model/layers.%u/mlp/Mul/output_0", layer);
 	unary(g, "Mul", name, b, up, a);
 	gen_end(g);
 	one(g, &m, GENAI_SITE_DOWN, layer, c->hidden, c->ffn);
 	project(g, &m, "mlp.down_proj", a, f->branch);
+	end_branch(g, f, layer, "mlp_out", GENAI_SITE_NORM_MLP);
+}
+
+static void head(struct gen *g, const char *in)
+{
+	const struct genai_genconf *c = g->conf;
+	bool scaled = c->logit_scale != 0 && c->logit_scale != 1;
+	char cap[GEN_NAME], last[GEN_NAME] = "/lm_head/MatMul/output_0";
+	struct gen_mat m;
+
+	one(g, &m, GENAI_SITE_HEAD, 0, c->vocab, c->hidden);
+	m.weight = "lm_head";
+	m.path = "/lm_head";
+	if (!scaled && !(c->logit_cap > 0)) {
+		gen_matmul(g, &m, in, "logits");
+		return;
+	}
+	gen_matmul(g, &m, in, last);
+	gen_const_float(g, scaled ? c->logit_scale : 1 / c->logit_cap, cap);
+	unary(g, "Mul", "/lm_head/Scale", last, cap,
+	      c->logit_cap > 0 ? "/lm_head/Scale/output_0" : "logits");
+	gen_end(g);
+	if (!(c->logit_cap > 0))
+		return;
+	unary(g, "Tanh", "/lm_head/Tanh", "/lm_head/Scale/output_0", NULL,
+	      "/lm_head/Tanh/output_0");
+	gen_end(g);
+	gen_const_float(g, c->logit_cap, cap);
+	unary(g, "Mul", "/lm_head/Cap", "/lm_head/Tanh/output_0", cap,
+	      "logits");
+	gen_end(g);
 }
 
 void gen_graph(struct gen *g)
@@ -382,16 +524,20 @@ void gen_graph(struct gen *g)
 	one(g, &m, c->tied ? GENAI_SITE_HEAD : GENAI_SITE_EMBED, 0, c->vocab,
 	    c->hidden);
 	gen_embed(g, &m, f.skip);
+	scale(g, "/model/embed_tokens/Mul", c->embed_scale, f.skip);
 	for (uint32_t i = 0; i < c->layers && !g->failed; i++) {
-		norm(g, &f, i, "input_layernorm", GENAI_SITE_NORM_IN);
+		if (c->no_norm_in)
+			stream(g, &f, i, "attn_in");
+		else
+			norm(g, &f, i, "input_layernorm", GENAI_SITE_NORM_IN);
 		attention(g, &f, i);
-		norm(g, &f, i, "post_attention_layernorm",
-		     GENAI_SITE_NORM_POST);
+		if (c->no_norm_in)
+			stream(g, &f, i, "mlp_in");
+		else
+			norm(g, &f, i, "post_attention_layernorm",
+			     GENAI_SITE_NORM_POST);
 		mlp(g, &f, i);
 	}
 	norm(g, &f, c->layers, "final_norm_layernorm", GENAI_SITE_NORM_FINAL);
-	one(g, &m, GENAI_SITE_HEAD, 0, c->vocab, c->hidden);
-	m.weight = "lm_head";
-	m.path = "/lm_head";
-	gen_matmul(g, &m, f.normed, "logits");
+	head(g, f.normed);
 }

@@ -1,5 +1,5 @@
 /* modelgen.h - writing an ONNX GenAI model folder: graph, weights, settings.
- * Owns: the operator chain of Llama-like decoders, the data file and its
+ * Owns: the operator chain of dense decoders (Llama and its kin), the data file and its
  * layout, the folder appearing at once or not at all.  Does not know: where
  * values come from (a genai_source gives them, one tensor at a time). */
 #ifndef GENAI_CORE_MODELGEN_MODELGEN_H
@@ -27,6 +27,12 @@
 #define GENAI_SITE_BIAS_Q 14u
 #define GENAI_SITE_BIAS_K 15u
 #define GENAI_SITE_BIAS_V 16u
+#define GENAI_SITE_NORM_ATTN 17u /* of what attention gives */
+#define GENAI_SITE_NORM_MLP 18u	 /* of what the MLP gives */
+
+/* How a layer differs from the others. */
+#define GENAI_LAYER_LOCAL 1u   /* sees the window only; rotates by theta_local */
+#define GENAI_LAYER_NO_ROPE 2u /* does not rotate */
 
 /* What is added to scale * code in a block. */
 #define GENAI_OFFSET_NONE 0u /* the default zero point, 2^(bits-1) */
@@ -86,7 +92,19 @@ struct genai_genconf {
 		*rope_factors; /* rotary / 2 divisors of the rates or NULL */
 	float epsilon;
 	bool tied; /* the head is the embedding */
-	bool qkv_bias, qk_norm;
+	bool qkv_bias;
+	bool qk_norm;	   /* q and k are normalised, each head by itself */
+	bool qk_norm_wide; /* or over all heads */
+	bool no_norm_in;   /* branches read the stream as it is */
+	bool norm_out;	   /* what branches give is normalised */
+	bool gelu;	   /* GELU by tanh gates, instead of SiLU */
+	/* 0 or 1: none */
+	float embed_scale, branch_scale, logit_scale;
+	float attention_scale; /* 0: 1 / sqrt(head_size) */
+	float attention_cap, logit_cap; /* cap * tanh(x / cap); 0: none */
+	uint32_t window;		/* positions; 0: none */
+	double theta_local;		/* 0: theta */
+	const uint8_t *layer_flags;	/* GENAI_LAYER_*, or NULL */
 	bool cuda;	   /* settings and q/k norms as CUDA builds have them */
 	uint32_t io_dtype; /* GENAI_DT_F32 or _F16 */
 	uint32_t accuracy_level; /* of MatMulNBits; 0: not written */

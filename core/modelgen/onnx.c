@@ -1,6 +1,7 @@
 // onnx.c - ONNX messages: nodes, attributes, initialisers, the model around
 // them.
 #include "core/modelgen/gen.h"
+#include "core/modelgen/half.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ enum {
 	ATTR_NAME = 1,
 	ATTR_F = 2,
 	ATTR_I = 3,
+	ATTR_S = 4,
 	ATTR_T = 5,
 	ATTR_INTS = 8,
 	ATTR_TYPE = 20,
@@ -36,7 +38,13 @@ enum {
 	MODEL_GRAPH = 7,
 	MODEL_OPSET = 8,
 };
-enum { TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_TENSOR = 4, TYPE_INTS = 7 };
+enum {
+	TYPE_FLOAT = 1,
+	TYPE_INT = 2,
+	TYPE_STRING = 3,
+	TYPE_TENSOR = 4,
+	TYPE_INTS = 7
+};
 
 void gen_node(struct gen *g, const char *op, const char *domain,
 	      const char *name)
@@ -78,6 +86,16 @@ void gen_attr_float(struct gen *g, const char *name, float v)
 	genai_wire_end(&g->nodes, at);
 }
 
+void gen_attr_string(struct gen *g, const char *name, const char *v)
+{
+	size_t at = genai_wire_begin(&g->nodes, NODE_ATTRIBUTE);
+
+	genai_wire_string(&g->nodes, ATTR_NAME, name);
+	genai_wire_string(&g->nodes, ATTR_S, v);
+	genai_wire_int(&g->nodes, ATTR_TYPE, TYPE_STRING);
+	genai_wire_end(&g->nodes, at);
+}
+
 void gen_attr_ints(struct gen *g, const char *name, const int64_t *v,
 		   uint32_t n)
 {
@@ -112,11 +130,35 @@ bool gen_first(struct gen *g, const char *name)
 	return true;
 }
 
+// n 0: a scalar.
+static void constant(struct gen *g, const char *node, const char *name,
+		     uint32_t dtype, uint32_t n, const uint8_t *raw,
+		     size_t bytes)
+{
+	size_t at, tensor;
+
+	gen_node(g, "Constant", "", node);
+	gen_out(g, name);
+	at = genai_wire_begin(&g->nodes, NODE_ATTRIBUTE);
+	genai_wire_string(&g->nodes, ATTR_NAME, "value");
+	tensor = genai_wire_begin(&g->nodes, ATTR_T);
+	if (n)
+		genai_wire_int(&g->nodes, TENSOR_DIMS, n);
+	genai_wire_int(&g->nodes, TENSOR_TYPE, dtype);
+	genai_wire_string(&g->nodes, TENSOR_NAME, name);
+	genai_wire_bytes(&g->nodes, TENSOR_RAW, raw, bytes);
+	genai_wire_end(&g->nodes, tensor);
+	genai_wire_int(&g->nodes, ATTR_TYPE, TYPE_TENSOR);
+	genai_wire_end(&g->nodes, at);
+	gen_end(g);
+}
+
 const char *gen_const(struct gen *g, bool scalar, const int64_t *v, uint32_t n,
 		      char *out_name)
 {
 	char list[GEN_NAME - 64], node[GEN_NAME];
-	size_t len = 0, at, tensor;
+	uint8_t raw[8 * 8];
+	size_t len = 0;
 
 	for (uint32_t i = 0; i < n; i++)
 		len += (size_t)snprintf(list + len, sizeof(list) - len,
@@ -131,26 +173,33 @@ const char *gen_const(struct gen *g, bool scalar, const int64_t *v, uint32_t n,
 		 list);
 	if (!gen_first(g, out_name))
 		return out_name;
-	gen_node(g, "Constant", "", node);
-	gen_out(g, out_name);
-	at = genai_wire_begin(&g->nodes, NODE_ATTRIBUTE);
-	genai_wire_string(&g->nodes, ATTR_NAME, "value");
-	tensor = genai_wire_begin(&g->nodes, ATTR_T);
-	if (!scalar)
-		genai_wire_int(&g->nodes, TENSOR_DIMS, n);
-	genai_wire_int(&g->nodes, TENSOR_TYPE, GENAI_DT_I64);
-	genai_wire_string(&g->nodes, TENSOR_NAME, out_name);
-	{
-		uint8_t raw[8 * 8];
+	for (uint32_t i = 0; i < 8 * n && i < sizeof(raw); i++)
+		raw[i] = (uint8_t)((uint64_t)v[i / 8] >> 8 * (i % 8));
+	constant(g, node, out_name, GENAI_DT_I64, scalar ? 0 : n, raw,
+		 8 * (size_t)n);
+	return out_name;
+}
 
-		for (uint32_t i = 0; i < 8 * n && i < sizeof(raw); i++)
-			raw[i] = (uint8_t)((uint64_t)v[i / 8] >> 8 * (i % 8));
-		genai_wire_bytes(&g->nodes, TENSOR_RAW, raw, 8 * (size_t)n);
-	}
-	genai_wire_end(&g->nodes, tensor);
-	genai_wire_int(&g->nodes, ATTR_TYPE, TYPE_TENSOR);
-	genai_wire_end(&g->nodes, at);
-	gen_end(g);
+const char *gen_const_float(struct gen *g, float v, char *out_name)
+{
+	bool half = g->conf->io_dtype == GENAI_DT_F16;
+	const char *type = half ? "FLOAT16" : "FLOAT";
+	char node[GEN_NAME];
+	uint8_t raw[4];
+	uint32_t bits;
+
+	snprintf(node, sizeof(node), "/model/constant_nodes/%s/%.9g", type,
+		 (double)v);
+	snprintf(out_name, GEN_NAME, "/model/constants/%s/%.9g", type,
+		 (double)v);
+	if (!gen_first(g, out_name))
+		return out_name;
+	memcpy(&bits, &v, 4);
+	if (half)
+		bits = genai_half_from_float(v);
+	for (uint32_t i = 0; i < 4; i++)
+		raw[i] = (uint8_t)(bits >> 8 * i);
+	constant(g, node, out_name, g->conf->io_dtype, 0, raw, half ? 2 : 4);
 	return out_name;
 }
 

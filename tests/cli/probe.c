@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/unit/gguf_arch.h"
 #include "tests/unit/gguf_model.h"
 #include "tests/unit/onnx_writer.h"
 #include "tools/npy.h"
@@ -25,7 +26,7 @@ static int usage(void)
 		"probe npydiff A B                largest difference\n"
 		"probe mknpy FILE DIMS VALUE...   float32\n"
 		"probe onnx KIND DIR              DIR/model.onnx and tests\n"
-		"probe gguf FILE                  a small model\n"
+		"probe gguf FILE [ARCH]           a small model\n"
 		"probe pty COMMAND...             run it on a terminal; stdin "
 		"says what is\n"
 		"   typed: send TEXT (\\r \\e \\xNN), wait TEXT, end; "
@@ -334,12 +335,20 @@ static int onnx(const char *kind, const char *dir_name)
 	return 0;
 }
 
-static int gguf(const char *path)
+static int gguf(const char *path, const char *arch)
 {
 	struct gguf_build g = {0};
 	struct bytes b = {0};
+	size_t i = 0;
 
-	build(&g, &plain);
+	while (arch && i < N_ARCH_SPECS && strcmp(arch_specs[i].name, arch))
+		i++;
+	if (i == N_ARCH_SPECS)
+		return usage();
+	if (arch)
+		arch_build(&g, &arch_specs[i]);
+	else
+		build(&g, &plain);
 	gguf_join(&g, &b);
 	write_file(path, b.data, b.n);
 	free(b.data);
@@ -366,8 +375,8 @@ static int dispatch(int argc, char **argv)
 		return mknpy(argc - 2, argv + 2);
 	if (!strcmp(what, "onnx") && argc == 4)
 		return onnx(argv[2], argv[3]);
-	if (!strcmp(what, "gguf") && argc == 3)
-		return gguf(argv[2]);
+	if (!strcmp(what, "gguf") && (argc == 3 || argc == 4))
+		return gguf(argv[2], argc == 4 ? argv[3] : NULL);
 	if (!strcmp(what, "pty") && argc > 2)
 		return pty(argv + 2);
 	return usage();

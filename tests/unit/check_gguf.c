@@ -106,7 +106,7 @@ START_TEST(recorded_blocks)
 	int count[3];
 
 	golden(GENAI_TESTDATA "/gguf/golden.json", count);
-	ck_assert_int_eq(count[0], 41);
+	ck_assert_int_eq(count[0], 50);
 	ck_assert_int_eq(count[1], 0);
 	ck_assert_int_eq(count[2], 0);
 }

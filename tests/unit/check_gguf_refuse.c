@@ -167,6 +167,17 @@ START_TEST(refuses_settings)
 	build(&g, &plain);
 	kv_u32(&g, "llama.expert_count", 8);
 	refused(&g, GENAI_E_UNSUPPORTED, "llama.expert_count");
+	// what is not known may change what the model computes
+	build(&g, &plain);
+	kv_f32(&g, "llama.attention.temperature_scale", 0.1f);
+	refused(&g, GENAI_E_UNSUPPORTED,
+		"key llama.attention.temperature_scale is not carried");
+	build(&g, &plain);
+	kv_bool(&g, "llama.attention.causal", 0);
+	refused(&g, GENAI_E_UNSUPPORTED, "key llama.attention.causal");
+	build(&g, &plain);
+	kv_str(&g, "llama.tensor_data_layout", "Meta AI original pth");
+	refused(&g, GENAI_E_UNSUPPORTED, "key llama.tensor_data_layout");
 	build(&g, &plain);
 	kv_u32(&g, "llama.attention.sliding_window", 16);
 	refused(&g, GENAI_E_UNSUPPORTED, "sliding window of 16");
@@ -203,17 +214,60 @@ START_TEST(refuses_settings)
 }
 END_TEST
 
+static void rename_key(struct gguf_build *g, const char *key)
+{
+	uint8_t *p = memmem(g->kvs.data, g->kvs.n, key, strlen(key));
+
+	ck_assert_ptr_nonnull(p);
+	*p = '_';
+}
+
 // The plain model with one key of its tokenizer renamed, so that another one
 // can stand in for it.
 static void without(struct gguf_build *g, const char *key)
 {
-	uint8_t *p;
-
 	build(g, &plain);
-	p = memmem(g->kvs.data, g->kvs.n, key, strlen(key));
-	ck_assert_ptr_nonnull(p);
-	*p = '_';
+	rename_key(g, key);
 }
+
+// What says nothing is carried.
+START_TEST(keys_that_change_nothing)
+{
+	struct genai_import_options o = {.overwrite = true};
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct gguf_build g = {0};
+
+	build(&g, &plain);
+	kv_u32(&g, "llama.expert_count", 0);
+	kv_bool(&g, "llama.attention.causal", 1);
+	kv_bool(&g, "llama.use_parallel_residual", 0);
+	kv_u32(&g, "llama.vocab_size", VOCAB);
+	ck_assert_msg(!import(&g, &o, &err), "%s", err.text);
+}
+END_TEST
+
+// The end of a turn is in the template only.
+START_TEST(an_end_that_the_template_names)
+{
+	struct genai_import_options o = {.overwrite = true};
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct gguf_build g = {0};
+	json_t *j;
+
+	without(&g, "tokenizer.ggml.tokens");
+	kv_array(&g, "tokenizer.ggml.tokens", 8, VOCAB);
+	for (uint32_t i = 0; i < VOCAB; i++)
+		put_str(&g.kvs, (const char *const[]){
+					"<e>", "<s>", "a", "b", "c", "ab",
+					"abc", "<|im_end|>", "<|end|>"}[i]);
+	rename_key(&g, "tokenizer.chat_template");
+	kv_str(&g, "tokenizer.chat_template", "{{ messages }}<|im_end|>");
+	ck_assert_msg(!import(&g, &o, &err), "%s", err.text);
+	j = load("genai_config.json");
+	part_is(j, "model.eos_token_id", "[0,7]");
+	json_decref(j);
+}
+END_TEST
 
 static void letters(struct gguf_build *g, const char *odd)
 {
@@ -295,6 +349,8 @@ int main(void)
 	tcase_add_test(c, sentencepiece_tokenizer);
 	tcase_add_test(c, refuses_models);
 	tcase_add_test(c, refuses_settings);
+	tcase_add_test(c, keys_that_change_nothing);
+	tcase_add_test(c, an_end_that_the_template_names);
 	tcase_add_test(c, refuses_tokenizers);
 	tcase_add_test(c, truncated_models_leave_nothing);
 	suite_add_tcase(s, c);

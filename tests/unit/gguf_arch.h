@@ -1,0 +1,206 @@
+// gguf_arch.h - a small float model of each architecture as a GGUF file, for
+// comparison with what another reader of such files computes from it.
+#ifndef GENAI_TESTS_GGUF_ARCH_H
+#define GENAI_TESTS_GGUF_ARCH_H
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "tests/unit/gguf_build.h"
+
+struct arch_spec {
+	const char *name;
+	uint32_t layers, kv_heads, head_size;
+	uint32_t window;
+	bool untied, fused, no_norm_in, norm_out;
+	uint32_t qk_norm; // 1: each head, 2: all of them
+	const char *factors[4];
+	float values[4];
+};
+
+static const struct arch_spec arch_specs[] = {
+	{"llama", 2, 2, 8, 0, true, false, false, false, 0, {0}, {0}},
+	{"gemma", 2, 1, 16, 0, false, false, false, false, 0, {0}, {0}},
+	{"gemma2",
+	 3,
+	 2,
+	 16,
+	 4,
+	 false,
+	 false,
+	 false,
+	 true,
+	 0,
+	 {"attn_logit_softcapping", "final_logit_softcapping"},
+	 {20, 10}},
+	{"gemma3",
+	 7,
+	 1,
+	 16,
+	 4,
+	 false,
+	 false,
+	 false,
+	 true,
+	 1,
+	 {"rope.scaling.factor"},
+	 {8}},
+	{"phi3", 2, 4, 8, 0, false, true, false, false, 0, {0}, {0}},
+	{"olmo2", 2, 2, 8, 0, true, false, true, true, 2, {0}, {0}},
+	{"granite",
+	 2,
+	 2,
+	 8,
+	 0,
+	 false,
+	 false,
+	 false,
+	 false,
+	 0,
+	 {"embedding_scale", "residual_scale", "logit_scale",
+	  "attention.scale"},
+	 {6, 0.3f, 4, 0.1f}},
+	{"smollm3", 5, 2, 8, 0, false, false, false, false, 0, {0}, {0}},
+};
+#define N_ARCH_SPECS (sizeof(arch_specs) / sizeof(arch_specs[0]))
+
+#define ARCH_HIDDEN 32u
+#define ARCH_HEADS 4u
+#define ARCH_FFN 48u
+#define ARCH_VOCAB 264u
+
+static uint64_t arch_state;
+
+// Between -1 and 1, the same on every machine.
+static inline float arch_random(void)
+{
+	arch_state = arch_state * 6364136223846793005u + 1442695040888963407u;
+	return (float)(int32_t)(arch_state >> 40) / 8388608.0f - 1;
+}
+
+static inline void arch_tensor(struct gguf_build *g, const char *name,
+			       uint64_t cols, uint64_t rows, float size)
+{
+	struct bytes b = {0};
+
+	for (uint64_t i = 0; i < cols * (rows ? rows : 1); i++)
+		put_f32(&b,
+			rows ? arch_random() * size : 1 + 0.3f * arch_random());
+	tensor(g, name, cols, rows, 0, b.data, b.n);
+	free(b.data);
+}
+
+static inline void arch_layer(struct gguf_build *g, uint32_t layer,
+			      const char *what, uint64_t cols, uint64_t rows)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "blk.%u.%s.weight", layer, what);
+	arch_tensor(g, name, cols, rows, 3 / sqrtf((float)cols));
+}
+
+static inline void arch_layers(struct gguf_build *g, const struct arch_spec *s)
+{
+	uint64_t q = (uint64_t)ARCH_HEADS * s->head_size;
+	uint64_t kv = (uint64_t)s->kv_heads * s->head_size;
+
+	for (uint32_t i = 0; i < s->layers; i++) {
+		if (!s->no_norm_in) {
+			arch_layer(g, i, "attn_norm", ARCH_HIDDEN, 0);
+			arch_layer(g, i, "ffn_norm", ARCH_HIDDEN, 0);
+		}
+		if (s->fused) {
+			arch_layer(g, i, "attn_qkv", ARCH_HIDDEN, q + 2 * kv);
+			arch_layer(g, i, "ffn_up", ARCH_HIDDEN, 2 * ARCH_FFN);
+		} else {
+			arch_layer(g, i, "attn_q", ARCH_HIDDEN, q);
+			arch_layer(g, i, "attn_k", ARCH_HIDDEN, kv);
+			arch_layer(g, i, "attn_v", ARCH_HIDDEN, kv);
+			arch_layer(g, i, "ffn_gate", ARCH_HIDDEN, ARCH_FFN);
+			arch_layer(g, i, "ffn_up", ARCH_HIDDEN, ARCH_FFN);
+		}
+		arch_layer(g, i, "attn_output", q, ARCH_HIDDEN);
+		arch_layer(g, i, "ffn_down", ARCH_FFN, ARCH_HIDDEN);
+		if (s->norm_out) {
+			arch_layer(g, i, "post_attention_norm", ARCH_HIDDEN, 0);
+			arch_layer(g, i, "post_ffw_norm", ARCH_HIDDEN, 0);
+		}
+		if (s->qk_norm) {
+			arch_layer(g, i, "attn_q_norm",
+				   s->qk_norm == 2 ? q : s->head_size, 0);
+			arch_layer(g, i, "attn_k_norm",
+				   s->qk_norm == 2 ? kv : s->head_size, 0);
+		}
+	}
+}
+
+static inline void arch_tokens(struct gguf_build *g)
+{
+	static const char *const first[] = {"<unk>", "<s>", "</s>"};
+	char text[16];
+
+	kv_str(g, "tokenizer.ggml.model", "llama");
+	kv_array(g, "tokenizer.ggml.tokens", 8, ARCH_VOCAB);
+	for (uint32_t i = 0; i < ARCH_VOCAB; i++) {
+		if (i < 3)
+			snprintf(text, sizeof(text), "%s", first[i]);
+		else if (i < 259)
+			snprintf(text, sizeof(text), "<0x%02X>", i - 3);
+		else
+			snprintf(text, sizeof(text), "t%u", i);
+		put_str(&g->kvs, text);
+	}
+	kv_array(g, "tokenizer.ggml.scores", 6, ARCH_VOCAB);
+	for (uint32_t i = 0; i < ARCH_VOCAB; i++)
+		put_f32(&g->kvs, 0);
+	kv_array(g, "tokenizer.ggml.token_type", 5, ARCH_VOCAB);
+	for (uint32_t i = 0; i < ARCH_VOCAB; i++)
+		put_u32(&g->kvs, i == 0 ? 2 : i < 3 ? 3 : i < 259 ? 6 : 1);
+	kv_u32(g, "tokenizer.ggml.bos_token_id", 1);
+	kv_u32(g, "tokenizer.ggml.eos_token_id", 2);
+}
+
+static inline void arch_build(struct gguf_build *g, const struct arch_spec *s)
+{
+	const struct {
+		const char *name;
+		uint32_t value;
+	} keys[] = {
+		{"block_count", s->layers},
+		{"context_length", 64},
+		{"embedding_length", ARCH_HIDDEN},
+		{"feed_forward_length", ARCH_FFN},
+		{"attention.head_count", ARCH_HEADS},
+		{"attention.head_count_kv", s->kv_heads},
+		{"attention.key_length", s->head_size},
+		{"attention.value_length", s->head_size},
+		{"rope.dimension_count", s->head_size},
+		{"attention.sliding_window", s->window},
+	};
+	char key[96];
+
+	arch_state = 42;
+	kv_str(g, "general.architecture", s->name);
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		snprintf(key, sizeof(key), "%s.%s", s->name, keys[i].name);
+		if (keys[i].value)
+			kv_u32(g, key, keys[i].value);
+	}
+	snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon",
+		 s->name);
+	kv_f32(g, key, 1e-5f);
+	snprintf(key, sizeof(key), "%s.rope.freq_base", s->name);
+	kv_f32(g, key, 5000);
+	for (size_t i = 0; i < 4 && s->factors[i]; i++) {
+		snprintf(key, sizeof(key), "%s.%s", s->name, s->factors[i]);
+		kv_f32(g, key, s->values[i]);
+	}
+	arch_tokens(g);
+	arch_tensor(g, "token_embd.weight", ARCH_HIDDEN, ARCH_VOCAB, 1);
+	if (s->untied)
+		arch_tensor(g, "output.weight", ARCH_HIDDEN, ARCH_VOCAB, 1);
+	arch_tensor(g, "output_norm.weight", ARCH_HIDDEN, 0, 0);
+	arch_layers(g, s);
+}
+
+#endif
