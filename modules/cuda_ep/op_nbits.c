@@ -3,24 +3,24 @@
  * there is one row or more; never on how rows of the weight are cut. */
 #include "modules/cuda_ep/op_matmul.h"
 
-#define XBLOCK 80 /* as in kernels/gemv.cu */
+/* As in kernels/gemv4.cu. */
+#define TILE 256
+#define DEPTH 3
+#define FEW_WARPS 8
+#define MOST_CLASSES 16
+#define EXACT_ROWS 64 /* steps up to here give a row the same bits */
+#define SM_WARPS 16   /* of a kernel with 128 registers */
 
 struct nbits_state {
 	int64_t m, n, k;
 	int64_t bits, block, blocks; /* blocks of a row */
 	int64_t zp, zp_row;	     /* CEP_ZP_*; bytes of a row of them */
-	int64_t smem;		     /* of the kernel for one row */
-	bool fast;		     /* that kernel can be taken */
-	bool gemm4;		     /* several rows go to gemm4 */
-	int64_t part;		     /* where its parts lie in the workspace */
+	bool fast;		     /* 1 to EXACT_ROWS rows go to gemv4 */
+	bool gemm4;		     /* more rows go to gemm4 */
+	int64_t part;		     /* parts of a sum, in the workspace */
 	int64_t pair;		     /* bytes of one of two products */
 };
 EXEC_STATE(nbits_state, cep_node)
-
-/* As in kernels/gemm4.cu. */
-#define SLICE 1024
-#define FEW_ROWS 16
-#define FEW_COLUMNS 32768 /* more than these fill the device without slices */
 
 int32_t cep_need_bf16(const struct cep_node *n, struct genai_error *err)
 {
@@ -88,18 +88,71 @@ static int32_t nbits_shapes(struct cep_node *n, struct genai_error *err)
 	return 0;
 }
 
-/* Parts of few rows, and a counter a block of columns. */
-static void slice_memory(struct cep_node *n)
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* How K is summed: classes of tiles, slices of classes.  Depends on K. */
+static struct cep_sum4 sum_of(const struct cep_node *n)
+{
+	struct cep_sum4 o = {
+		.tiles = ((uint32_t)nbits_state(n)->k + TILE - 1) / TILE,
+	};
+
+	o.class_tiles = (o.tiles + MOST_CLASSES - 1) / MOST_CLASSES;
+	o.n_class = (o.tiles + o.class_tiles - 1) / o.class_tiles;
+	o.slice_classes = (o.n_class + 3) / 4;
+	while (32 << o.shift < nbits_state(n)->block)
+		o.shift++;
+	return o;
+}
+
+static uint32_t slices_of(const struct cep_sum4 *o)
+{
+	return (o->n_class + o->slice_classes - 1) / o->slice_classes;
+}
+
+/* Shared memory of a block: tiles on the way, where its rows lie. */
+static uint32_t ring_bytes(const struct cep_node *n, uint32_t warps,
+			   uint32_t groups)
+{
+	uint32_t stage = nbits_state(n)->zp ? 2560 : 2304;
+
+	return warps * DEPTH * stage +
+	       groups * 16 * (nbits_state(n)->zp ? 24 : 16);
+}
+
+/* Of a block of one row: activations and the sums of classes besides. */
+static uint32_t one_bytes(const struct cep_node *n, const struct cep_sum4 *o,
+			  uint32_t warps, uint32_t groups)
+{
+	return ring_bytes(n, warps, groups) + o->tiles * TILE * 2 +
+	       groups * o->n_class * 64;
+}
+
+/* Of a block of several rows: tiles of their activations besides. */
+static uint32_t few_bytes(const struct cep_node *n, uint32_t rows)
+{
+	uint32_t most = rows <= 8 ? 8 : rows <= 16 ? 16 : EXACT_ROWS;
+
+	return ring_bytes(n, FEW_WARPS, FEW_WARPS) + DEPTH * most * TILE * 2;
+}
+
+/* Few rows: parts of sums, and a counter a block of columns; rows are what a
+ * row group yields. */
+static void slice_memory(struct cep_node *n, int64_t rows)
 {
 	struct nbits_state *s = nbits_state(n);
-	int64_t slices = (s->k + SLICE - 1) / SLICE;
-	int64_t rows = s->m < FEW_ROWS ? s->m : FEW_ROWS;
+	struct cep_sum4 o = sum_of(n);
+	int64_t groups = (s->n + rows - 1) / rows;
+	int64_t m = s->m < EXACT_ROWS ? s->m : EXACT_ROWS;
 
 	s->part = 0;
-	if (slices < 2 || s->n > FEW_COLUMNS)
+	if (slices_of(&o) < 2 || m < 2)
 		return;
-	n->workspace_bytes = (uint64_t)(slices * rows * s->n) * 4;
-	n->sync_bytes = (uint64_t)((s->n + 63) / 64) * 4;
+	n->workspace_bytes = (uint64_t)(slices_of(&o) * m * groups) * 64;
+	n->sync_bytes = (uint64_t)((groups + FEW_WARPS - 1) / FEW_WARPS) * 4;
 }
 
 int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
@@ -113,7 +166,8 @@ int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
 					    "weight_prepacked",
 					    NULL};
 	const struct cep_tensor *a = n->in[0];
-	int64_t dims[GENAI_MAX_RANK], tiles;
+	int64_t dims[GENAI_MAX_RANK];
+	struct cep_sum4 o;
 	int32_t rc = cep_check(n, attrs, 3, 6, 1, err);
 
 	if (!rc)
@@ -133,14 +187,14 @@ int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
 		rc = nbits_shapes(n, err);
 	if (rc)
 		return rc;
-	tiles = (s->k / 32 + 7) / 8;
-	s->smem = (tiles * 8 + 1) * XBLOCK + (s->zp ? tiles * 32 : 0);
+	o = sum_of(n);
 	s->fast = a->dtype != GENAI_DT_F32 && s->bits == 4 && s->block >= 32 &&
-		  s->k % 32 == 0 && s->smem < n->self->max_smem - 65536;
+		  s->k % 32 == 0 &&
+		  one_bytes(n, &o, 4, 1) <= (uint32_t)n->self->max_smem - 20480;
 	s->gemm4 = a->dtype != GENAI_DT_F32 && s->bits == 4 && s->block >= 32 &&
 		   s->k % 64 == 0 && s->zp != CEP_ZP_FLOAT;
-	if (s->gemm4)
-		slice_memory(n);
+	if (s->fast)
+		slice_memory(n, 16);
 	if (n->n_in > 5 && n->in[5] && cep_count(n->in[5]) != (uint64_t)s->n)
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "the bias does not have N elements");
@@ -149,25 +203,50 @@ int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
 	return cep_out(n, 0, a->dtype, a->rank, dims, err);
 }
 
-/* Blocks, threads and shared memory of a one-row product; rows are what a
- * block's row group yields. */
+/* Row groups a block takes, and its warps: the fewest tiles for the busiest SM
+ * with all blocks on the device at once. */
 static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
-			struct cep_mm *p, uint32_t rows, struct cep_dim3 *grid,
-			uint32_t *threads, uint32_t *smem)
+			struct cep_mm *p, const struct cep_sum4 *o,
+			uint32_t rows, struct cep_dim3 *grid, uint32_t *threads,
+			uint32_t *smem)
 {
-	const struct nbits_state *s = nbits_state(n);
-	uint32_t tiles = (p->k / 32 + 7) / 8, classes = tiles < 8 ? tiles : 8;
-	uint32_t n_rg = (p->n + rows - 1) / rows;
-	uint32_t want = (uint32_t)r->self->n_sms * 2, most, warps;
+	uint32_t n_rg = (p->n + rows - 1) / rows, best = UINT32_MAX;
+	uint32_t most = (uint32_t)r->self->max_smem - 20480;
+	uint32_t sms = (uint32_t)r->self->n_sms;
 
-	*smem = (uint32_t)s->smem;
-	p->groups = (n_rg + want - 1) / want;
-	most = ((uint32_t)r->self->max_smem - 20480 - *smem) / (classes * 64);
-	if (p->groups > most)
-		p->groups = most;
-	warps = p->groups * classes;
-	*smem += p->groups * classes * 64;
-	*threads = 32 * (warps < 8 ? warps : 8);
+	for (uint32_t i = 0; i < 4; i++) {
+		/* blocks of an SM: of equal ones the earlier, as measured */
+		static const uint8_t order[] = {2, 3, 4, 1};
+		uint32_t busy = order[i];
+		uint32_t groups = (n_rg + sms * busy - 1) / (sms * busy);
+		uint32_t warps = min_u32(SM_WARPS / busy, groups * o->n_class);
+		uint32_t load;
+
+		while (groups > 1 && one_bytes(n, o, warps, groups) >
+					     (most + 20480) / busy - 1024)
+			groups--;
+		if (one_bytes(n, o, warps, groups) >
+			    (most + 20480) / busy - 1024 ||
+		    one_bytes(n, o, warps, groups) > most)
+			continue;
+		load = (n_rg + groups - 1) / groups;
+		if (busy > 1 && load <= sms * (busy - 1))
+			continue; /* fewer would do, with more warps */
+		load = (load + sms - 1) / sms * groups;
+		if (load >= best)
+			continue;
+		best = load;
+		p->groups = groups;
+		*threads = 32 * warps;
+		*smem = one_bytes(n, o, warps, groups);
+	}
+	if (best == UINT32_MAX) { /* little shared memory */
+		uint32_t warps = min_u32(4, o->n_class);
+
+		p->groups = 1;
+		*threads = 32 * warps;
+		*smem = one_bytes(n, o, warps, 1);
+	}
 	*grid = (struct cep_dim3){(n_rg + p->groups - 1) / p->groups, 1, 1};
 }
 
@@ -193,44 +272,128 @@ static int32_t set_parts(const struct cep_node *n, const struct cep_run *r,
 		   : 0;
 }
 
-#define KERNELS(form)                                                          \
+/* By dtype and zero points. */
+#define KERNELS(name)                                                          \
 	{                                                                      \
-		{CEP_K_cep_gemv4##form##_f16_0, CEP_K_cep_gemv4##form##_f16_1, \
-		 CEP_K_cep_gemv4##form##_f16_2},                               \
-			{CEP_K_cep_gemv4##form##_bf16_0,                       \
-			 CEP_K_cep_gemv4##form##_bf16_1,                       \
-			 CEP_K_cep_gemv4##form##_bf16_2},                      \
+		{CEP_K_cep_##name##_f16_0, CEP_K_cep_##name##_f16_1,           \
+		 CEP_K_cep_##name##_f16_2},                                    \
+			{CEP_K_cep_##name##_bf16_0, CEP_K_cep_##name##_bf16_1, \
+			 CEP_K_cep_##name##_bf16_2},                           \
 	}
+/* For up to 8, 16 and 64 rows. */
+#define FEW(form)                                                              \
+	{                                                                      \
+		KERNELS(form##_8), KERNELS(form##_16), KERNELS(form##_64)      \
+	}
+
+/* A product of one row, or of few: params is of the form that the kernel
+ * takes, and holds m and o. */
+static int32_t run_one(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
+		       const struct cep_sum4 *o, uint32_t rows,
+		       enum cep_kernel k, void *params)
+{
+	uint64_t x = m->a, out = m->out, add = o->add, size;
+	uint32_t count = m->m, threads, smem;
+	struct cep_dim3 grid;
+	int32_t rc = 0;
+	/* m and o begin every form */
+	struct cep_mv *q = params;
+
+	size = cep_dtype_bytes(n->in[0]->dtype);
+	gemv4_shape(n, r, m, o, rows, &grid, &threads, &smem);
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		q->m = *m;
+		q->o = *o;
+		q->m.m = 1;
+		q->m.a = x + i * (uint64_t)m->lda * size;
+		q->m.out = out + i * (uint64_t)m->ldc * size;
+		q->o.add = add ? add + i * (uint64_t)m->ldc * size : 0;
+		rc = cep_run_kernel(r, k, grid, threads, smem, params);
+	}
+	return rc;
+}
+
+static int32_t run_few(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
+		       const struct cep_sum4 *o, uint32_t rows,
+		       const enum cep_kernel k[3][2][3], void *params)
+{
+	uint32_t groups = (m->n + rows - 1) / rows;
+	struct cep_mv *q = params;
+
+	m->part = r->workspace + (uint64_t)nbits_state(n)->part;
+	m->counters = r->sync;
+	q->m = *m;
+	q->o = *o;
+	return cep_run_kernel(
+		r,
+		k[m->m <= 8    ? 0
+		  : m->m <= 16 ? 1
+			       : 2][n->in[0]->dtype == GENAI_DT_BF16]
+		 [m->zp_kind],
+		(struct cep_dim3){(groups + FEW_WARPS - 1) / FEW_WARPS,
+				  slices_of(o), 1},
+		32 * FEW_WARPS, few_bytes(n, m->m), params);
+}
+
+/* Several rows by the kernel for them, or one by one if they do not begin on 16
+ * bytes or the GPU has little shared memory; the same sums. */
+static bool is_few(const struct cep_node *n, const struct cep_mm *m)
+{
+	return m->m > 1 && m->vec_a &&
+	       few_bytes(n, m->m) <= (uint32_t)n->self->max_smem - 20480;
+}
+
+/* Rows of scales and zero points that can be copied asynchronously. */
+static uint32_t async_of(const struct cep_node *n, const uint64_t *s,
+			 const uint64_t *z, uint32_t count, uint32_t shift)
+{
+	uint64_t unit = shift < 2 ? 8 : 4,
+		 row = (uint64_t)nbits_state(n)->blocks * 2;
+	uint64_t low = row % unit, zlow;
+	bool is_float = nbits_state(n)->zp == CEP_ZP_FLOAT;
+
+	if (shift ==
+	    0) /* a tile's scales are whole: the last one may be half */
+		unit = 8;
+	zlow = is_float ? low : (uint64_t)nbits_state(n)->zp_row % 4;
+	for (uint32_t k = 0; k < count; k++) {
+		low |= s[k] % unit;
+		if (nbits_state(n)->zp)
+			zlow |= z[k] % (is_float ? unit : 4);
+	}
+	return (low ? 0 : CEP_ASYNC_SCALES) |
+	       (nbits_state(n)->zp && !zlow ? CEP_ASYNC_ZEROS : 0);
+}
 
 static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
 			 struct cep_mm *p)
 {
-	static const enum cep_kernel one[2][3] = KERNELS();
-	static const enum cep_kernel tiled[2][3] = KERNELS(t);
+	static const enum cep_kernel one[2][3] = KERNELS(gemv4);
+	static const enum cep_kernel tiled[2][3] = KERNELS(gemv4t);
+	static const enum cep_kernel few[3][2][3] = FEW(few4t);
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
+	struct cep_sum4 o = sum_of(n);
 	struct cep_mv_tiled q;
-	struct cep_dim3 grid;
-	uint32_t threads, smem;
 	struct cep_mv q1;
 	int32_t rc;
 
-	gemv4_shape(n, r, p, 16, &grid, &threads, &smem);
-	if (!r->n_parts) {
-		q1.m = *p;
+	if (!r->n_parts && !is_few(n, p)) {
 		q1.n_tiles = 1;
 		q1.tile_rows = p->n;
 		rc = set_parts(n, r, 1, q1.b, q1.s, q1.z);
+		o.async = async_of(n, q1.s, q1.z, 1, o.shift);
 		return rc ? rc
-			  : cep_run_kernel(r, one[bf][p->zp_kind], grid,
-					   threads, smem, &q1);
+			  : run_one(n, r, p, &o, 16, one[bf][p->zp_kind], &q1);
 	}
-	q.m = *p;
-	q.n_tiles = r->n_parts;
-	q.tile_rows = r->part_rows;
+	q.n_tiles = r->n_parts ? r->n_parts : 1;
+	q.tile_rows = r->n_parts ? r->part_rows : p->n;
 	rc = set_parts(n, r, 1, q.b, q.s, q.z);
-	return rc ? rc
-		  : cep_run_kernel(r, tiled[bf][p->zp_kind], grid, threads,
-				   smem, &q);
+	o.async = async_of(n, q.s, q.z, q.n_tiles, o.shift);
+	if (rc)
+		return rc;
+	return is_few(n, p)
+		       ? run_few(n, r, p, &o, 16, few, &q)
+		       : run_one(n, r, p, &o, 16, tiled[bf][p->zp_kind], &q);
 }
 
 bool cep_is_vec(uint64_t addr, int64_t stride, uint32_t bytes)
@@ -295,31 +458,22 @@ static struct cep_mm nbits_params(const struct cep_node *n,
 static int32_t run_gemm4(struct cep_node *n, struct cep_run *r,
 			 struct cep_mv_tiled *q)
 {
-	const struct nbits_state *s = nbits_state(n);
-	static const enum cep_kernel k[2][2][2] = {
-		{{CEP_K_cep_gemm4_64_f16_0, CEP_K_cep_gemm4_64_f16_1},
-		 {CEP_K_cep_gemm4_16_f16_0, CEP_K_cep_gemm4_16_f16_1}},
-		{{CEP_K_cep_gemm4_64_bf16_0, CEP_K_cep_gemm4_64_bf16_1},
-		 {CEP_K_cep_gemm4_16_bf16_0, CEP_K_cep_gemm4_16_bf16_1}},
+	static const enum cep_kernel k[2][2] = {
+		{CEP_K_cep_gemm4_64_f16_0, CEP_K_cep_gemm4_64_f16_1},
+		{CEP_K_cep_gemm4_64_bf16_0, CEP_K_cep_gemm4_64_bf16_1},
 	};
-	bool few = q->m.m <= FEW_ROWS, bf = n->in[0]->dtype == GENAI_DT_BF16;
-	uint32_t bm = few ? 16 : 64, slices = (q->m.k + SLICE - 1) / SLICE;
+	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
 
 	if (!q->m.vec_a)
 		return cep_node_fail(n, r->err, GENAI_E_INVAL,
 				     "input 0 is not aligned to 16");
-	if (!few || s->n > FEW_COLUMNS)
-		slices = 1;
-	q->m.part = r->workspace + (uint64_t)s->part;
-	q->m.counters = r->sync;
-	return cep_run_kernel(r, k[bf][few][q->m.zp_kind == CEP_ZP_PACKED],
-			      (struct cep_dim3){(q->m.n + 63) / 64,
-						(q->m.m + bm - 1) / bm, slices},
-			      128, 0, q);
+	return cep_run_kernel(
+		r, k[bf][q->m.zp_kind == CEP_ZP_PACKED],
+		(struct cep_dim3){(q->m.n + 63) / 64, (q->m.m + 63) / 64, 1},
+		128, 0, q);
 }
 
-/* The rows of this run, by the kernels for everything but one row of half
- * precision. */
+/* The rows of this run, by the kernels for what gemv4 does not take. */
 static int32_t nbits_general(struct cep_node *n, struct cep_run *r,
 			     const struct cep_mm *p, uint32_t first)
 {
@@ -364,12 +518,11 @@ static int32_t nbits_general(struct cep_node *n, struct cep_run *r,
 
 int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
 {
-	const struct nbits_state *s = nbits_state(n);
 	struct cep_mm p = nbits_params(n, r, 1, 5);
 
 	if (!p.m || !p.n)
 		return 0;
-	if (p.m == 1 && s->fast)
+	if (p.m <= EXACT_ROWS && nbits_state(n)->fast)
 		return run_gemv4(n, r, &p);
 	return nbits_general(n, r, &p, 1);
 }
@@ -393,6 +546,8 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 	rc = cep_prepare_nbits(n, err);
 	memcpy(n->in, in, sizeof(in));
 	n->n_in = n_in;
+	if (nbits_state(n)->fast)
+		slice_memory(n, 8);
 	/* both products before they are put together, then the parts */
 	s->pair = (s->m * s->n * cep_dtype_bytes(n->in[0]->dtype) + 255) / 256 *
 		  256;
@@ -420,33 +575,36 @@ static int32_t set_pair(const struct cep_node *n, const struct cep_run *r,
 static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 			      struct cep_mm *p)
 {
-	static const enum cep_kernel one[2][3] = KERNELS(d);
-	static const enum cep_kernel tiled[2][3] = KERNELS(dt);
+	static const enum cep_kernel one[2][3] = KERNELS(gemv4d);
+	static const enum cep_kernel tiled[2][3] = KERNELS(gemv4dt);
+	static const enum cep_kernel few[3][2][3] = FEW(few4dt);
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
 	uint64_t bias2 = n->in[UP + 3] ? n->in[UP + 3]->addr : 0;
+	struct cep_sum4 o = sum_of(n);
 	struct cep_mv_dual_tiled q;
-	struct cep_dim3 grid;
-	uint32_t threads, smem;
 	struct cep_mv_dual q1;
 	int32_t rc;
 
-	gemv4_shape(n, r, p, 8, &grid, &threads, &smem);
-	if (!r->n_parts) {
-		q1.m = *p;
+	if (!r->n_parts && !is_few(n, p)) {
 		q1.n_tiles = 1;
 		q1.tile_rows = p->n;
 		q1.bias2 = bias2;
 		rc = set_parts(n, r, GATE, q1.b, q1.s, q1.z);
 		if (!rc)
 			rc = set_parts(n, r, UP, q1.b + 1, q1.s + 1, q1.z + 1);
+		o.async = async_of(n, q1.s, q1.z, 2, o.shift);
 		return rc ? rc
-			  : cep_run_kernel(r, one[bf][p->zp_kind], grid,
-					   threads, smem, &q1);
+			  : run_one(n, r, p, &o, 8, one[bf][p->zp_kind], &q1);
 	}
 	rc = set_pair(n, r, p, &q);
-	return rc ? rc
-		  : cep_run_kernel(r, tiled[bf][p->zp_kind], grid, threads,
-				   smem, &q);
+	if (rc)
+		return rc;
+	o.async = async_of(n, q.s, q.z, q.n_tiles, o.shift) &
+		  async_of(n, q.s + CEP_TILES, q.z + CEP_TILES, q.n_tiles,
+			   o.shift);
+	return is_few(n, p)
+		       ? run_few(n, r, p, &o, 8, few, &q)
+		       : run_one(n, r, p, &o, 8, tiled[bf][p->zp_kind], &q);
 }
 
 /* silu(gate) up over the rows of this run, from scratch to the output. */
@@ -486,7 +644,7 @@ int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r)
 
 	if (!p.m || !p.n)
 		return 0;
-	if (p.m == 1 && s->fast)
+	if (p.m <= EXACT_ROWS && nbits_state(n)->fast)
 		return run_gemv4_dual(n, r, &p);
 	if (cep_prompt_takes(r->self, dtype, &p)) {
 		rc = set_pair(n, r, &p, &q);

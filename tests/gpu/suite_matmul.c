@@ -574,6 +574,18 @@ void suite_matmul(struct check *c)
 						 .bits = 4,
 						 .zp = i % 2},
 				  i % 3 * 7 + 2);
+	/* 1 to 64 rows: the same bits */
+	for (int d = 1; d < 3; d++)
+		for (int i = 0; i < 9; i++)
+			rows_case(c,
+				  (struct nbits){.dtype = floats[d],
+						 .m = i & 1 ? 64 : 12 + i,
+						 .n = 70,
+						 .k = i < 5 ? 2112 : 4640,
+						 .block = 32 << i % 3,
+						 .bits = 4,
+						 .zp = i / 3},
+				  i % 4 * 3 + 1);
 	for (int d = 0; d < 3; d++)
 		swiglu_case(c,
 			    (struct nbits){.dtype = floats[d],

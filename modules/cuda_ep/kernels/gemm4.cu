@@ -316,11 +316,7 @@ template <class T, bool ZP, int BM> struct gemm4 {
 		if (gridDim.z > 1)                                             \
 			g.gather(&last);                                       \
 	}
-CEP_GEMM4(__half, f16, 0, 16)
-CEP_GEMM4(__half, f16, 1, 16)
 CEP_GEMM4(__half, f16, 0, 64)
 CEP_GEMM4(__half, f16, 1, 64)
-CEP_GEMM4(bf16, bf16, 0, 16)
-CEP_GEMM4(bf16, bf16, 1, 16)
 CEP_GEMM4(bf16, bf16, 0, 64)
 CEP_GEMM4(bf16, bf16, 1, 64)

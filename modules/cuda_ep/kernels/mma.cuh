@@ -41,31 +41,17 @@ __device__ __forceinline__ void mma16(float *d, u32 a0, u32 a1, u32 a2, u32 a3,
 #endif
 }
 
-#if __CUDA_ARCH__ >= 800
-#define CEP_PREFETCH "L2::256B"
-#else
-#define CEP_PREFETCH "L2::128B"
-#endif
-
-// Weights are read once: keep them out of L1.
-__device__ __forceinline__ uint4 load_weights(const void *p)
+// (a & b) | c, in one instruction: the compiler makes two of it.
+__device__ __forceinline__ u32 and_or(u32 a, u32 b, u32 c)
 {
 #ifdef CEP_EMU
-	return *(const uint4 *)p;
+	return (a & b) | c;
 #else
-	uint4 r;
+	u32 r;
 
-	asm volatile("ld.global.nc.L1::no_allocate." CEP_PREFETCH ".v4.u32 "
-		     "{%0,%1,%2,%3},[%4];"
-		     : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w)
-		     : "l"(p));
+	asm("lop3.b32 %0,%1,%2,%3,0xea;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
 	return r;
 #endif
-}
-
-template <int L> __device__ __forceinline__ u32 and_or(u32 a, u32 b, u32 c)
-{
-	return (a & b) | c; // one lop3
 }
 
 __device__ __forceinline__ u32 pack2(__half2 v)
@@ -89,13 +75,13 @@ __device__ __forceinline__ void unpack8(u32 v, u32 *o, __half)
 	const __half2 hi = as_half2(0xd480d480u);
 	u32 w = v >> 8, t;
 
-	t = and_or<0>(v, 0x000f000fu, 0x64006400u);
+	t = and_or(v, 0x000f000fu, 0x64006400u);
 	o[0] = pack2(__hsub2(as_half2(t), lo));
-	t = and_or<0>(v, 0x00f000f0u, 0x64006400u);
+	t = and_or(v, 0x00f000f0u, 0x64006400u);
 	o[1] = pack2(__hfma2(as_half2(t), k, hi));
-	t = and_or<0>(w, 0x000f000fu, 0x64006400u);
+	t = and_or(w, 0x000f000fu, 0x64006400u);
 	o[2] = pack2(__hsub2(as_half2(t), lo));
-	t = and_or<0>(w, 0x00f000f0u, 0x64006400u);
+	t = and_or(w, 0x00f000f0u, 0x64006400u);
 	o[3] = pack2(__hfma2(as_half2(t), k, hi));
 }
 __device__ __forceinline__ void unpack8(u32 v, u32 *o, bf16)
@@ -104,7 +90,7 @@ __device__ __forceinline__ void unpack8(u32 v, u32 *o, bf16)
 
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
-		u32 t = and_or<0>(v >> (4 * i), 0x000f000fu, 0x43004300u);
+		u32 t = and_or(v >> (4 * i), 0x000f000fu, 0x43004300u);
 		__nv_bfloat162 d = __hsub2(as_bf162(t), eight);
 
 		o[i] = *(u32 *)&d;

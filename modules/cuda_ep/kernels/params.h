@@ -168,31 +168,46 @@ struct cep_mm {
 	int64_t a_batch, b_batch, c_batch;
 	uint32_t m, n, k, n0; /* rows of this tile are n0.. of the whole */
 	uint32_t bits, block, n_blocks, zp_kind, zp_row;
-	uint32_t groups;       /* 16-row groups a block of gemv4 takes */
+	uint32_t groups;       /* row groups a block of gemv4 takes */
 	uint32_t vec_a, vec_b; /* 16-byte loads are possible */
 };
 
-/* A one-row product.  The matrix may lie in n_tiles pieces of tile_rows rows
+/* How products of up to 64 rows with a 4-bit matrix sum: kernels/gemv4.cu. */
+#define CEP_ASYNC_SCALES 1u /* rows of them can be copied 4 or 8 bytes a time */
+#define CEP_ASYNC_ZEROS 2u
+struct cep_sum4 {
+	uint64_t add;	/* a tensor like the result, added to it; or 0 */
+	uint32_t tiles; /* of 256 columns */
+	uint32_t class_tiles, n_class, slice_classes;
+	uint32_t shift; /* a block is 32 << shift columns */
+	uint32_t async;
+};
+
+/* A product.  The matrix may lie in n_tiles pieces of tile_rows rows
  * (the last one shorter).  The dual form takes two matrices of the same shape
  * and gives silu(a B0) (a B1). */
 #define CEP_TILES 64u
 struct cep_mv {
 	struct cep_mm m;
+	struct cep_sum4 o;
 	uint32_t n_tiles, tile_rows;
 	uint64_t b[1], s[1], z[1];
 };
 struct cep_mv_tiled {
 	struct cep_mm m;
+	struct cep_sum4 o;
 	uint32_t n_tiles, tile_rows;
 	uint64_t b[CEP_TILES], s[CEP_TILES], z[CEP_TILES];
 };
 struct cep_mv_dual {
 	struct cep_mm m;
+	struct cep_sum4 o;
 	uint32_t n_tiles, tile_rows;
 	uint64_t b[2], s[2], z[2], bias2;
 };
 struct cep_mv_dual_tiled {
 	struct cep_mm m;
+	struct cep_sum4 o;
 	uint32_t n_tiles, tile_rows;
 	uint64_t b[2 * CEP_TILES], s[2 * CEP_TILES], z[2 * CEP_TILES], bias2;
 };
