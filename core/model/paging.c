@@ -179,6 +179,14 @@ static int32_t plan(struct genai_paging *p, struct genai_pages *b,
 				"%u that were added",
 				genai_module_name(p->rt->pager.module),
 				out->n_pages, b->n_pages);
+	// no grouping could be told from another
+	if (!rc && b->n_pages && (!out->step_ns || !out->resident_ns) &&
+	    !(p->rt->device.caps.flags & GENAI_STREAM_CAP_RATES &&
+	      !p->rt->device.caps.memory_bytes_per_s))
+		rc = genai_fail(err, GENAI_E_MODULE,
+				"module %s planned a step of 0 ns: a pager "
+				"that cannot tell has no plan",
+				genai_module_name(p->rt->pager.module));
 	return rc;
 }
 

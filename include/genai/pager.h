@@ -134,8 +134,8 @@ struct genai_pager_ops {
 	int32_t (*close)(struct genai_pager *pager,
 			 const struct genai_ticket *ticket,
 			 struct genai_error *err);
-	/* Describe the next page (0, 1, ...) of bytes bytes.  Extents are
-	 * copied.  Errors: GENAI_E_STATE after seal; GENAI_E_INVAL for extents
+	/* Describe the next page (0, 1, ...) of bytes bytes, at least one,
+	 * with at least one extent.  Extents are copied.  Errors: GENAI_E_STATE after seal; GENAI_E_INVAL for extents
 	 * that overlap, leave the page, or are not aligned. */
 	int32_t (*add)(struct genai_pager *pager, uint64_t bytes,
 		       uint32_t flags, const struct genai_extent *extents,
@@ -144,7 +144,7 @@ struct genai_pager_ops {
 	 * UINT64_MAX: no limit), take all memory, load the pinned set.  Any
 	 * budget is served: what does not fit is streamed or read in place.
 	 * The visits of one page within a sweep are consecutive unless it is
-	 * NO_STREAM.  Blocks: host, until the pinned set is loaded.
+	 * NO_STREAM; visits of NO_STREAM pages may lie between them.  Blocks: host, until the pinned set is loaded.
 	 * Errors: GENAI_E_LIMIT, _NOMEM, _DEVICE; the pager is then as before
 	 * seal. */
 	int32_t (*seal)(struct genai_pager *pager,
@@ -159,6 +159,7 @@ struct genai_pager_ops {
 			      struct genai_error *err);
 	/* Hold the visit: *out_place is valid for work of stream that is
 	 * ordered after *out_ready.  Never allocates, maps or blocks.
+	 * A page and the next one can always be held at once.
 	 * Errors: GENAI_E_STATE out of order, or more pages held than slots. */
 	int32_t (*acquire)(struct genai_pager *pager, uint32_t visit,
 			   struct genai_stream *stream,
@@ -186,7 +187,9 @@ struct genai_pager_ops {
 			 struct genai_pager_stats *out_stats,
 			 struct genai_error *err);
 	/* What seal would decide for the pages and the sweep; takes nothing,
-	 * and forgets the pages: others may be added.  Optional. */
+	 * and forgets the pages: others may be added.  The core compares
+	 * groupings by the times of the report: a pager that cannot tell them
+	 * leaves this out.  Optional. */
 	int32_t (*plan)(struct genai_pager *pager,
 			const struct genai_sweep_visit *sweep,
 			uint32_t n_visits, uint64_t budget_bytes,

@@ -32,8 +32,8 @@ struct genai_recording;
  * point (stream NULL) is always reached. */
 struct genai_point {
 	struct genai_stream *stream;
-	uint64_t value; /* grows along the stream; made while recording: odd
-			   module-private numbering, valid inside only */
+	uint64_t value; /* grows along the stream; made while recording: a
+			   number of the module's own, valid inside only */
 };
 
 #define GENAI_MEM_DEVICE 1u
@@ -143,7 +143,8 @@ struct genai_stream_ops {
 	int32_t (*caps)(void *self, struct genai_stream_caps *out_caps,
 			struct genai_error *err);
 
-	/* Memory of a kind, aligned to caps.alignment; contents are undefined.
+	/* Memory of a kind, aligned to caps.alignment, of at least so many
+	 * bytes; contents are undefined.  Budgets count what was asked for.
 	 * bytes 0 is GENAI_E_INVAL.  Blocks: host.  Threads: any.
 	 * Errors: GENAI_E_LIMIT out of device memory; GENAI_E_NOMEM. */
 	int32_t (*alloc)(void *self, uint32_t kind, uint64_t bytes,
@@ -175,8 +176,9 @@ struct genai_stream_ops {
 
 	/* Make host memory a source of copies and, with IN_PLACE, readable by
 	 * units at out_mem->range.addr.  The memory is not written through the
-	 * device.  A file mapping is allowed.  May refuse with a reason (locked
-	 * memory limit named).  Registering overlapping memory twice is
+	 * device.  A file mapping is allowed.  May refuse with a reason:
+	 * GENAI_E_LIMIT (locked memory limit named), or, without IN_PLACE,
+	 * GENAI_E_UNSUPPORTED.  Registering overlapping memory twice is
 	 * GENAI_E_INVAL.  Blocks: host, may take 30-60 ms per GiB. */
 	int32_t (*host_register)(void *self, const void *ptr, uint64_t bytes,
 				 struct genai_mem *out_mem,
@@ -185,14 +187,16 @@ struct genai_stream_ops {
 				   const struct genai_ticket *ticket,
 				   struct genai_error *err);
 
-	/* An in-order queue.  destroy: GENAI_E_BUSY unless idle. */
+	/* An in-order queue, of which there are at least twelve at a time;
+	 * beyond what there are: GENAI_E_LIMIT.  destroy: GENAI_E_BUSY unless idle. */
 	int32_t (*create)(void *self, const char *name,
 			  struct genai_stream **out_stream,
 			  struct genai_error *err);
 	int32_t (*destroy)(void *self, struct genai_stream *stream,
 			   struct genai_error *err);
 
-	/* A point after everything enqueued so far. */
+	/* A point after everything enqueued so far.  What a device puts into
+	 * the stream for it is no unit of work. */
 	int32_t (*mark)(void *self, struct genai_stream *stream,
 			struct genai_point *out_point, struct genai_error *err);
 	/* Order later work of stream after point, on the device.  Nothing is
@@ -216,8 +220,11 @@ struct genai_stream_ops {
 			  const struct genai_access *accesses,
 			  uint32_t n_accesses, struct genai_error *err);
 	/* Run work->fn on the host, in stream order, off the caller's thread or
-	 * inside a barrier; it may not call any table.  Skipped on a poisoned
-	 * stream. */
+	 * inside a barrier, also on a NATIVE device and at every replay of a
+	 * recording.  It finds pinned and registered memory in mem; device
+	 * memory only where units are functions, else that is GENAI_E_INVAL.
+	 * It may read files and take its time; it may not call any table, nor
+	 * wait for a thread that does.  Skipped on a poisoned stream. */
 	int32_t (*launch_host)(void *self, struct genai_stream *stream,
 			       const struct genai_work *work,
 			       const struct genai_access *accesses,
@@ -229,7 +236,8 @@ struct genai_stream_ops {
 	 * same addresses, on the stream that it names; another one than the
 	 * recording was begun on may be refused (GENAI_E_INVAL).  Every joined
 	 * stream must be joined back before capture_end.  A failed or spoilt
-	 * recording leaves the streams usable.
+	 * recording leaves the streams usable; a capture_end that fails has
+	 * ended it, there is nothing to abort.
 	 * Optional as a group (RECORD).  Errors: GENAI_E_STATE (nested, not
 	 * joined back, a call that cannot be recorded). */
 	int32_t (*capture_begin)(void *self, struct genai_stream *stream,

@@ -66,6 +66,7 @@ static void add_refuses(void)
 	add_fails(e, 768, 0, 1);
 	add_fails(good, 768, 1u << 31, 1);
 	add_fails(good, 0, 0, 0);
+	add_fails(good, 768, 0, 0);		    // without an extent
 	CF_OK(book_seal(&b, b.total / 2, &cf_err)); // none of it counted
 	ck_assert_uint_eq(b.report.n_pages, 5);
 	CF_FAILS(GENAI_E_STATE, b.ops->add(b.p, 768, 0, &good, 1, &cf_err));
@@ -199,6 +200,14 @@ static void plan(void)
 		ck_assert_uint_eq(r.n_pages, b.n_pages);
 		ck_assert_uint_le(r.pinned_bytes + r.ring_bytes,
 				  b.total * part / 100);
+		// groupings are compared by them: 0 would always be best
+		ck_assert_msg(r.resident_ns && r.step_ns >= r.resident_ns &&
+				      r.serial_ns >= r.step_ns,
+			      "a plan of %llu ns, %llu one after another, %llu "
+			      "with all on the device",
+			      (unsigned long long)r.step_ns,
+			      (unsigned long long)r.serial_ns,
+			      (unsigned long long)r.resident_ns);
 		memset(&none, 0, sizeof(none));
 		CF_FAILS(GENAI_E_INVAL, b.ops->plan(b.p, b.sweep, b.n_visits,
 						    b.total, &none, &cf_err));

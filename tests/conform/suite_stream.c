@@ -468,6 +468,79 @@ static void native(void)
 }
 
 #define S GENAI_IFACE_STREAM
+// ---- units on the host ----
+
+static int32_t add_one(void *ctx, void *const *mem, struct genai_error *err)
+{
+	(void)err;
+	if (!mem[0] || mem[1])
+		return GENAI_E_INVAL;
+	++*(uint64_t *)mem[0];
+	atomic_fetch_add((atomic_int *)ctx, 1);
+	return 0;
+}
+
+// launch_host finds pinned memory, in order with copies, recorded too.
+static void host_units(void)
+{
+	struct genai_recording *rec = NULL;
+	struct genai_mem up, down, dev;
+	struct genai_stream *s;
+	struct genai_ticket t;
+	struct genai_access acc[2];
+	struct genai_work w = {sizeof(w), GENAI_NONE, "add", add_one, NULL};
+	bool records;
+	atomic_int n = 0;
+
+	cf_open(&r, 0, NULL);
+	records = r.caps.flags & GENAI_STREAM_CAP_RECORD;
+	s = cf_stream(&r, "s");
+	up = cf_pinned(&r, 64);
+	down = cf_pinned(&r, 64);
+	dev = cf_alloc(&r, 64);
+	memset(up.host, 0, 64);
+	w.ctx = &n;
+	acc[0] = (struct genai_access){up.range.addr + 8, 8,
+				       GENAI_READ | GENAI_WRITE, 0};
+	acc[1] = (struct genai_access){dev.range.addr, 0, GENAI_READ, 0};
+	if (records)
+		CF_OK(r.st->capture_begin(r.d, s, &cf_err));
+	CF_OK(r.st->launch_host(r.d, s, &w, acc, 2, &cf_err));
+	cf_copy(&r, s, dev.range.addr, (uintptr_t)up.host + 8, 8,
+		GENAI_COPY_H2D);
+	CF_OK(r.st->launch_host(r.d, s, &w, acc, 2, &cf_err));
+	cf_copy(&r, s, (uintptr_t)down.host, dev.range.addr, 8, GENAI_COPY_D2H);
+	memset(acc, 0xee, sizeof(acc)); // what was given was copied
+	if (records)
+		CF_OK(r.st->capture_end(r.d, s, &rec, &cf_err));
+	for (uint64_t i = 0; i < (records ? 3 : 1); i++) {
+		if (records)
+			CF_OK(r.st->launch_graph(r.d, rec, s, &cf_err));
+		cf_finish(&r, s);
+		ck_assert_msg(*(uint64_t *)down.host == 2 * i + 1 &&
+				      ((uint64_t *)up.host)[1] == 2 * i + 2 &&
+				      n == 2 * (int)i + 2,
+			      "host units that add one, a copy after the %llu. "
+			      "of them: it has %llu",
+			      (unsigned long long)(2 * i + 1),
+			      *(unsigned long long *)down.host);
+	}
+	t = cf_drain(&r);
+	if (records)
+		CF_OK(r.st->graph_destroy(r.d, rec, &t, &cf_err));
+	if (r.caps.flags & GENAI_STREAM_CAP_NATIVE) {
+		acc[0] =
+			(struct genai_access){dev.range.addr, 8, GENAI_READ, 0};
+		CF_FAILS(GENAI_E_INVAL,
+			 r.st->launch_host(r.d, s, &w, acc, 1, &cf_err));
+	}
+	cf_free(&r, &up);
+	cf_free(&r, &down);
+	cf_free(&r, &dev);
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
 static const struct cf_test tests[] = {
 	{"stream/destroy-busy", "GM-27", S, 0, destroy_busy},
 	{"stream/copies", "GM-28", S, 0, copies},
@@ -480,6 +553,7 @@ static const struct cf_test tests[] = {
 	{"stream/units", "GM-35", S, CF_UNITS, units},
 	{"stream/unmapped", "GM-36", S, CF_UNITS, unmapped},
 	{"stream/native", "GM-37", S, CF_NATIVE, native},
+	{"stream/host-units", "GM-38", S, 0, host_units},
 };
 const struct cf_suite cf_suite_stream = {tests,
 					 sizeof(tests) / sizeof(tests[0])};

@@ -335,6 +335,8 @@ static int32_t s_launch_host(void *self, struct genai_stream *s,
 
 	if (is("recording-runs") && recording)
 		w.fn(w.ctx, NULL, NULL);
+	if (is("host-unit-blind"))
+		n = 0;
 	if (is("poison-ignored")) {
 		kept[at % 256] = w;
 		w.ctx = &kept[at++ % 256];

@@ -197,8 +197,12 @@ static int32_t m_plan(struct genai_pager *p,
 		      uint64_t budget, struct genai_pager_report *out,
 		      struct genai_error *err)
 {
-	return pager_table.plan(
+	int32_t rc = pager_table.plan(
 		p, sweep, n, is("plan-lies") ? budget / 2 : budget, out, err);
+
+	if (is("plan-times"))
+		out->step_ns = out->serial_ns = out->resident_ns = 0;
+	return rc;
 }
 
 static int32_t m_begin(struct genai_pager *p, struct genai_stream *s,

@@ -34,6 +34,8 @@ static const struct {
 	{"visits-swapped", "none", GENAI_E_MODULE, " is out of order"},
 	{"none", "open-nothing", GENAI_E_MODULE,
 	 "module mutant_pager: open gave no pager"},
+	{"none", "plan-times", GENAI_E_MODULE,
+	 "module mutant_pager planned a step of 0 ns"},
 	{"none", "budget-over", GENAI_E_MODULE, "module mutant_pager holds "},
 };
 #define N_CLAIMS (int)(sizeof(claims) / sizeof(claims[0]))

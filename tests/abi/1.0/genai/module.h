@@ -94,8 +94,10 @@ struct genai_host {
 	/* Add to a counter that statistics print ("MODULE.name"). */
 	void (*counter_add)(void *ctx, const char *name, int64_t n);
 	/* GENAI_OK if the ticket is genuine, of this device (the module that
-	 * asks), covers the range, and nothing was enqueued since.  For modules
-	 * that give memory back: stream runtimes.  The core checks too. */
+	 * asks), covers the range, and nothing was enqueued since.  For every
+	 * call that takes a ticket: of stream runtimes, and of pagers and
+	 * executors, which get the tickets of the device they work on.  The
+	 * core checks too. */
 	int32_t (*ticket_check)(void *ctx, const struct genai_ticket *ticket,
 				struct genai_range range,
 				struct genai_error *err);

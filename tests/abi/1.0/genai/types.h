@@ -13,7 +13,8 @@ extern "C" {
 #endif
 
 /* Status.  0 is success, negative is failure, positive is progress.  The
- * comment says when to choose a code and whether a retry can help. */
+ * comment says when to choose a code and whether a retry can help.  There are
+ * no others: a module has no codes of its own. */
 #define GENAI_OK 0
 #define GENAI_PENDING 1	       /* not reached yet; ask again */
 #define GENAI_E_INVAL -1       /* caller broke the contract; retry is useless */
