@@ -85,9 +85,18 @@ static int32_t check_budget(const char *value, struct genai_error *err)
 	uint64_t bytes;
 	double percent;
 
+	int32_t rc;
+
 	if (strcmp(value, "auto") == 0)
 		return 0;
-	return genai_parse_bytes(value, &bytes, &percent, err);
+	rc = genai_parse_bytes(value, &bytes, &percent, err);
+	// ten bytes are what nobody means
+	if (!rc && bytes && bytes < 1024 && percent < 0 &&
+	    !value[strspn(value, "0123456789")])
+		return genai_fail(err, GENAI_E_CONFIG,
+				  "say %s%%, %sMiB or, if bytes are meant, %sB",
+				  value, value, value);
+	return rc;
 }
 
 static int32_t check_limit(const char *value, struct genai_error *err)

@@ -1,6 +1,7 @@
 // model.c - opening a model folder: config, graph, step graph, plan, weights.
 #include "core/model/model.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,6 +30,39 @@ static bool ends_with(const char *s, const char *end)
 	return n >= m && !strcmp(s + n - m, end);
 }
 
+// A folder without anything of a model is said to be one here, rather than to
+// lack the file that happens to be opened first.
+static int32_t check_folder(const char *path, struct genai_error *err)
+{
+	DIR *d = opendir(path);
+	struct dirent *e;
+	char gguf[256] = "";
+
+	if (!d) // the file that is wanted may still be found
+		return 0;
+	while ((e = readdir(d))) {
+		if (ends_with(e->d_name, ".onnx") ||
+		    !strcmp(e->d_name, "genai_config.json") ||
+		    !strcmp(e->d_name, "tokenizer.json") ||
+		    !strcmp(e->d_name, "tokenizer.json.gz")) {
+			closedir(d);
+			return 0;
+		}
+		if (ends_with(e->d_name, ".gguf"))
+			snprintf(gguf, sizeof(gguf), "%s", e->d_name);
+	}
+	closedir(d);
+	if (*gguf)
+		return genai_fail(err, GENAI_E_NOTFOUND,
+				  "%s: a folder of GGUF files: name one of "
+				  "them, as %s/%s",
+				  path, path, gguf);
+	return genai_fail(err, GENAI_E_NOTFOUND,
+			  "%s: no model here: looked for genai_config.json, "
+			  "*.onnx, tokenizer.json and *.gguf",
+			  path);
+}
+
 int32_t genai_model_folder(const char *path, char *out, size_t cap,
 			   char *out_file, size_t file_cap,
 			   struct genai_error *err)
@@ -46,7 +80,7 @@ int32_t genai_model_folder(const char *path, char *out, size_t cap,
 	snprintf(out, cap, "%s", path);
 	out_file[0] = 0;
 	if (S_ISDIR(st.st_mode))
-		return 0;
+		return check_folder(path, err);
 	if (!ends_with(path, ".onnx"))
 		return genai_fail(err, GENAI_E_FORMAT,
 				  "%s: neither a model folder nor a .onnx file",

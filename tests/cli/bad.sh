@@ -18,7 +18,8 @@ try() # description, text...: generate from the damaged model
 
 fails "no such folder" 1 "gone: cannot open" generate gone --ids 1
 mkdir nothing
-fails "an empty folder" 1 "nothing/model.onnx" generate nothing --ids 1
+fails "an empty folder" 1 "nothing: no model here: looked for genai_config.json" \
+	generate nothing --ids 1
 copy
 rm m/model.onnx
 try "no model.onnx" "m/model.onnx: cannot open"

@@ -207,6 +207,7 @@ fails "an empty list" 2 "bench: --" bench m --prompt-tokens ""
 fails "a bad list" 2 "0,x" bench m --prompt-tokens 0,x
 fails "no budgets" 2 "bench: --" bench m --weight-budget ,
 fails "a budget that is none" 2 "weight_budget" bench m --weight-budget 5X
+fails "ten of what" 2 "say 10%, 10MiB or" bench m --weight-budget 10
 fails "a limit that is none" 2 "device_limit" bench m --device-limit 5X
 fails "a limit that is too small" 1 "device_limit 1024" bench m \
 	--device-limit 1KiB

@@ -254,6 +254,9 @@ static const struct {
 	 ":2: runtime.device_limit = 0%: a device limit must be above 0"},
 	{"[runtime]\nweight_budget=101%\n",
 	 ":2: runtime.weight_budget = 101%: more than 100%"},
+	{"[runtime]\nweight_budget=10\n",
+	 ":2: runtime.weight_budget = 10: say 10%, 10MiB or, if bytes are "
+	 "meant, 10B"},
 	{"[runtime]\nweight_budget=Auto\n",
 	 ":2: runtime.weight_budget = Auto: expected a whole number of at "
 	 "least 0"},

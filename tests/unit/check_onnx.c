@@ -109,10 +109,13 @@ END_TEST
 
 START_TEST(text_file)
 {
-	static const char text[] = "<!DOCTYPE html><html></html>";
+	static const char html[] = "\n <!DOCTYPE html><html></html>";
+	static const char text[] = "{\"error\": \"not found\"}\n";
 
+	expect_error(bench_load_bytes(html, sizeof(html) - 1), GENAI_E_FORMAT,
+		     "this is text (HTML), not an ONNX model");
 	expect_error(bench_load_bytes(text, sizeof(text) - 1), GENAI_E_FORMAT,
-		     "byte 0");
+		     "this is text, not an ONNX model");
 }
 END_TEST
 
