@@ -6,17 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-uint64_t tensor_bytes(const struct tensor *t)
-{
-	uint64_t n = t->dtype == GENAI_DT_I64  ? 8
-		     : t->dtype == GENAI_DT_U8 ? 1
-					       : 4;
-
-	for (uint32_t i = 0; i < t->rank; i++)
-		n *= (uint64_t)t->dims[i];
-	return n;
-}
-
 static int32_t refuse(const struct unit *u, struct genai_error *err,
 		      const char *why)
 {
@@ -40,7 +29,16 @@ static float attr_float(const struct genai_node *n, const char *name, float d)
 	return d;
 }
 
-static int64_t rows_of(const struct tensor *t)
+// Dense, of floats.
+static void set_out(struct unit *u, uint32_t rank, const int64_t *dims)
+{
+	u->out->dtype = GENAI_DT_F32;
+	u->out->rank = rank;
+	memcpy(u->out->dims, dims, rank * sizeof(*dims));
+	exec_dense(rank, u->out->dims, u->out->strides);
+}
+
+static int64_t rows_of(const struct exec_tensor *t)
 {
 	int64_t n = 1;
 
@@ -51,7 +49,7 @@ static int64_t rows_of(const struct tensor *t)
 
 static int32_t is_f32(const struct unit *u, uint32_t i)
 {
-	return u->has[i] && u->in[i].dtype == GENAI_DT_F32 && u->in[i].rank;
+	return u->in[i] && u->in[i]->dtype == GENAI_DT_F32 && u->in[i]->rank;
 }
 
 // ---- Add, of equal shapes ----
@@ -59,20 +57,21 @@ static int32_t is_f32(const struct unit *u, uint32_t i)
 static int32_t add_shape(struct unit *u, struct genai_error *err)
 {
 	if (u->n_in != 2 || !is_f32(u, 0) || !is_f32(u, 1) ||
-	    u->in[0].rank != u->in[1].rank ||
-	    memcmp(u->in[0].dims, u->in[1].dims,
-		   u->in[0].rank * sizeof(u->in[0].dims[0])))
+	    u->in[0]->rank != u->in[1]->rank ||
+	    memcmp(u->in[0]->dims, u->in[1]->dims,
+		   u->in[0]->rank * sizeof(u->in[0]->dims[0])))
 		return refuse(u, err, "two floats of one shape are served");
-	u->out = u->in[0];
+	set_out(u, u->in[0]->rank, u->in[0]->dims);
 	return 0;
 }
 
-static int32_t add_run(const struct unit *u, void *const *mem,
+static int32_t add_run(const struct part *p, void *const *mem,
 		       struct genai_error *err)
 {
-	const float *a = mem[u->has[0] - 1], *b = mem[u->has[1] - 1];
+	const struct unit *u = p->unit;
+	const float *a = mem[0], *b = mem[1];
 	float *y = mem[u->n_in];
-	uint64_t n = tensor_bytes(&u->out) / sizeof(float);
+	uint64_t n = exec_bytes(u->out) / sizeof(float);
 
 	(void)err;
 	for (uint64_t i = 0; i < n; i++)
@@ -84,25 +83,27 @@ static int32_t add_run(const struct unit *u, void *const *mem,
 
 static int32_t gather_shape(struct unit *u, struct genai_error *err)
 {
-	const struct tensor *ids = &u->in[1];
+	const struct exec_tensor *ids = u->in[1];
+	int64_t dims[GENAI_MAX_RANK];
 
-	if (u->n_in != 2 || !is_f32(u, 0) || u->in[0].rank != 2 || !u->has[1] ||
+	if (u->n_in != 2 || !is_f32(u, 0) || u->in[0]->rank != 2 || !u->in[1] ||
 	    ids->dtype != GENAI_DT_I64 || ids->rank >= GENAI_MAX_RANK ||
 	    attr_int(u->node, "axis", 0))
 		return refuse(u, err, "rows of a float table are served");
-	u->out = *ids;
-	u->out.dtype = GENAI_DT_F32;
-	u->out.dims[u->out.rank++] = u->in[0].dims[1];
+	memcpy(dims, ids->dims, sizeof(dims));
+	dims[ids->rank] = u->in[0]->dims[1];
+	set_out(u, ids->rank + 1, dims);
 	return 0;
 }
 
-static int32_t gather_run(const struct unit *u, void *const *mem,
+static int32_t gather_run(const struct part *p, void *const *mem,
 			  struct genai_error *err)
 {
-	const float *table = mem[u->has[0] - 1];
-	const int64_t *ids = mem[u->has[1] - 1];
-	int64_t width = u->in[0].dims[1], rows = u->in[0].dims[0];
-	uint64_t n = tensor_bytes(&u->in[1]) / sizeof(*ids);
+	const struct unit *u = p->unit;
+	const float *table = mem[0];
+	const int64_t *ids = mem[1];
+	int64_t width = u->in[0]->dims[1], rows = u->in[0]->dims[0];
+	uint64_t n = exec_bytes(u->in[1]) / sizeof(*ids);
 	float *y = mem[u->n_in];
 
 	for (uint64_t i = 0; i < n; i++) {
@@ -124,18 +125,19 @@ static int32_t gather_run(const struct unit *u, void *const *mem,
 static int32_t norm_shape(struct unit *u, struct genai_error *err)
 {
 	if (u->n_in != 2 || !is_f32(u, 0) || !is_f32(u, 1) ||
-	    u->in[1].rank != 1 ||
-	    u->in[1].dims[0] != u->in[0].dims[u->in[0].rank - 1])
+	    u->in[1]->rank != 1 ||
+	    u->in[1]->dims[0] != u->in[0]->dims[u->in[0]->rank - 1])
 		return refuse(u, err, "floats along the last axis are served");
-	u->out = u->in[0];
+	set_out(u, u->in[0]->rank, u->in[0]->dims);
 	return 0;
 }
 
-static int32_t norm_run(const struct unit *u, void *const *mem,
+static int32_t norm_run(const struct part *p, void *const *mem,
 			struct genai_error *err)
 {
-	const float *x = mem[u->has[0] - 1], *scale = mem[u->has[1] - 1];
-	int64_t n = u->in[1].dims[0], rows = rows_of(&u->out);
+	const struct unit *u = p->unit;
+	const float *x = mem[0], *scale = mem[1];
+	int64_t n = u->in[1]->dims[0], rows = rows_of(u->out);
 	float eps = attr_float(u->node, "epsilon", 1e-5f);
 	float *y = mem[u->n_in];
 
@@ -159,19 +161,20 @@ static int32_t nbits_shape(struct unit *u, struct genai_error *err)
 {
 	int64_t k = attr_int(u->node, "K", 0), n = attr_int(u->node, "N", 0);
 	int64_t block = attr_int(u->node, "block_size", 0);
+	int64_t dims[GENAI_MAX_RANK];
 
 	if (u->n_in < 3 || !is_f32(u, 0) || k <= 0 || n <= 0 ||
-	    u->in[0].dims[u->in[0].rank - 1] != k ||
+	    u->in[0]->dims[u->in[0]->rank - 1] != k ||
 	    attr_int(u->node, "bits", 4) != 4 || block < 16 || k % block ||
-	    u->in[1].dtype != GENAI_DT_U8 || !is_f32(u, 2) ||
-	    tensor_bytes(&u->in[1]) != (uint64_t)(n * k / 2) ||
-	    tensor_bytes(&u->in[2]) != (uint64_t)(n * k / block * 4) ||
-	    (u->has[3] && u->in[3].dtype != GENAI_DT_U8) || u->has[4] ||
-	    (u->has[5] && u->in[5].dtype != GENAI_DT_F32))
+	    u->in[1]->dtype != GENAI_DT_U8 || !is_f32(u, 2) ||
+	    exec_bytes(u->in[1]) != (uint64_t)(n * k / 2) ||
+	    exec_bytes(u->in[2]) != (uint64_t)(n * k / block * 4) ||
+	    (u->in[3] && u->in[3]->dtype != GENAI_DT_U8) || u->in[4] ||
+	    (u->in[5] && u->in[5]->dtype != GENAI_DT_F32))
 		return refuse(u, err, "float by 4 bits in blocks is served");
-	u->out = u->in[0];
-	u->out.dims[u->out.rank - 1] = n;
-	u->row_end = (uint64_t)n;
+	memcpy(dims, u->in[0]->dims, sizeof(dims));
+	dims[u->in[0]->rank - 1] = n;
+	set_out(u, u->in[0]->rank, dims);
 	return 0;
 }
 
@@ -192,22 +195,23 @@ static float nbits_dot(const float *x, const uint8_t *q, const float *scale,
 	return sum;
 }
 
-static int32_t nbits_run(const struct unit *u, void *const *mem,
+static int32_t nbits_run(const struct part *p, void *const *mem,
 			 struct genai_error *err)
 {
+	const struct unit *u = p->unit;
 	int64_t k = attr_int(u->node, "K", 0), n = attr_int(u->node, "N", 0);
 	int64_t block = attr_int(u->node, "block_size", 0), blocks = k / block;
-	const float *x = mem[u->has[0] - 1], *scale = mem[u->has[2] - 1];
-	const uint8_t *q = mem[u->has[1] - 1];
-	const uint8_t *zero = u->has[3] ? mem[u->has[3] - 1] : NULL;
-	const float *bias = u->has[5] ? mem[u->has[5] - 1] : NULL;
+	const float *x = mem[0], *scale = mem[2];
+	const uint8_t *q = mem[1];
+	const uint8_t *zero = u->in[3] ? mem[3] : NULL;
+	const float *bias = u->in[5] ? mem[5] : NULL;
 	float *y = mem[u->n_in];
-	int64_t rows = rows_of(&u->out);
+	int64_t rows = rows_of(u->out);
 
 	(void)err;
 	for (int64_t m = 0; m < rows; m++)
-		for (uint64_t j = u->row_begin; j < u->row_end; j++) {
-			int64_t r = (int64_t)(j - u->row_begin);
+		for (uint64_t j = p->row_begin; j < p->row_end; j++) {
+			int64_t r = (int64_t)(j - p->row_begin);
 
 			y[m * n + (int64_t)j] =
 				nbits_dot(x + m * k, q + r * k / 2,
@@ -221,10 +225,14 @@ static int32_t nbits_run(const struct unit *u, void *const *mem,
 }
 
 const struct kernel kernels[] = {
-	{"", "Add", 0, 0, add_shape, add_run},
-	{"", "Gather", 0, 1, gather_shape, gather_run},
-	{"", "SimplifiedLayerNormalization", 0, 0, norm_shape, norm_run},
-	{"com.microsoft", "MatMulNBits", 2 | 4 | 8, 0, nbits_shape, nbits_run},
+	{"", "Add", {0}, add_shape, add_run},
+	{"", "Gather", {.gathered = IN(0)}, gather_shape, gather_run},
+	{"", "SimplifiedLayerNormalization", {0}, norm_shape, norm_run},
+	{"com.microsoft",
+	 "MatMulNBits",
+	 {.rows = IN(1) | IN(2) | IN(3)},
+	 nbits_shape,
+	 nbits_run},
 };
 const uint32_t n_kernels = sizeof(kernels) / sizeof(kernels[0]);
 

@@ -17,6 +17,7 @@ static int32_t init(const struct genai_host *host,
 	d->limit = params->device_limit;
 	d->stats.size = sizeof(d->stats);
 	pthread_mutex_init(&d->lock, NULL);
+	exec_shared_open(&d->exec, d, host);
 	*out_self = d;
 	return 0;
 }
@@ -26,6 +27,7 @@ static void fini(void *self)
 	struct device *d = self;
 	const struct genai_host *host = d->host;
 
+	exec_shared_close(&d->exec);
 	pthread_mutex_destroy(&d->lock);
 	host->free(host->ctx, d->queue);
 	host->free(host->ctx, d->regions);

@@ -1,10 +1,9 @@
 /* small.h - a device, its barrier and an executor in a few hundred lines, to
  * read and to start from.
- * device.c   memory, streams, the queue; both calls that wait
- * plan.c     a graph into shapes, a place for every value, visits
- * step.c     one step: acquire, launch, release
- * kernels.c  the operators
- * module.c   the handshake
+ * device.c    memory, streams, the queue; both calls that wait
+ * kernels.c   the operators
+ * executor.c  a node prepared, a node launched; the loop is exec_common's
+ * module.c    the handshake
  * The device keeps one queue for all streams and runs it when somebody waits:
  * the order of enqueuing is always a legal one.  It neither records nor
  * reserves ranges, and says so. */
@@ -13,7 +12,7 @@
 
 #include <pthread.h>
 
-#include <genai/executor.h>
+#include "exec.h" /* exec_common */
 
 #define MAX_MEM 8
 #define ADDR_BIT (UINT64_C(1) << 62) /* flipped in every device address */
@@ -50,6 +49,7 @@ struct device {
 	uint64_t head, tail, cap;
 	uint64_t used, limit;
 	struct genai_stream_stats stats;
+	struct exec_shared exec; /* the plans */
 };
 
 #define FAIL(d, err, code, ...)                                                \
@@ -59,78 +59,35 @@ extern const struct genai_stream_ops stream_table;
 extern const struct genai_barrier_ops barrier_table;
 extern const struct genai_executor_ops executor_table;
 
-/* ---- executor ---- */
+/* ---- executor: what exec_common leaves to a module ---- */
 
-#define MAX_IN 6
-
-struct tensor {
-	uint32_t dtype, rank;
-	int64_t dims[GENAI_MAX_RANK];
-};
-
-/* What a kernel gets. */
+/* A node, as its kernel gets it. */
 struct unit {
 	const struct genai_node *node;
 	const struct kernel *kernel;
-	struct tensor in[MAX_IN], out;
-	uint32_t n_in, has[MAX_IN];  /* has: index into mem, + 1; 0: omitted */
-	uint64_t row_begin, row_end; /* of a weight cut by rows */
+	uint32_t n_in;
+	struct exec_tensor *in[EXEC_MAX_IN], *out; /* NULL: omitted */
 	struct device *dev;
+};
+
+/* What of it: rows of a weight that is cut. */
+struct part {
+	const struct unit *unit;
+	uint64_t row_begin, row_end;
 };
 
 struct kernel {
 	const char *domain, *op;
-	uint32_t by_rows; /* inputs that may be cut, a bit each */
-	uint32_t gathers; /* inputs that are read by index */
+	struct exec_facts facts;
 	/* Check types and attributes, set u->out. */
 	int32_t (*shape)(struct unit *u, struct genai_error *err);
-	int32_t (*run)(const struct unit *u, void *const *mem,
+	/* mem: the inputs, then the output. */
+	int32_t (*run)(const struct part *p, void *const *mem,
 		       struct genai_error *err);
 };
 extern const struct kernel kernels[];
 extern const uint32_t n_kernels;
 
-struct step; /* units of a submit, kept until it is done */
-
-struct genai_plan {
-	struct device *dev;
-	const struct genai_graph *graph;
-	struct genai_stream_api stream;
-	struct genai_pager_api pager;
-	struct genai_view *max_in, *in, *out; /* size 0: not bound */
-	struct tensor *values;
-	uint64_t *offset;    /* per value: in the arena */
-	uint32_t *output_of; /* per value: graph output, or GENAI_NONE */
-	struct genai_mem arena;
-	struct genai_visit *visits;
-	uint32_t *visit_input; /* per visit: the node's input */
-	uint32_t n_visits;
-	struct genai_visit_page *pages;
-	uint32_t n_pages, is_paged;
-	genai_addr *place; /* per page, while it is held */
-	struct step *steps;
-	struct genai_exec_stats stats;
-};
-
-uint64_t tensor_bytes(const struct tensor *t);
 const struct kernel *kernel_find(const struct genai_node *n);
-/* Shapes of all values for these inputs. */
-int32_t plan_shapes(struct genai_plan *p, const struct genai_view *inputs,
-		    struct genai_error *err);
-/* A unit without addresses, its shapes from p->values. */
-int32_t plan_unit(struct genai_plan *p, uint32_t node, struct unit *u,
-		  struct genai_error *err);
-void plan_free(struct genai_plan *p);
-int32_t plan_create(void *self, const struct genai_graph *graph,
-		    const struct genai_plan_options *o,
-		    struct genai_plan **out_plan, struct genai_error *err);
-int32_t plan_visits(struct genai_plan *p, const struct genai_visit **out_visits,
-		    uint32_t *out_count, struct genai_error *err);
-int32_t plan_set_pages(struct genai_plan *p,
-		       const struct genai_visit_page *pages, uint32_t n,
-		       struct genai_error *err);
-int32_t plan_submit(struct genai_plan *p, struct genai_stream *stream,
-		    const struct genai_point *wait, uint32_t n_wait,
-		    struct genai_point *out_signal, struct genai_error *err);
 
 #endif

@@ -49,7 +49,7 @@ static int32_t touch_input(struct touched *l, const struct exec_variant *v,
 			   struct genai_error *err)
 {
 	struct cref_tensor *t = l->u.n->in[k];
-	uint64_t bytes = exec_span(t->dtype, t->rank, t->dims, t->strides);
+	uint64_t bytes = exec_span(t);
 	uint32_t flags = GENAI_READ;
 	uint8_t where = v->where[exec_root(v, x->in[k])];
 
@@ -87,10 +87,8 @@ int32_t cref_launch(struct exec_step *s, uint32_t node,
 		struct cref_tensor *t = n->out[k];
 
 		if (t)
-			rc = touch(&l, t, t->addr,
-				   exec_span(t->dtype, t->rank, t->dims,
-					     t->strides),
-				   GENAI_WRITE, s->err);
+			rc = touch(&l, t, t->addr, exec_span(t), GENAI_WRITE,
+				   s->err);
 	}
 	l.u.has_workspace = n->workspace_bytes != 0;
 	if (!rc && l.u.has_workspace)

@@ -106,7 +106,7 @@ int32_t cref_attr_check(const struct cref_node *n, const char *const *known,
 
 /* Helpers. */
 uint64_t cref_elements(const struct cref_tensor *t); /* checked at prepare */
-uint32_t cref_dtype_bits(uint32_t dtype);
+#define cref_dtype_bits exec_bits
 void cref_set_dense(struct cref_tensor *t, uint32_t dtype, uint32_t rank,
 		    const int64_t *dims); /* dims + dense strides */
 

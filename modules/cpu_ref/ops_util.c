@@ -224,34 +224,6 @@ uint64_t cref_elements(const struct cref_tensor *t)
 	return ops_span(t, 0, t->rank);
 }
 
-uint32_t cref_dtype_bits(uint32_t dtype)
-{
-	switch (dtype) {
-	case GENAI_DT_U4:
-	case GENAI_DT_I4:
-		return 4;
-	case GENAI_DT_U8:
-	case GENAI_DT_I8:
-	case GENAI_DT_BOOL:
-		return 8;
-	case GENAI_DT_U16:
-	case GENAI_DT_I16:
-	case GENAI_DT_F16:
-	case GENAI_DT_BF16:
-		return 16;
-	case GENAI_DT_F32:
-	case GENAI_DT_I32:
-	case GENAI_DT_U32:
-		return 32;
-	case GENAI_DT_I64:
-	case GENAI_DT_U64:
-	case GENAI_DT_F64:
-		return 64;
-	default:
-		return 0;
-	}
-}
-
 const char *ops_dtype_name(uint32_t dtype)
 {
 	static const char *const names[] = {
@@ -316,20 +288,6 @@ static bool dims_legal(uint32_t rank, const int64_t *dims)
 	return true;
 }
 
-static bool is_dense(const struct cref_tensor *t)
-{
-	int64_t stride = 1;
-
-	if (!cref_elements(t))
-		return true;
-	for (uint32_t i = t->rank; i-- > 0;) {
-		if (t->dims[i] != 1 && t->strides[i] != stride)
-			return false;
-		stride *= t->dims[i];
-	}
-	return true;
-}
-
 static int32_t check_input(struct cref_node *n, uint32_t i,
 			   struct genai_error *err)
 {
@@ -345,7 +303,7 @@ static int32_t check_input(struct cref_node *n, uint32_t i,
 				      "input %u '%.60s' of rank %u has illegal "
 				      "or too large dims",
 				      i, t->name ? t->name : "", t->rank);
-	if (!is_dense(t))
+	if (!exec_is_dense(t))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "input %u '%.60s' is not dense", i,
 				      t->name ? t->name : "");

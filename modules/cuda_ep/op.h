@@ -127,11 +127,15 @@ int32_t cep_ints(const struct cep_node *n, uint32_t i, int64_t *out,
 int32_t cep_axis(const struct cep_node *n, int64_t axis, uint32_t rank,
 		 uint32_t *out_axis, struct genai_error *err);
 
-uint32_t cep_dtype_bytes(uint32_t dtype); /* 0: less than a byte, unknown */
-uint64_t cep_count(const struct cep_tensor *t);
-uint64_t cep_bytes(const struct cep_tensor *t); /* dense */
-uint64_t cep_span(const struct cep_tensor *t);	/* first to last byte */
-bool cep_is_dense(const struct cep_tensor *t);
+#define cep_count exec_count
+#define cep_bytes exec_bytes
+#define cep_span exec_span
+#define cep_is_dense exec_is_dense
+/* 0: less than a byte, or not known */
+static inline uint32_t cep_dtype_bytes(uint32_t dtype)
+{
+	return exec_bits(dtype) / 8;
+}
 bool cep_is_float(uint32_t dtype);
 bool cep_is_int(uint32_t dtype);
 

@@ -3,6 +3,7 @@
 #ifndef EXEC_COMMON_TENSOR_H
 #define EXEC_COMMON_TENSOR_H
 
+#include <stdbool.h>
 #include <genai/types.h>
 
 #define EXEC_OWN UINT32_MAX
@@ -51,8 +52,8 @@ static inline uint64_t exec_bytes(const struct exec_tensor *t)
 }
 
 /* Bytes from the first element to the last. */
-static inline uint64_t exec_span(uint32_t dtype, uint32_t rank,
-				 const int64_t *dims, const int64_t *strides)
+static inline uint64_t exec_span_of(uint32_t dtype, uint32_t rank,
+				    const int64_t *dims, const int64_t *strides)
 {
 	uint64_t last = 1;
 
@@ -62,6 +63,11 @@ static inline uint64_t exec_span(uint32_t dtype, uint32_t rank,
 		last += (uint64_t)(dims[d] - 1) * (uint64_t)strides[d];
 	}
 	return (last * exec_bits(dtype) + 7) / 8;
+}
+
+static inline uint64_t exec_span(const struct exec_tensor *t)
+{
+	return exec_span_of(t->dtype, t->rank, t->dims, t->strides);
 }
 
 /* Strides of a tensor without gaps; those of an empty one are never used. */
@@ -74,6 +80,20 @@ static inline void exec_dense(uint32_t rank, const int64_t *dims,
 		strides[d] = stride;
 		stride *= dims[d] ? dims[d] : 1;
 	}
+}
+
+static inline bool exec_is_dense(const struct exec_tensor *t)
+{
+	int64_t stride = 1;
+
+	if (!exec_count(t))
+		return true;
+	for (uint32_t d = t->rank; d-- > 0;) {
+		if (t->dims[d] != 1 && t->strides[d] != stride)
+			return false;
+		stride *= t->dims[d];
+	}
+	return true;
 }
 
 #endif

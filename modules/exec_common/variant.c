@@ -372,7 +372,7 @@ int32_t exec_variant_get(struct exec_plan *p, struct exec_variant **out_v,
 
 static genai_addr end_of(const struct genai_view *b)
 {
-	return b->addr + exec_span(b->dtype, b->rank, b->dims, b->strides);
+	return b->addr + exec_span_of(b->dtype, b->rank, b->dims, b->strides);
 }
 
 // An output that lies over an input which later nodes still read is written to

@@ -69,6 +69,7 @@ done
 
 # The examples, as they are installed: they build, conform, survive a lack of
 # memory, and are opened by name.
+cp -R "$docdir/examples/exec_common" "$work/exec_common"
 for example in pager reader device; do
 	module=small_$example
 	[ $example != reader ] || module=reader_pager
