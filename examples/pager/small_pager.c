@@ -304,6 +304,8 @@ static int32_t copy_page(struct genai_pager *p, const struct page *pg,
 static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
 {
 	const struct genai_stream_ops *st = p->stream.ops;
+	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
+	struct genai_ticket ticket;
 	struct genai_stream *s = NULL;
 	struct genai_point point = {NULL, 0};
 	int32_t rc = 0, rc2;
@@ -316,11 +318,15 @@ static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
 	for (uint32_t i = 0; !rc && i < p->n_pages; i++)
 		if (p->pages[i].placement == PINNED)
 			rc = copy_page(p, &p->pages[i], s, err);
-	rc2 = st->mark(p->stream.self, s, &point, rc ? NULL : err);
-	rc = rc ? rc : rc2;
-	rc2 = p->barrier.ops->host_read(p->barrier.self, &point, 1, UINT64_MAX,
-					rc ? NULL : err);
-	rc = rc ? rc : rc2;
+	if (!rc)
+		rc = st->mark(p->stream.self, s, &point, err);
+	if (!rc)
+		rc = p->barrier.ops->host_read(p->barrier.self, &point, 1,
+					       UINT64_MAX, err);
+	// whatever went wrong: a stream goes when it is idle
+	if (rc)
+		p->barrier.ops->drain(p->barrier.self, all, UINT64_MAX, &ticket,
+				      NULL);
 	rc2 = st->destroy(p->stream.self, s, rc ? NULL : err);
 	return rc ? rc : rc2;
 }

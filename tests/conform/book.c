@@ -163,7 +163,7 @@ void book_open(struct book *b, const char *const *sets)
 
 int32_t book_seal(struct book *b, uint64_t budget, struct genai_error *err)
 {
-	static struct genai_sweep_visit lent[BOOK_MAX_VISITS];
+	static _Thread_local struct genai_sweep_visit lent[BOOK_MAX_VISITS];
 	int32_t rc;
 
 	b->report.size = sizeof(b->report);

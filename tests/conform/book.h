@@ -99,6 +99,8 @@ void book_make(struct book *b, uint64_t seed, uint32_t n_pages);
  * source lies memory that cannot be read. */
 void book_make_wide(struct book *b, uint64_t seed, uint32_t n_pages,
 		    uint32_t n_large);
+/* All alike, one extent and one visit each: as many slots as may be. */
+void book_make_even(struct book *b, uint64_t seed, uint32_t n_pages);
 void book_make_content(struct book_page *pg);
 /* The fill of some extents; ctx is a book_fill. */
 void book_invert(void *ctx, void *dst, uint64_t bytes, const void *src,

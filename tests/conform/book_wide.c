@@ -309,3 +309,30 @@ void book_make_wide(struct book *b, uint64_t seed, uint32_t n_pages,
 		}
 	make_sweep(b);
 }
+
+#define EVEN_BYTES UINT64_C(1008)
+
+void book_make_even(struct book *b, uint64_t seed, uint32_t n_pages)
+{
+	memset(b, 0, sizeof(*b));
+	b->seed = cf_seed(seed);
+	b->n_pages = n_pages;
+	b->source_bytes = up(n_pages * EVEN_BYTES, OS_PAGE);
+	b->source = aligned_alloc(OS_PAGE, b->source_bytes);
+	ck_assert_ptr_nonnull(b->source);
+	cf_pattern(b->source, b->source_bytes, b->seed);
+	for (uint32_t i = 0; i < n_pages; i++) {
+		struct book_page *pg = &b->pages[i];
+
+		pg->bytes = EVEN_BYTES;
+		pg->n_extents = 1;
+		pg->extents[0] =
+			(struct genai_extent){.size = sizeof(pg->extents[0]),
+					      .src = b->source + i * EVEN_BYTES,
+					      .src_bytes = EVEN_BYTES,
+					      .bytes = EVEN_BYTES};
+		book_make_content(pg);
+		b->total += up(EVEN_BYTES, 256);
+		add_visit(b, i, i, 0, EVEN_BYTES, EVEN_BYTES);
+	}
+}

@@ -74,7 +74,8 @@ extern const struct cf_suite cf_suite_handshake, cf_suite_memory,
 	cf_suite_stream, cf_suite_graphs, cf_suite_record, cf_suite_barrier,
 	cf_suite_pager, cf_suite_paging, cf_suite_pages, cf_suite_executor,
 	cf_suite_ops, cf_suite_steps, cf_suite_minor, cf_suite_image,
-	cf_suite_torture;
+	cf_suite_torture, cf_suite_many, cf_suite_life, cf_suite_failure,
+	cf_suite_keys, cf_suite_guest, cf_suite_sessions;
 
 /* The run: constant once the tests begin. */
 struct cf {
@@ -123,6 +124,8 @@ void cf_close(struct cf_rt *r);
 /* Only load the module. */
 int32_t cf_load(const char *const *sets, struct genai_config **out_config,
 		struct genai_module **out_module, struct genai_error *err);
+/* The query function of the module under test. */
+genai_module_query_fn cf_query(void);
 /* Error lines logged since the last call; the text of the last in cf_logged. */
 uint32_t cf_log_errors(void);
 extern char cf_logged[1024];
@@ -144,7 +147,7 @@ struct cf_census cf_count(void);
 /* ---- work.c ---- */
 
 /* The record that tests pass; CF_OK and CF_FAILS look at it. */
-extern struct genai_error cf_err;
+extern _Thread_local struct genai_error cf_err;
 void cf_ok(int32_t rc, const char *call);
 void cf_fails(int32_t rc, int32_t want, const char *call);
 #define CF_CLEAR() (cf_err = (struct genai_error)GENAI_ERROR_INIT)

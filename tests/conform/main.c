@@ -25,7 +25,10 @@ const struct cf_suite *const cf_suites[] = {
 	&cf_suite_paging,    &cf_suite_pages,
 	&cf_suite_executor,  &cf_suite_ops,
 	&cf_suite_steps,     &cf_suite_minor,
-	&cf_suite_torture,   NULL,
+	&cf_suite_torture,   &cf_suite_many,
+	&cf_suite_life,	     &cf_suite_failure,
+	&cf_suite_keys,	     &cf_suite_guest,
+	&cf_suite_sessions,  NULL,
 };
 
 #define MAX_CASES 512

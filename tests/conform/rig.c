@@ -68,6 +68,9 @@ static int32_t hostile_acquire(struct genai_pager *p, uint32_t visit,
 		return genai_fail(err, GENAI_E_STATE, "visit %u, %u is next",
 				  visit, g->next);
 	}
+	if (g->refuse_visit && !--g->refuse_visit)
+		return genai_fail(err, GENAI_E_LIMIT,
+				  "visit %u refused on purpose", visit);
 	g->next++;
 	part->held = true;
 	rc = st->mark(g->r.d, s, &now, err);
@@ -306,7 +309,7 @@ void rig_need_lm(struct rig *g)
 int32_t rig_try_plan(struct rig *g, const struct genai_plan_options *o,
 		     struct genai_graph *graph, struct genai_error *err)
 {
-	static struct genai_view lent[RIG_MAX_IO];
+	static _Thread_local struct genai_view lent[RIG_MAX_IO];
 	static union {
 		struct genai_plan_options o;
 		char bytes[1024];
@@ -328,7 +331,7 @@ int32_t rig_try_plan(struct rig *g, const struct genai_plan_options *o,
 static void bind(struct rig *g, bool input, uint32_t i,
 		 const struct genai_view *v)
 {
-	static struct genai_view lent;
+	static _Thread_local struct genai_view lent;
 
 	lent = *v;
 	CF_OK((input ? g->r.rt->exec.bind_input
@@ -392,6 +395,23 @@ void rig_plan_paged(struct rig *g, struct genai_graph *graph,
 	take_buffers(g, graph, max_in);
 	CF_OK(genai_paging_seal(&g->paging, g->plan, graph, UINT64_MAX,
 				&cf_err));
+}
+
+void rig_plan_shared(struct rig *g, struct rig *first,
+		     struct genai_graph *graph, const struct genai_view *max_in)
+{
+	struct genai_plan_options o;
+
+	memset(g, 0, sizeof(*g));
+	g->r = first->r;
+	g->s = first->s;
+	g->tapped = first->tapped;
+	g->barrier = first->barrier;
+	o = rig_options(g, graph, max_in);
+	o.pager = &first->paging.api;
+	CF_OK(rig_try_plan(g, &o, graph, &cf_err));
+	take_buffers(g, graph, max_in);
+	CF_OK(genai_paging_share(&first->paging, g->plan, &cf_err));
 }
 
 struct genai_view rig_view(uint32_t dtype, uint32_t rank, const int64_t *dims)

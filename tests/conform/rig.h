@@ -38,6 +38,7 @@ struct rig {
 	struct genai_visit_page pages[RIG_MAX_PARTS];
 	struct rig_part parts[RIG_MAX_PARTS];
 	uint32_t n_parts, next, steps;
+	uint32_t refuse_visit; /* the n-th from now on; 0: none */
 	bool in_step;
 	const char *broken; /* the first rule that the executor broke */
 	struct genai_stream *loads;
@@ -101,6 +102,10 @@ void rig_plan(struct rig *g, struct genai_graph *graph,
 /* Plan with the pager of the configuration. */
 void rig_plan_paged(struct rig *g, struct genai_graph *graph,
 		    const struct genai_view *max_in);
+/* With the pager that another plan of the same graph uses: a second session. */
+void rig_plan_shared(struct rig *g, struct rig *first,
+		     struct genai_graph *graph,
+		     const struct genai_view *max_in);
 struct genai_view rig_view(uint32_t dtype, uint32_t rank, const int64_t *dims);
 void rig_in(struct rig *g, uint32_t input, const void *data, uint32_t rank,
 	    const int64_t *dims);

@@ -174,7 +174,7 @@ void rig_lm_view(struct genai_view *max_in)
 
 void rig_lm_run(struct rig *g, const int64_t *ids, int64_t n, float *out)
 {
-	static float all[LM_STEP * LM_VOCAB];
+	static _Thread_local float all[LM_STEP * LM_VOCAB];
 
 	rig_in(g, 0, ids, 2, (int64_t[]){1, n});
 	rig_run(g, all, (uint64_t)n * LM_VOCAB * sizeof(float));

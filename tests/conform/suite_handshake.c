@@ -8,8 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The query function of the module under test, and how it was found.
-static genai_module_query_fn find_query(void)
+genai_module_query_fn cf_query(void)
 {
 	struct genai_config *config = NULL;
 	struct genai_module *m = NULL;
@@ -28,7 +27,7 @@ static genai_module_query_fn find_query(void)
 
 static void query_twice(void)
 {
-	genai_module_query_fn query = find_query();
+	genai_module_query_fn query = cf_query();
 	const struct genai_module_block *b = query(GENAI_ABI, &(int32_t){0});
 	struct genai_module_block copy;
 	struct cf_census before, after;
@@ -71,7 +70,7 @@ static void *ask(void *arg)
 
 static void query_threads(void)
 {
-	genai_module_query_fn query = find_query();
+	genai_module_query_fn query = cf_query();
 	atomic_int wrong = 0;
 	struct asker a = {query, query(GENAI_ABI, &(int32_t){0}), &wrong};
 	pthread_t t[4];
@@ -85,7 +84,7 @@ static void query_threads(void)
 
 static void core_abi(void)
 {
-	genai_module_query_fn query = find_query();
+	genai_module_query_fn query = cf_query();
 	const struct genai_module_block *b = query(GENAI_ABI, &(int32_t){0});
 	uint32_t major = GENAI_ABI_MAJOR;
 	int32_t reason = 0;
@@ -115,7 +114,7 @@ static void core_abi(void)
 
 static void block(void)
 {
-	genai_module_query_fn query = find_query();
+	genai_module_query_fn query = cf_query();
 	const struct genai_module_block *b = query(GENAI_ABI, &(int32_t){0});
 	const struct genai_config_key *k;
 
@@ -137,7 +136,7 @@ static void block(void)
 // A later core: its number, and a host table and arguments that are longer.
 static void later_core(void)
 {
-	genai_module_query_fn query = find_query();
+	genai_module_query_fn query = cf_query();
 	uint32_t abi = (uint32_t)GENAI_ABI_MAJOR << 16 | 0xff;
 	const struct genai_module_block *b = query(abi, &(int32_t){0});
 	struct genai_error err = GENAI_ERROR_INIT;
@@ -256,7 +255,7 @@ static void two_runtimes(void)
 // Not through the core, which has a record of its own for init.
 static void err_null(void)
 {
-	genai_module_query_fn query = find_query();
+	genai_module_query_fn query = cf_query();
 	const struct genai_module_block *b = query(GENAI_ABI, &(int32_t){0});
 	struct genai_init_params params = {.size = sizeof(params),
 					   .device_limit = UINT64_MAX};
@@ -329,7 +328,7 @@ static void bad_values(void)
 		"%s%n",
 		"65536",
 	};
-	genai_module_query_fn query = find_query();
+	genai_module_query_fn query = cf_query();
 	const struct genai_module_block *b = query(GENAI_ABI, &(int32_t){0});
 
 	for (uint32_t i = 0; i < b->n_keys; i++) {

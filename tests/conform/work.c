@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-struct genai_error cf_err = GENAI_ERROR_INIT;
+_Thread_local struct genai_error cf_err = GENAI_ERROR_INIT;
 
 // The function that was called, of the text of the call.
 struct name {
@@ -145,7 +145,8 @@ bool cf_registers(struct cf_rt *r)
 struct genai_stream *cf_stream(struct cf_rt *r, const char *name)
 {
 	struct genai_stream *s = NULL;
-	static char text[32]; // what is given for a call is gone after it
+	static _Thread_local char
+		text[32]; // what is given for a call is gone after it
 
 	snprintf(text, sizeof(text), "%s", name);
 	CF_OK(r->st->create(r->d, text, &s, &cf_err));

@@ -551,6 +551,8 @@ static void fill_tables(void)
 	s_table.stats = s_stats;
 	mutant_wrap_barrier(barrier);
 	mutant_wrap_executors(inner[0], inner[1]);
+	mutant_wrap_many(&s_table, &mutant_barrier);
+	mutant_wrap_sessions(mutant_executors, 2);
 }
 
 static void *the_self;
@@ -600,6 +602,7 @@ static int32_t init(const struct genai_host *h,
 	rc = real->init(lent, params, out_self, err);
 	the_self = *out_self;
 	n_up += !rc;
+	mutant_up(*out_self);
 	if (rc == GENAI_E_NOMEM && is("init-nomem"))
 		return mutant_fail(err, GENAI_E_DEVICE, "it did not work");
 	return rc;
@@ -608,6 +611,7 @@ static int32_t init(const struct genai_host *h,
 static void fini(void *self)
 {
 	n_up--;
+	mutant_down();
 	if (is("one-runtime") && n_up)
 		return;
 	if (!is("fini-nothing"))

@@ -15,6 +15,18 @@ int32_t mutant_fail(struct genai_error *err, int32_t code, const char *text);
 extern struct genai_barrier_ops mutant_barrier;
 void mutant_wrap_barrier(const struct genai_barrier_ops *real);
 
+/* ---- many.c ---- */
+
+/* A second layer: what shows in size, in number, in time. */
+void mutant_wrap_many(struct genai_stream_ops *s, struct genai_barrier_ops *b);
+void mutant_up(void *self); /* after init */
+void mutant_down(void);	    /* before fini */
+
+/* ---- sessions.c ---- */
+
+/* A second layer in front of the executors. */
+void mutant_wrap_sessions(struct genai_executor_ops *executors, uint32_t n);
+
 /* ---- executor.c ---- */
 
 extern struct genai_executor_ops mutant_executors[2]; /* eager, captured */

@@ -7,12 +7,17 @@
 
 static struct genai_stream_ops seen_stream;
 static struct genai_pager_ops seen_pager;
-static struct genai_stream_api seen_api;
-static struct genai_pager_api seen_pagers[8]; // of the latest plans
 static uint32_t n_plans;
-static const struct genai_stream_api *true_stream;
-static const struct genai_barrier_api *true_barrier;
-static const struct genai_pager_api *true_pager;
+static struct genai_pager_ops true_pager; // the core's: of every runtime
+static struct genai_stream_ops true_stream;
+static struct genai_barrier_ops true_barrier;
+// of the latest plans
+static struct {
+	struct genai_plan *plan;
+	struct genai_stream_api stream, seen_stream;
+	struct genai_barrier_api barrier;
+	struct genai_pager_api seen_pager;
+} apis[16];
 static bool many; // rows in this step
 
 static int32_t x_wait(void *self, struct genai_stream *s, struct genai_point p,
@@ -20,7 +25,7 @@ static int32_t x_wait(void *self, struct genai_stream *s, struct genai_point p,
 {
 	if (is("no-ready"))
 		return 0;
-	return true_stream->ops->wait(self, s, p, err);
+	return true_stream.wait(self, s, p, err);
 }
 
 static int32_t x_acquire(struct genai_pager *p, uint32_t visit,
@@ -28,8 +33,7 @@ static int32_t x_acquire(struct genai_pager *p, uint32_t visit,
 			 struct genai_point *out_ready, struct genai_error *err)
 {
 	static genai_addr last;
-	int32_t rc = true_pager->ops->acquire(p, visit, s, out_place, out_ready,
-					      err);
+	int32_t rc = true_pager.acquire(p, visit, s, out_place, out_ready, err);
 	genai_addr addr = out_place->addr;
 
 	if (!rc && is("stale-page") && visit == 5 && last)
@@ -48,8 +52,8 @@ static int32_t x_release(struct genai_pager *p, uint32_t visit,
 	if (is("release-missing") && visit == 3)
 		return 0;
 	if (is("release-twice"))
-		true_pager->ops->release(p, visit, point, err);
-	return true_pager->ops->release(p, visit, point, err);
+		true_pager.release(p, visit, point, err);
+	return true_pager.release(p, visit, point, err);
 }
 
 // ---- executors ----
@@ -90,28 +94,39 @@ static int32_t create(const struct genai_executor_ops *real_ops, void *self,
 	kept_max = o.max_inputs;
 	first_max = *o.max_inputs;
 
-	true_stream = o.stream;
-	true_barrier = o.barrier;
-	true_pager = o.pager;
+	true_pager = *o.pager->ops;
+	true_stream = *o.stream->ops;
+	true_barrier = *o.barrier->ops;
 	seen_stream = *o.stream->ops;
 	seen_stream.wait = x_wait;
-	seen_api = (struct genai_stream_api){&seen_stream, o.stream->self};
 	seen_pager = *o.pager->ops;
 	seen_pager.acquire = x_acquire;
 	seen_pager.release = x_release;
-	at = is("one-plan") ? 0 : n_plans++ % 8;
-	seen_pagers[at] = *o.pager;
-	seen_pagers[at].ops = &seen_pager;
-	o.stream = &seen_api;
-	o.pager = &seen_pagers[at];
+	at = is("one-plan") ? 0 : n_plans++ % 16;
+	apis[at].stream =
+		(struct genai_stream_api){&true_stream, o.stream->self};
+	apis[at].seen_stream =
+		(struct genai_stream_api){&seen_stream, o.stream->self};
+	apis[at].barrier =
+		(struct genai_barrier_api){&true_barrier, o.barrier->self};
+	apis[at].seen_pager = *o.pager;
+	apis[at].seen_pager.ops = &seen_pager;
+	o.stream = &apis[at].seen_stream;
+	o.pager = &apis[at].seen_pager;
 	binds = submits = 0;
 	first_dim = 0;
 	if (is("plan-leaks"))
-		true_stream->ops->alloc(true_stream->self, GENAI_MEM_DEVICE, 64,
-					"mutant", &mem, NULL);
+		apis[at].stream.ops->alloc(apis[at].stream.self,
+					   GENAI_MEM_DEVICE, 64, "mutant", &mem,
+					   NULL);
 	if (is("plan-nothing"))
 		return 0;
 	rc = real_ops->plan_create(self, graph, &o, out_plan, err);
+	for (uint32_t i = 0; !rc && i < 16; i++)
+		if (apis[i].plan == *out_plan)
+			apis[i].plan = NULL; // of one that is gone
+	if (!rc)
+		apis[at].plan = *out_plan;
 	if (rc == GENAI_E_UNSUPPORTED && is("unnamed"))
 		return mutant_fail(err, rc, "the graph is not supported");
 	if (rc == GENAI_E_LIMIT && is("limit-unsaid"))
@@ -222,9 +237,16 @@ static int32_t submit(const struct genai_executor_ops *real_ops,
 		      const struct genai_point *wait, uint32_t n_wait,
 		      struct genai_point *out_signal, struct genai_error *err)
 {
+	const struct genai_stream_api *st;
+	const struct genai_barrier_api *ba;
 	struct genai_point before;
+	uint32_t at = 0;
 	int32_t rc = 0;
 
+	while (at < 15 && apis[at].plan != p)
+		at++;
+	st = &apis[at].stream;
+	ba = &apis[at].barrier;
 	if ((is("options-borrowed") &&
 	     memcmp(kept_max, &first_max, sizeof(first_max))) ||
 	    (is("view-borrowed") &&
@@ -234,7 +256,7 @@ static int32_t submit(const struct genai_executor_ops *real_ops,
 		rc = real_ops->plan_set_pages(p, kept_pages, n_kept_pages, err);
 	if (rc)
 		return rc;
-	true_stream->ops->mark(true_stream->self, s, &before, NULL);
+	st->ops->mark(st->self, s, &before, NULL);
 	if (is("skips-a-step") && ++submits == 7) {
 		*out_signal = last_signal;
 		return 0;
@@ -255,14 +277,12 @@ static int32_t submit(const struct genai_executor_ops *real_ops,
 	if (is("counts-twice") || (is("capture-runs") && captured(real_ops, p)))
 		real_ops->submit(p, s, NULL, 0, out_signal, err);
 	if (is("writes-beyond"))
-		true_stream->ops->copy(true_stream->self, s, behind_out,
-				       behind_out - 4, 4, GENAI_COPY_D2D, NULL);
+		st->ops->copy(st->self, s, behind_out, behind_out - 4, 4,
+			      GENAI_COPY_D2D, NULL);
 	if (is("submit-blocks"))
-		true_barrier->ops->host_read(true_barrier->self, NULL, 0, 0,
-					     NULL);
+		ba->ops->host_read(ba->self, NULL, 0, 0, NULL);
 	if (is("submit-reads"))
-		true_barrier->ops->host_read(true_barrier->self, out_signal, 1,
-					     UINT64_MAX, NULL);
+		ba->ops->host_read(ba->self, out_signal, 1, UINT64_MAX, NULL);
 	if (is("signal-early"))
 		*out_signal = before;
 	if (is("no-signal"))

@@ -135,12 +135,8 @@ static void limit(void)
 {
 	struct rlimit l;
 
-	getrlimit(RLIMIT_CORE, &l);
-	l.rlim_cur = l.rlim_cur ? 0 : 4096;
-	if (l.rlim_cur <= l.rlim_max && !setrlimit(RLIMIT_CORE, &l))
-		return;
 	getrlimit(RLIMIT_NOFILE, &l);
-	l.rlim_cur /= 2;
+	l.rlim_cur--;
 	setrlimit(RLIMIT_NOFILE, &l);
 }
 
@@ -158,6 +154,15 @@ static const struct {
 	{"timer", timer},	{"priority", priority},
 	{"affinity", affinity}, {"limit", limit},
 };
+
+void mutant_leak(size_t bytes)
+{
+	static void *volatile last;
+
+	last = malloc(bytes);
+	if (last)
+		memset(last, 1, bytes);
+}
 
 void mutant_manners(const char *where)
 {

@@ -14,6 +14,7 @@ static inline int is(const char *name)
 }
 
 /* manners.c: be rude if the mutant is called so. */
+void mutant_leak(size_t bytes);
 void mutant_manners(const char *where);
 
 #endif

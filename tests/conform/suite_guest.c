@@ -1,0 +1,346 @@
+// suite_guest.c - a module is a guest in a process: it prints nothing, leaves
+// the process as it was, does not keep it busy while the device is, and is not
+// alone there.
+#include "use.h"
+
+#include <fcntl.h>
+#include <fenv.h>
+#include <locale.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+extern char **environ;
+
+// ---- manners ----
+
+#define N_SIGNALS 65
+#define N_FDS 1024
+
+struct process {
+	struct {
+		void *handler;
+		int flags;
+	} actions[N_SIGNALS];
+	sigset_t mask;
+	int rounding, traps;
+	unsigned flush; // denormals to zero
+	char locale[256], folder[1024];
+	mode_t umask;
+	uint64_t environment;
+	uint64_t timers;
+	int priority;
+	cpu_set_t cpus;
+	struct rlimit limits[RLIM_NLIMITS];
+	bool fds[N_FDS];
+};
+
+static uint64_t hash(uint64_t h, const char *s)
+{
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
+	return h * 31;
+}
+
+static unsigned flushes(void)
+{
+#if defined(__x86_64__)
+	return _mm_getcsr() & 0x8040;
+#elif defined(__aarch64__)
+	uint64_t fpcr;
+
+	__asm__("mrs %0, fpcr" : "=r"(fpcr));
+	return (unsigned)(fpcr >> 24 & 1);
+#else
+	return 0;
+#endif
+}
+
+static void look_signals(struct process *p)
+{
+	struct sigaction a;
+
+	for (int i = 1; i < N_SIGNALS; i++) {
+		if (sigaction(i, NULL, &a))
+			continue;
+		p->actions[i].handler = a.sa_flags & SA_SIGINFO
+						? (void *)a.sa_sigaction
+						: (void *)a.sa_handler;
+		p->actions[i].flags = a.sa_flags;
+	}
+	pthread_sigmask(SIG_SETMASK, NULL, &p->mask);
+}
+
+static void look(struct process *p)
+{
+	static const int timers[] = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
+	struct itimerval t;
+
+	memset(p, 0, sizeof(*p));
+	look_signals(p);
+	p->rounding = fegetround();
+	p->traps = fegetexcept();
+	p->flush = flushes();
+	snprintf(p->locale, sizeof(p->locale), "%s", setlocale(LC_ALL, NULL));
+	if (!getcwd(p->folder, sizeof(p->folder)))
+		p->folder[0] = 0;
+	p->umask = umask(0);
+	umask(p->umask);
+	for (char **e = environ; e && *e; e++)
+		p->environment = hash(p->environment, *e);
+	for (int i = 0; i < 3; i++)
+		if (!getitimer(timers[i], &t) &&
+		    (t.it_value.tv_sec || t.it_value.tv_usec))
+			p->timers |= 1u << i;
+	p->priority = getpriority(PRIO_PROCESS, 0);
+	sched_getaffinity(0, sizeof(p->cpus), &p->cpus);
+	for (int i = 0; i < RLIM_NLIMITS; i++)
+		getrlimit((__rlimit_resource_t)i, &p->limits[i]);
+	for (int i = 0; i < N_FDS; i++)
+		p->fds[i] = fcntl(i, F_GETFD) >= 0;
+}
+
+static void same(const struct process *a, const struct process *b,
+		 const char *when)
+{
+	for (int i = 1; i < N_SIGNALS; i++)
+		ck_assert_msg(
+			a->actions[i].handler == b->actions[i].handler &&
+				a->actions[i].flags == b->actions[i].flags,
+			"%s: signal %d is handled in another way", when, i);
+	ck_assert_msg(!memcmp(&a->mask, &b->mask, sizeof(a->mask)),
+		      "%s: other signals are blocked", when);
+	ck_assert_msg(a->rounding == b->rounding, "%s: another rounding mode",
+		      when);
+	ck_assert_msg(a->traps == b->traps, "%s: other floating-point traps",
+		      when);
+	ck_assert_msg(a->flush == b->flush,
+		      "%s: denormals are flushed to zero, or no longer", when);
+	ck_assert_msg(!strcmp(a->locale, b->locale),
+		      "%s: the locale was %s and is %s", when, a->locale,
+		      b->locale);
+	ck_assert_msg(!strcmp(a->folder, b->folder),
+		      "%s: the working directory was %s and is %s", when,
+		      a->folder, b->folder);
+	ck_assert_msg(a->umask == b->umask, "%s: the umask was %o and is %o",
+		      when, a->umask, b->umask);
+	ck_assert_msg(a->environment == b->environment,
+		      "%s: another environment", when);
+	ck_assert_msg(a->timers == b->timers, "%s: a timer runs, or none does",
+		      when);
+	ck_assert_msg(a->priority == b->priority,
+		      "%s: the priority was %d and is %d", when, a->priority,
+		      b->priority);
+	ck_assert_msg(CPU_EQUAL(&a->cpus, &b->cpus),
+		      "%s: other processors are allowed", when);
+	for (int i = 0; i < RLIM_NLIMITS; i++)
+		ck_assert_msg(a->limits[i].rlim_cur == b->limits[i].rlim_cur &&
+				      a->limits[i].rlim_max ==
+					      b->limits[i].rlim_max,
+			      "%s: resource limit %d is another", when, i);
+}
+
+static void same_fds(const struct process *a, const struct process *b)
+{
+	for (int i = 0; i < N_FDS; i++)
+		ck_assert_msg(a->fds[i] == b->fds[i],
+			      "descriptor %d was %s and is %s", i,
+			      a->fds[i] ? "open" : "closed",
+			      b->fds[i] ? "open" : "closed");
+}
+
+// What is printed goes to a file meanwhile.
+static int hush(int kept[2])
+{
+	int fd = memfd_create("printed", MFD_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	fflush(NULL);
+	for (int i = 0; i < 2; i++) {
+		kept[i] = dup(i + 1);
+		dup2(fd, i + 1);
+	}
+	return fd;
+}
+
+static void unhush(int fd, const int kept[2], char *text, size_t cap)
+{
+	ssize_t n;
+
+	fflush(NULL);
+	for (int i = 0; i < 2; i++) {
+		if (kept[i] < 0)
+			close(i + 1);
+		else
+			dup2(kept[i], i + 1);
+		close(kept[i]);
+	}
+	n = pread(fd, text, cap - 1, 0);
+	text[n > 0 ? n : 0] = 0;
+	close(fd);
+}
+
+static void manners(void)
+{
+	static struct process at_first, before, now;
+	char printed[200];
+	struct use *u;
+	int kept[2], fd;
+
+	look(&at_first);
+	// descriptors that a driver or the C library keeps for good
+	u = use_open(NULL);
+	use_steps(u, 2);
+	use_close(u);
+	look(&before);
+	fd = hush(kept);
+	u = use_open(NULL);
+	use_steps(u, 5);
+	look(&now);
+	use_close(u);
+	unhush(fd, kept, printed, sizeof(printed));
+	same(&at_first, &now, "at work");
+	look(&now);
+	same(&at_first, &now, "after fini");
+	ck_assert_msg(!printed[0], "it printed '%.*s'",
+		      (int)strcspn(printed, "\n"), printed);
+	same_fds(&before, &now);
+	for (int i = 0; i < N_FDS; i++)
+		ck_assert_msg(now.fds[i] || !at_first.fds[i],
+			      "descriptor %d, not the module's, was closed", i);
+}
+
+// ---- patience ----
+
+static double ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+#define ENQUEUED 3
+#define PATIENCE_MS 30
+
+// The same work behind a closed gate: whoever looks again and again, or sleeps
+// a little, whether the device is done, takes longer than with an idle one.
+static void no_spinning(void)
+{
+	double idle = 1e9, closed = 1e9, from;
+	struct use *u = use_open(NULL);
+	struct cf_gate g;
+
+	use_steps(u, 4);
+	for (int trial = 0; trial < 4; trial++) {
+		from = ms();
+		for (int i = 0; i < ENQUEUED; i++)
+			use_enqueue(u);
+		if (ms() - from < idle)
+			idle = ms() - from;
+		cf_finish(use_rt(u), use_stream(u));
+	}
+	for (int trial = 0; trial < 4; trial++) {
+		cf_gate_close(use_rt(u), use_stream(u), &g);
+		from = ms();
+		for (int i = 0; i < ENQUEUED; i++)
+			use_enqueue(u);
+		if (ms() - from < closed)
+			closed = ms() - from;
+		cf_gate_check(&g, "a call that is no barrier");
+		cf_gate_open(&g);
+		cf_finish(use_rt(u), use_stream(u));
+	}
+	ck_assert_msg(
+		closed < 4 * idle + PATIENCE_MS,
+		"%d times the same work take %.1f ms to enqueue while the "
+		"device stands still, %.1f ms otherwise: something waits "
+		"a while",
+		ENQUEUED, closed, idle);
+	use_close(u);
+}
+
+// ---- others ----
+
+static void two_runtimes(void)
+{
+	struct use *a = use_open(NULL), *b = use_open(NULL);
+
+	for (int i = 0; i < 4; i++) {
+		use_begin(a);
+		use_begin(b);
+		use_end(a);
+		use_end(b);
+	}
+	use_begin(b);
+	use_close(a); // while the other is at work
+	use_end(b);
+	use_steps(b, 4);
+	a = use_open(NULL);
+	use_begin(b);
+	use_begin(a);
+	use_end(b);
+	use_end(a);
+	use_close(b); // now the one that came first
+	use_steps(a, 4);
+	use_close(a);
+}
+
+#define THREADS 3
+static void *steps_of(void *arg)
+{
+	for (int i = 0; i < 25; i++)
+		use_steps(arg, 1);
+	return NULL;
+}
+
+static void two_threads(void)
+{
+	struct use *u[THREADS];
+	pthread_t t[THREADS];
+
+	for (int i = 0; i < THREADS; i++) {
+		u[i] = use_open(NULL);
+		use_steps(u[i], 4);
+	}
+	for (int i = 0; i < THREADS; i++)
+		ck_assert(!pthread_create(&t[i], NULL, steps_of, u[i]));
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(t[i], NULL);
+	for (int i = 0; i < THREADS; i++)
+		use_close(u[i]);
+}
+
+#define S GENAI_IFACE_STREAM
+#define B GENAI_IFACE_BARRIER
+#define P GENAI_IFACE_PAGER
+#define E GENAI_IFACE_EXECUTOR
+static const struct cf_test tests[] = {
+	{"stream/manners", "GM-15", S, 0, manners},
+	{"barrier/manners", "GM-15", B, 0, manners},
+	{"pager/manners", "GM-15", P, 0, manners},
+	{"executor/manners", "GM-15", E, 0, manners},
+	{"stream/no-spinning", "GM-19", S, 0, no_spinning},
+	{"pager/no-spinning", "GM-19", P, 0, no_spinning},
+	{"executor/no-spinning", "GM-19", E, 0, no_spinning},
+	{"stream/two-runtimes", "GM-14", S, 0, two_runtimes},
+	{"pager/two-runtimes", "GM-14", P, 0, two_runtimes},
+	{"executor/two-runtimes", "GM-14", E, 0, two_runtimes},
+	{"stream/threads", "GM-14", S, 0, two_threads},
+	{"pager/threads", "GM-14", P, 0, two_threads},
+	{"executor/threads", "GM-14", E, 0, two_threads},
+};
+const struct cf_suite cf_suite_guest = {tests,
+					sizeof(tests) / sizeof(tests[0])};
