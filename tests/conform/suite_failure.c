@@ -270,7 +270,9 @@ static void exec_refused(void)
 	for (int i = 0; i < 2; i++)
 		rig_lm_run(&g, &ids[i], 1, want[i]);
 	rig_unplan(&g);
-	for (uint32_t n = 1; reached; n += 3) {
+	// a device that is interpreted takes its time
+	for (uint32_t n = 1; reached;
+	     n += g.r.caps.flags & GENAI_STREAM_CAP_NATIVE ? 9 : 3) {
 		struct genai_ticket t;
 		int32_t rc = 0;
 

@@ -361,7 +361,7 @@ static void unplan_lm(void)
 // A device that is interpreted takes its time.
 static bool is_time_left(clock_t from, int steps)
 {
-	return steps < 600 || clock() - from < CLOCKS_PER_SEC;
+	return steps < 300 || clock() - from < CLOCKS_PER_SEC / 2;
 }
 
 static void exec_life(void)
