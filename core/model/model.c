@@ -13,6 +13,10 @@
 
 #include "core/error.h"
 
+// Tokens of a prompt that go through the graph together, where the model does
+// not say.  Wide: on devices that compute themselves, whose products need many
+// rows to be busy; not where that takes an eighth of device_limit.
+#define WIDE_CHUNK 2048
 #define DEFAULT_CHUNK 512
 
 static double now_s(void)
@@ -280,7 +284,9 @@ static int32_t choose_sizes(struct genai_model *m, struct genai_error *err)
 	if (rc)
 		return rc;
 	m->chunk = m->config.chunk_size > 0 ? (uint64_t)m->config.chunk_size
-					    : DEFAULT_CHUNK;
+		   : m->rt->device.caps.flags & GENAI_STREAM_CAP_NATIVE
+			   ? WIDE_CHUNK
+			   : DEFAULT_CHUNK;
 	if (m->chunk > m->context)
 		m->chunk = m->context;
 	return 0;
@@ -386,14 +392,35 @@ static int32_t of_model(const struct genai_model *m, int32_t rc,
 	return rc;
 }
 
+// Plan anew with chunks of the usual length.
+static int32_t plan_shorter(struct genai_model *m, struct genai_error *err)
+{
+	struct genai_ticket ticket = {.size = sizeof(ticket)};
+	struct genai_plan *plan = m->plan;
+	int32_t rc = 0;
+
+	m->plan = NULL;
+	if (plan)
+		rc = genai_device_drain(&m->rt->device, &ticket, err);
+	if (plan && !rc)
+		rc = m->rt->exec.plan_destroy(plan, &ticket, err);
+	m->chunk = DEFAULT_CHUNK;
+	return rc ? rc : genai_model_plan(m, &m->plan, err);
+}
+
 static int32_t first_plan(struct genai_model *m, struct genai_error *err)
 {
+	const struct genai_device *d = &m->rt->device;
 	struct genai_error own = GENAI_ERROR_INIT;
+	uint64_t before = d->used;
 	int32_t rc;
 
 	if (!err)
 		err = &own;
 	rc = genai_model_plan(m, &m->plan, err);
+	if (!m->config.chunk_size && m->chunk > DEFAULT_CHUNK &&
+	    (rc == GENAI_E_LIMIT || (!rc && d->used - before > d->limit / 8)))
+		rc = plan_shorter(m, err);
 	if (rc == GENAI_E_LIMIT)
 		genai_model_advise(m, err);
 	return of_model(m, rc, err);

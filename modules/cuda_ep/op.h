@@ -151,6 +151,8 @@ struct cep_blame cep_blame_of(const struct cep_node *n,
 			      const struct cep_run *r);
 /* Blocks of 256 for count threads, bounded. */
 uint32_t cep_blocks(const struct cep *self, uint64_t count);
+/* op_prompt.c: products of four warps, and kernels for them in this build. */
+bool cep_has_wgmma(const struct cep *self);
 /* Pick by float dtype. */
 enum cep_kernel cep_by_dtype(uint32_t dtype, enum cep_kernel f32,
 			     enum cep_kernel f16, enum cep_kernel bf16);

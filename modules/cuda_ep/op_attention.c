@@ -5,10 +5,13 @@
 #include <math.h>
 #include "modules/cuda_ep/op.h"
 
+struct flash;
+
 struct gqa_state {
 	int64_t batch, seq, heads, kv_heads, size; /* size: of a head */
 	int64_t rot;				   /* channels that turn */
-	bool packed, windowed, flash; /* flash: by kernels/flash.cu */
+	bool packed, windowed;
+	const struct flash *flash; /* tiles of many rows, or NULL */
 	/* query heads that a block does, blocks for those of a key head, blocks
 	 * that share a row */
 	int64_t group, parts, splits;
@@ -20,48 +23,54 @@ EXEC_STATE(gqa_state, cep_node)
 #define SPLIT_BLOCKS 256
 #define SPLIT_ROWS 16
 
-/* The tiles of kernels/flash.cu: the smallest that holds a head is taken. */
+/* Tiles of attention of many rows, kernels/wflash.cu (wgmma, in 9.0 only) and
+ * kernels/flash.cu: the first that holds a head and fits is taken.  Bytes of
+ * shared memory: of a block, and of each of its warps. */
 #define WIDE_WARPS 8
 #define SLIM_WARPS 4
-static const struct {
-	uint32_t size, keys;
-	bool queries; /* in shared memory */
+static const struct flash {
+	uint32_t size;
+	bool wgmma;
+	uint32_t bytes, warp_bytes;
 	enum cep_kernel f16, bf16;
 } flashes[] = {
-	{64, 64, false, CEP_K_cep_flash_64_f16, CEP_K_cep_flash_64_bf16},
-	{96, 64, false, CEP_K_cep_flash_96_f16, CEP_K_cep_flash_96_bf16},
-	{128, 64, false, CEP_K_cep_flash_128_f16, CEP_K_cep_flash_128_bf16},
-	{256, 32, true, CEP_K_cep_flash_256_f16, CEP_K_cep_flash_256_bf16},
+	{64, true, 4 * 128 * 128 + 1024, 0, CEP_K_cep_wflash_64_f16,
+	 CEP_K_cep_wflash_64_bf16},
+	{128, true, 4 * 128 * 256 + 1024, 0, CEP_K_cep_wflash_128_f16,
+	 CEP_K_cep_wflash_128_bf16},
+	{64, false, 4 * 64 * 144, 0, CEP_K_cep_flash_64_f16,
+	 CEP_K_cep_flash_64_bf16},
+	{96, false, 4 * 64 * 208, 0, CEP_K_cep_flash_96_f16,
+	 CEP_K_cep_flash_96_bf16},
+	{128, false, 4 * 64 * 272, 0, CEP_K_cep_flash_128_f16,
+	 CEP_K_cep_flash_128_bf16},
+	{256, false, 4 * 32 * 528, 16 * 528, CEP_K_cep_flash_256_f16,
+	 CEP_K_cep_flash_256_bf16},
 };
 
-static uint32_t flash_of(uint32_t size)
+static bool flash_fits(const struct cep *self, const struct flash *f,
+		       uint32_t size, uint32_t warps)
 {
-	uint32_t i = 0;
-
-	while (flashes[i].size < size)
-		i++;
-	return i;
+	return size <= f->size && (!f->wgmma || cep_has_wgmma(self)) &&
+	       f->bytes + warps * f->warp_bytes <=
+		       (uint32_t)self->max_smem - 20480;
 }
 
-static uint32_t flash_smem(uint32_t i, uint32_t warps)
-{
-	return (4 * flashes[i].keys + (flashes[i].queries ? 16 * warps : 0)) *
-	       (flashes[i].size + 8) * 2;
-}
-
-static bool flash_fits(const struct cep *self, uint32_t i, uint32_t warps)
-{
-	return flash_smem(i, warps) <= (uint32_t)self->max_smem - 20480;
-}
-
-/* Steps of many rows whose tiles fit; bfloat16 where it is multiplied. */
-static bool takes_flash(const struct cep_node *n, const struct gqa_state *s)
+/* Steps of many rows; bfloat16 where it is multiplied.  NULL: the kernels for
+ * few rows. */
+static const struct flash *find_flash(const struct cep_node *n,
+				      const struct gqa_state *s)
 {
 	uint32_t dt = n->in[0]->dtype;
 
-	return s->seq > SPLIT_ROWS && dt != GENAI_DT_F32 &&
-	       (dt == GENAI_DT_F16 || n->self->major >= 8) &&
-	       flash_fits(n->self, flash_of((uint32_t)s->size), SLIM_WARPS);
+	if (s->seq <= SPLIT_ROWS || dt == GENAI_DT_F32 ||
+	    (dt == GENAI_DT_BF16 && n->self->major < 8))
+		return NULL;
+	for (size_t i = 0; i < sizeof(flashes) / sizeof(flashes[0]); i++)
+		if (flash_fits(n->self, &flashes[i], (uint32_t)s->size,
+			       SLIM_WARPS))
+			return &flashes[i];
+	return NULL;
 }
 
 static const struct cep_tensor *input(const struct cep_node *n, uint32_t i)
@@ -218,7 +227,7 @@ static void scratch(struct cep_node *n)
 		 : splits > CEP_GQA_SPLITS ? CEP_GQA_SPLITS
 					   : splits;
 	s->splits = rows <= SPLIT_ROWS ? splits : 1;
-	s->flash = takes_flash(n, s);
+	s->flash = find_flash(n, s);
 	s->q_at = (int64_t)place(&at, rows * s->heads * s->size * 4);
 	s->new_at = (int64_t)place(
 		&at, s->windowed ? rows * s->kv_heads * s->size * size * 2 : 0);
@@ -358,21 +367,19 @@ static int32_t set_caches(const struct cep_node *n, struct cep_gqa *p,
 static int32_t run_flash(struct cep_node *n, struct cep_run *r,
 			 const struct cep_gqa *p)
 {
-	uint32_t i = flash_of(p->size), warps = WIDE_WARPS;
-	uint32_t rows = p->seq * (p->heads / p->kv_heads);
+	const struct flash *f = gqa_state(n)->flash;
+	uint32_t rows = p->seq * (p->heads / p->kv_heads), warps = WIDE_WARPS;
 	uint32_t tiles = (rows + 16 * warps - 1) / (16 * warps);
 
 	if ((uint64_t)tiles * p->kv_heads * p->batch <
 		    (uint64_t)r->self->n_sms ||
-	    !flash_fits(r->self, i, warps))
+	    !flash_fits(r->self, f, p->size, warps))
 		warps = SLIM_WARPS;
 	return cep_run_kernel(
-		r,
-		n->in[0]->dtype == GENAI_DT_F16 ? flashes[i].f16
-						: flashes[i].bf16,
+		r, n->in[0]->dtype == GENAI_DT_F16 ? f->f16 : f->bf16,
 		(struct cep_dim3){(rows + 16 * warps - 1) / (16 * warps),
 				  p->kv_heads, p->batch},
-		32 * warps, flash_smem(i, warps), p);
+		32 * warps, f->bytes + warps * f->warp_bytes, p);
 }
 
 static int32_t run_rows(struct cep_node *n, struct cep_run *r,
@@ -397,22 +404,36 @@ static int32_t run_rows(struct cep_node *n, struct cep_run *r,
 		128, (4 * (p->size + 2) + CEP_GQA_SPLITS + 2) * hg * 4, p);
 }
 
-static int32_t run_all(struct cep_node *n, struct cep_run *r,
-		       const struct cep_gqa *p)
+/* Queries to scratch, keys and values to the cache: many tokens give a warp
+ * several heads of one. */
+static int32_t run_prepare(struct cep_node *n, struct cep_run *r,
+			   struct cep_gqa *p)
+{
+	uint32_t dt = n->in[0]->dtype, all = p->heads + 2 * p->kv_heads;
+	bool whole = !p->rot || (p->rot == p->size && !p->interleaved);
+	uint64_t units;
+
+	p->each = whole && p->seq > SPLIT_ROWS ? 8 : 1;
+	units = (uint64_t)p->batch * p->seq * ((all + p->each - 1) / p->each);
+	return cep_run_kernel(
+		r,
+		whole ? cep_by_dtype(dt, CEP_K_cep_gqa_pairs_f32,
+				     CEP_K_cep_gqa_pairs_f16,
+				     CEP_K_cep_gqa_pairs_bf16)
+		      : cep_by_dtype(dt, CEP_K_cep_gqa_prep_f32,
+				     CEP_K_cep_gqa_prep_f16,
+				     CEP_K_cep_gqa_prep_bf16),
+		(struct cep_dim3){(uint32_t)((units + 3) / 4), 1, 1}, 128,
+		whole ? 0 : 4 * p->size * 4, p);
+}
+
+static int32_t run_all(struct cep_node *n, struct cep_run *r, struct cep_gqa *p)
 {
 	uint32_t dt = n->in[0]->dtype;
-	uint64_t units =
-		(uint64_t)p->batch * p->seq * (p->heads + 2 * p->kv_heads);
 	uint64_t chans = (uint64_t)p->batch * p->kv_heads * p->size;
 	bool moved = p->past_k != p->pres_k || p->past_v != p->pres_v;
-	int32_t rc;
+	int32_t rc = run_prepare(n, r, p);
 
-	rc = cep_run_kernel(
-		r,
-		cep_by_dtype(dt, CEP_K_cep_gqa_prep_f32, CEP_K_cep_gqa_prep_f16,
-			     CEP_K_cep_gqa_prep_bf16),
-		(struct cep_dim3){(uint32_t)((units + 3) / 4), 1, 1}, 128,
-		4 * p->size * 4, p);
 	if (!rc && moved && p->past_rows)
 		rc = cep_run_kernel(
 			r,
@@ -457,7 +478,7 @@ int32_t cep_run_gqa(struct cep_node *n, struct cep_run *r)
 		.windowed = (uint32_t)s->windowed,
 		.smooth = cep_attr_int(n, "smooth_softmax", 0) > 0,
 		.splits = (uint32_t)s->splits,
-		.flash = s->flash,
+		.flash = s->flash != NULL,
 		.out = n->out[0]->addr,
 		.qbuf = r->workspace + (uint64_t)s->q_at,
 		.part = r->workspace + (uint64_t)s->part_at,

@@ -531,11 +531,27 @@ int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
 
 enum { GATE = 1, UP = 5 };
 
+/* Many rows leave silu(gate) up at once. */
+static bool is_prompt(const struct cep_node *n, const struct nbits_state *s)
+{
+	const struct cep_mm p = {
+		.m = (uint32_t)s->m,
+		.k = (uint32_t)s->k,
+		.bits = (uint32_t)s->bits,
+		.block = (uint32_t)s->block,
+		.zp_kind = (uint32_t)s->zp,
+		.vec_a = 1, /* else the general kernel refuses it too */
+	};
+
+	return cep_prompt_takes(n->self, n->in[0]->dtype, &p);
+}
+
 int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 {
 	struct nbits_state *s = nbits_state(n);
 	struct cep_tensor *in[CEP_MAX_IN];
 	uint32_t n_in = n->n_in;
+	int64_t rows;
 	int32_t rc;
 
 	/* as the gate's product: its bias is input 5 there */
@@ -548,8 +564,12 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 	n->n_in = n_in;
 	if (nbits_state(n)->fast)
 		slice_memory(n, 8);
-	/* both products before they are put together, then the parts */
-	s->pair = (s->m * s->n * cep_dtype_bytes(n->in[0]->dtype) + 255) / 256 *
+	/* both products before they are put together, then the parts; those
+	 * of prompts need no room */
+	rows = s->m;
+	if (is_prompt(n, s))
+		rows = CEP_PROMPT_ROWS - 1;
+	s->pair = (rows * s->n * cep_dtype_bytes(n->in[0]->dtype) + 255) / 256 *
 		  256;
 	s->part = 2 * s->pair;
 	n->workspace_bytes += (uint64_t)s->part;

@@ -3,81 +3,83 @@
  * of them give the same bits; the one is taken that keeps the device busy. */
 #include "modules/cuda_ep/op_matmul.h"
 
-/* A block's tile of the result, its threads, its stages and the bytes of one,
- * and what a step of 64 columns costs an SM, in cycles: 64 weight rows x 64
- * rows of A are 128 at the tensor core's rate, the rest was measured. */
-struct tile {
-	uint32_t weights, rows, threads, stages, bytes, cost;
-	enum cep_kernel f16, bf16;
+/* A block's rows of weights and of A, its threads and shared memory, and what a
+ * step of 64 columns costs an SM that has one such block, and one of several
+ * blocks: measured on an H200, in cycles. */
+static const struct tile {
+	uint32_t weights, rows, threads, smem, alone, shared;
+	enum cep_kernel f16, bf16, pair_f16, pair_bf16;
+} tiles[] = {
+	{128, 128, 256, 4 * 22528 + 1024, 900, 800, CEP_K_cep_wgemm_128_f16,
+	 CEP_K_cep_wgemm_128_bf16, CEP_K_cep_wgemmd_128_f16,
+	 CEP_K_cep_wgemmd_128_bf16},
+	{64, 64, 128, 8 * 11264 + 1024, 480, 300, CEP_K_cep_wgemm_64_f16,
+	 CEP_K_cep_wgemm_64_bf16, CEP_K_cep_wgemmd_64_f16,
+	 CEP_K_cep_wgemmd_64_bf16},
 };
 
-static const struct tile plain[] = {
-	{256, 128, 256, 4, 28672, 1250, CEP_K_cep_wgemm_256_128_f16,
-	 CEP_K_cep_wgemm_256_128_bf16},
-	{128, 128, 256, 4, 22528, 700, CEP_K_cep_wgemm_128_128_f16,
-	 CEP_K_cep_wgemm_128_128_bf16},
-	{128, 64, 256, 6, 14336, 420, CEP_K_cep_wgemm_128_64_f16,
-	 CEP_K_cep_wgemm_128_64_bf16},
-	{64, 64, 128, 8, 11264, 300, CEP_K_cep_wgemm_64_64_f16,
-	 CEP_K_cep_wgemm_64_64_bf16},
-};
-
-/* Weights: as many rows of gate, and of up. */
-static const struct tile pairs[] = {
-	{128, 128, 256, 4, 28672, 1250, CEP_K_cep_wgemmd_128_128_f16,
-	 CEP_K_cep_wgemmd_128_128_bf16},
-	{128, 64, 256, 4, 20480, 700, CEP_K_cep_wgemmd_128_64_f16,
-	 CEP_K_cep_wgemmd_128_64_bf16},
-};
-
-static uint64_t blocks_of(const struct tile *t, const struct cep_mm *p)
+/* n: rows of both matrices where there are two. */
+static const struct tile *find_tile(const struct cep *self, uint64_t n,
+				    uint64_t m)
 {
-	return (uint64_t)((p->n + t->weights - 1) / t->weights) *
-	       ((p->m + t->rows - 1) / t->rows);
-}
+	uint64_t sms = (uint64_t)self->n_sms, best = UINT64_MAX;
+	const struct tile *found = NULL;
 
-static int32_t run_tiles(struct cep_run *r, const struct tile *tiles,
-			 uint32_t n_tiles, uint32_t dtype,
-			 const struct cep_mm *p, const void *params)
-{
-	uint64_t sms = (uint64_t)r->self->n_sms, best = UINT64_MAX;
-	const struct tile *t = NULL;
+	for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++) {
+		const struct tile *t = &tiles[i];
+		uint64_t blocks = (n + t->weights - 1) / t->weights *
+				  ((m + t->rows - 1) / t->rows);
+		uint64_t each = (blocks + sms - 1) / sms;
+		uint64_t cost = each * t->shared;
 
-	for (uint32_t i = 0; i < n_tiles; i++) {
-		uint64_t rounds = (blocks_of(&tiles[i], p) + sms - 1) / sms;
-
-		if (rounds * tiles[i].cost < best) {
-			best = rounds * tiles[i].cost;
-			t = &tiles[i];
+		if (cost < t->alone)
+			cost = t->alone;
+		if (cost < best) {
+			best = cost;
+			found = t;
 		}
 	}
-	/* the rows of A first: blocks that run together share weights */
-	return cep_run_kernel(
-		r, dtype == GENAI_DT_F16 ? t->f16 : t->bf16,
-		(struct cep_dim3){(p->m + t->rows - 1) / t->rows,
-				  (p->n + t->weights - 1) / t->weights, 1},
-		t->threads, t->bytes * t->stages + 1024, params);
+	return found;
+}
+
+/* A grid with the rows of A first: blocks that run together share weights. */
+static struct cep_dim3 grid_of(const struct tile *t, uint64_t n, uint64_t m)
+{
+	return (struct cep_dim3){(uint32_t)((m + t->rows - 1) / t->rows),
+				 (uint32_t)((n + t->weights - 1) / t->weights),
+				 1};
+}
+
+bool cep_has_wgmma(const struct cep *self)
+{
+	return CEP_HAVE_90A && self->major == 9 && !self->minor;
 }
 
 bool cep_prompt_takes(const struct cep *self, uint32_t dtype,
 		      const struct cep_mm *p)
 {
-	return CEP_HAVE_90A && self->major == 9 && !self->minor &&
-	       p->m >= CEP_PROMPT_ROWS && dtype != GENAI_DT_F32 &&
-	       p->bits == 4 && p->block >= 32 && p->k % 64 == 0 &&
-	       p->zp_kind != CEP_ZP_FLOAT && p->vec_a;
+	return cep_has_wgmma(self) && p->m >= CEP_PROMPT_ROWS &&
+	       dtype != GENAI_DT_F32 && p->bits == 4 && p->block >= 32 &&
+	       p->k % 64 == 0 && p->zp_kind != CEP_ZP_FLOAT && p->vec_a;
 }
 
 int32_t cep_run_prompt(struct cep_run *r, uint32_t dtype,
 		       const struct cep_mv_tiled *q)
 {
-	return run_tiles(r, plain, sizeof(plain) / sizeof(plain[0]), dtype,
-			 &q->m, q);
+	const struct tile *t = find_tile(r->self, q->m.n, q->m.m);
+
+	return cep_run_kernel(r, dtype == GENAI_DT_F16 ? t->f16 : t->bf16,
+			      grid_of(t, q->m.n, q->m.m), t->threads, t->smem,
+			      q);
 }
 
 int32_t cep_run_prompt_pair(struct cep_run *r, uint32_t dtype,
 			    const struct cep_mv_dual_tiled *q)
 {
-	return run_tiles(r, pairs, sizeof(pairs) / sizeof(pairs[0]), dtype,
-			 &q->m, q);
+	uint64_t n = 2 * (uint64_t)q->m.n;
+	const struct tile *t = find_tile(r->self, n, q->m.m);
+
+	return cep_run_kernel(
+		r, dtype == GENAI_DT_F16 ? t->pair_f16 : t->pair_bf16,
+		grid_of(t, n, q->m.m), t->threads, t->smem, q);
 }

@@ -47,7 +47,7 @@ extern emu_dim emu_thread, emu_block, emu_block_dim, emu_grid_dim;
 #define blockDim emu_block_dim
 #define gridDim emu_grid_dim
 
-#define CEP_KERNEL(name, ptype, threads)                                       \
+#define CEP_KERNEL(name, ptype, ...)                                           \
 	static void name(const ptype &p);                                      \
 	static void name##_emu(const void *p)                                  \
 	{                                                                      \
@@ -150,11 +150,11 @@ static inline void emu_mma(float *d, uint32_t a0, uint32_t a1, uint32_t a2,
 	}
 }
 
-// m64nNk16 of wgmma, 16 rows a warp: a in registers as for m16n8k16; column n
-// of b is 16 elements in two pieces of 16 bytes, which piece(n, c) finds.
+// m64nNk16 of wgmma, 16 rows a warp: a in registers as for m16n8k16; element
+// (n, k) of b is where at(n, k) says.
 template <class T, class F>
-static inline void emu_wgmma(float (*d)[4], const uint32_t *mine,
-			     unsigned int n, F piece)
+static inline void emu_wgmma(float (*d)[4], const uint32_t *mine, unsigned int n,
+			     F at)
 {
 	unsigned int lane = emu_thread.x & 31, g = lane / 4, t = lane % 4;
 	const unsigned char *all = emu_exchange(mine, 16);
@@ -178,7 +178,7 @@ static inline void emu_wgmma(float (*d)[4], const uint32_t *mine,
 		for (unsigned int k = 0; k < 16; k++) {
 			T v;
 
-			memcpy(&v, piece(col, k / 8) + k % 8 * 2, 2);
+			memcpy(&v, at(col, k), 2);
 			b[k] = emu_to_f(v);
 		}
 		for (unsigned int i = 0; i < 2; i++)

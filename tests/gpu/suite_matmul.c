@@ -456,11 +456,11 @@ void suite_prompt(struct check *c)
 	if (!c->full)
 		return;
 	for (int d = 1; d < 3; d++) {
-		/* every tile of the table is the best for one of these */
-		static const int64_t full[][3] = {{512, 1024, 1024},
-						  {300, 4096, 1024},
-						  {512, 3584, 640},
-						  {700, 9000, 192}};
+		/* each tile of the table is the best for some of these */
+		static const int64_t full[][3] = {{512, 1024, 128},
+						  {300, 4096, 128},
+						  {512, 3584, 192},
+						  {700, 9000, 64}};
 
 		for (size_t i = 0; i < 4; i++)
 			nbits_case(c,
@@ -476,7 +476,7 @@ void suite_prompt(struct check *c)
 			    (struct nbits){.dtype = floats[d],
 					   .m = 512,
 					   .n = 3072,
-					   .k = 512,
+					   .k = 128,
 					   .block = 32,
 					   .bits = 4},
 			    1000);

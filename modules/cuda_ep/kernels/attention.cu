@@ -118,18 +118,197 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 	}
 }
 
-CEP_KERNEL(cep_gqa_prep_f32, cep_gqa, 128)
+template <class T> struct __align__(2 * sizeof(T)) two
 {
-	prepare<float>(p);
-}
-CEP_KERNEL(cep_gqa_prep_f16, cep_gqa, 128)
-{
-	prepare<__half>(p);
-}
-CEP_KERNEL(cep_gqa_prep_bf16, cep_gqa, 128)
-{
-	prepare<bf16>(p);
-}
+	T v[2];
+};
+
+// The same where a head turns as a whole, in halves, or not at all: a lane has
+// neighbours d, d + 1 and what they turn with, d + half.  A warp does p.each
+// heads of a token one after another and turns them with what it loaded once.
+template <class T> struct pairs {
+	const cep_gqa &p;
+	u32 lane, row, half;
+	float x[2][2][2]; // [64 e][half][neighbour]
+
+	__device__ __forceinline__ pairs(const cep_gqa &params) : p(params)
+	{
+	}
+
+	__device__ __forceinline__ void load(u32 h)
+	{
+		u64 tok = row;
+		const T *src =
+			h < p.heads
+				? (const T *)p.q + tok * p.q_tok + h * p.size
+			: h < p.heads + p.kv_heads
+				? (const T *)p.k + tok * p.k_tok +
+					  (h - p.heads) * p.size
+				: (const T *)p.v + tok * p.v_tok +
+					  (h - p.heads - p.kv_heads) * p.size;
+
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int i = 0; i < 2; i++)
+				get(src + i * half, e, x[e][i]);
+	}
+
+	// Channels 64 e + 2 lane and the next of a half; 0 past its end.
+	__device__ __forceinline__ void get(const T *v, int e, float *o) const
+	{
+		u32 d = 64 * e + 2 * lane;
+
+		o[0] = o[1] = 0.f;
+		if (d >= half)
+			return;
+		two<T> r = *(const two<T> *)(v + d);
+		o[0] = to_f(r.v[0]);
+		o[1] = to_f(r.v[1]);
+	}
+
+	__device__ __forceinline__ void norm(const T *w)
+	{
+		float ss = 0, g[2];
+
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int i = 0; i < 2; i++)
+#pragma unroll
+				for (int k = 0; k < 2; k++)
+					ss += x[e][i][k] * x[e][i][k];
+		ss = 1.f / sqrtf(warp_sum(ss) / (float)p.size + p.eps);
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int i = 0; i < 2; i++) {
+				get(w + i * half, e, g);
+				x[e][i][0] *= ss * g[0];
+				x[e][i][1] *= ss * g[1];
+			}
+	}
+
+	__device__ __forceinline__ void turn(float (*c)[2], float (*n)[2])
+	{
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int k = 0; k < 2; k++) {
+				float a = x[e][0][k], b = x[e][1][k];
+
+				x[e][0][k] = a * c[e][k] - b * n[e][k];
+				x[e][1][k] = b * c[e][k] + a * n[e][k];
+			}
+	}
+
+	template <class U>
+	__device__ __forceinline__ void put(U *dst, float scale) const
+	{
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int i = 0; i < 2; i++) {
+				u32 d = 64 * e + 2 * lane;
+				two<U> r;
+
+				if (d >= half)
+					continue;
+				r.v[0] = from_f<U>(x[e][i][0] * scale);
+				r.v[1] = from_f<U>(x[e][i][1] * scale);
+				*(two<U> *)(dst + i * half + d) = r;
+			}
+	}
+
+	// Where head h of the keys and values goes.
+	__device__ __forceinline__ T *place(u32 b, u32 pos, u32 h) const
+	{
+		bool is_k = h < p.heads + p.kv_heads;
+		u32 kh = h - p.heads - (is_k ? 0 : p.kv_heads);
+
+		if (p.windowed)
+			return (T *)(is_k ? p.newk : p.newv) +
+			       ((u64)row * p.kv_heads + kh) * p.size;
+		return is_k ? (T *)p.pres_k + b * p.pres_ks[0] +
+				       kh * p.pres_ks[1] + pos * p.pres_ks[2]
+			    : (T *)p.pres_v + b * p.pres_vs[0] +
+				       kh * p.pres_vs[1] + pos * p.pres_vs[2];
+	}
+
+	__device__ __forceinline__ void run()
+	{
+		u32 all = p.heads + 2 * p.kv_heads;
+		u32 groups = (all + p.each - 1) / p.each;
+		u32 unit = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+		u32 h = unit % groups * p.each;
+		u32 end = h + p.each < all ? h + p.each : all, b, s, t, pos;
+		float c[2][2], n[2][2];
+
+		lane = threadIdx.x & 31;
+		half = p.size / 2;
+		row = unit / groups;
+		b = row / p.seq;
+		s = row % p.seq;
+		cep_begin();
+		if (row >= p.batch * p.seq)
+			return;
+		load(h); // under way while the length is read
+		t = total_len(p, b, h == 0 && s == 0 && lane == 0);
+		if (!t)
+			return;
+		pos = t - p.seq + s;
+		long long rp = p.pos ? ((const long long *)p.pos)[row]
+				     : (long long)pos;
+		if (p.pos && p.rot && (rp < 0 || rp >= (long long)p.cos_rows)) {
+			if (h == 0 && lane == 0)
+				cep_refuse(p.blame, CEP_FAULT_ROTARY, rp,
+					   p.cos_rows);
+			rp = 0;
+		}
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+			if (p.rot) {
+				get((const T *)p.cosc + rp * half, e, c[e]);
+				get((const T *)p.sinc + rp * half, e, n[e]);
+			}
+		for (;;) {
+			bool is_q = h < p.heads;
+			bool is_k = !is_q && h < p.heads + p.kv_heads;
+			const T *w = (const T *)(is_q	? p.q_norm
+						 : is_k ? p.k_norm
+							: 0);
+			u64 at = ((u64)row * p.heads + h) * p.size;
+
+			if (w)
+				norm(w);
+			if (p.rot && (is_q || is_k))
+				turn(c, n);
+			if (!is_q)
+				put(place(b, pos, h), 1.f);
+			else if (p.flash)
+				put((T *)p.qbuf + at, 1.f);
+			else
+				put((float *)p.qbuf + at, p.scale);
+			if (++h == end)
+				return;
+			load(h);
+		}
+	}
+};
+
+#define CEP_PREPARE(type, suffix)                                              \
+	CEP_KERNEL(cep_gqa_prep_##suffix, cep_gqa, 128)                        \
+	{                                                                      \
+		prepare<type>(p);                                              \
+	}                                                                      \
+	CEP_KERNEL(cep_gqa_pairs_##suffix, cep_gqa, 128)                       \
+	{                                                                      \
+		pairs<type> x(p);                                              \
+		x.run();                                                       \
+	}
+CEP_PREPARE(float, f32)
+CEP_PREPARE(__half, f16)
+CEP_PREPARE(bf16, bf16)
 
 // past -> present where they are different buffers: rows [0, P).
 template <class T> __device__ __forceinline__ void past_copy(const cep_gqa &p)

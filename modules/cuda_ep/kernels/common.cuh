@@ -7,8 +7,9 @@
 #ifndef CEP_EMU /* host twins: the build includes what stands for CUDA */
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
-#define CEP_KERNEL(name, ptype, threads)                                       \
-	extern "C" __global__ void __launch_bounds__(threads)                  \
+// ...: threads of a block; blocks that an SM is to hold.
+#define CEP_KERNEL(name, ptype, ...)                                           \
+	extern "C" __global__ void __launch_bounds__(__VA_ARGS__)              \
 		name(const __grid_constant__ ptype p)
 #define CEP_SMEM(name) extern __shared__ __align__(128) unsigned char name[]
 #endif

@@ -157,7 +157,8 @@ struct cep_gqa {
 	uint32_t batch, seq, heads, kv_heads, size;
 	uint32_t past_rows, rows, rot, cos_rows, interleaved;
 	uint32_t windowed, smooth, splits, group; /* heads a block takes */
-	uint32_t flash, reserved;
+	uint32_t flash;
+	uint32_t each; /* heads a warp prepares */
 	struct cep_blame blame;
 };
 

@@ -3,23 +3,22 @@
 //
 // The tensor core takes the weights from registers and the rows of A from
 // shared memory: the result is computed transposed, 64 weight rows by BM rows
-// of A for four warps.  A block has WG times four warps with MT such pieces
-// each, and walks over K in steps of 64.  A stage holds a step: BM x 128 bytes
-// of A, and for each of WG MT 64 weight rows 32 bytes of codes and 16 of scales
-// and zero points, as pairs ready to use:
+// of A for four warps.  A block has WG times four warps and walks over K in
+// steps of 64.  A stage holds a step: BM x 128 bytes of A, and for each of WG
+// 64 weight rows 32 bytes of codes and 16 of scales and zero points, as pairs
+// ready to use:
 //
-//	WG MT BM   tile of the result   a stage   stages   registers for sums
-//	2  2  128  128 x 256            28 KiB    4        128
-//	2  1  128  128 x 128            22 KiB    4        64
-//	2  1  64   64 x 128             14 KiB    6        32
-//	1  1  64   64 x 64              11 KiB    8        32
+//	WG BM   tile of the result   a stage   stages   blocks an SM
+//	2  128  128 x 128            22 KiB    4        2
+//	1  64   64 x 64              11 KiB    8        2
 //
 // All stages but two are on their way while one is multiplied: the last of a
 // step's products may still read its stage when the next step begins, so a
 // stage is written no sooner than two steps after its turn.  While the tensor
 // core multiplies some columns, the next are unpacked: a code into the mantissa
 // of 1024 (of 128 for bfloat16), minus zero point, times scale, rounded once.
-// The products of gate and up take one piece of each and leave silu(gate) up.
+// The products of gate and up: half of a block's rows are gate's, half up's,
+// and silu(gate) up leaves it.
 //
 // Sum order of an element: columns in ascending order, 16 at a time, by the
 // tensor core into one float; the tile has no part in it.
@@ -46,17 +45,9 @@ template <> struct is_dual<cep_mv_dual_tiled> {
 template <class T> struct pair_of;
 template <> struct pair_of<__half> {
 	typedef __half2 type;
-	static __device__ __forceinline__ __half2 both(__half x)
-	{
-		return __half2half2(x);
-	}
 };
 template <> struct pair_of<bf16> {
 	typedef __nv_bfloat162 type;
-	static __device__ __forceinline__ __nv_bfloat162 both(bf16 x)
-	{
-		return __bfloat162bfloat162(x);
-	}
 };
 
 // Byte t of v as (low nibble, high nibble) minus the zero point in z, times s.
@@ -77,21 +68,20 @@ __device__ __forceinline__ u32 weights2(u32 v, u32 t, __nv_bfloat162 z,
 	return *(u32 *)&x;
 }
 
-// What is added to 1024 + q, 64 + q (half) or 128 + q: minus the zero point.
-__device__ __forceinline__ __half2 minus_zero(u32 z, __half)
+// What is added to 1024 + q and 64 + q (half), or to 128 + q twice: minus the
+// zero point, as bits.
+__device__ __forceinline__ u32 minus_zero(u32 z, __half)
 {
-	return __floats2half2_rn(-1024.f - (float)z, -64.f - (float)z);
+	return 0xd400e400u | z | z << 20;
 }
-__device__ __forceinline__ __nv_bfloat162 minus_zero(u32 z, bf16)
+__device__ __forceinline__ u32 minus_zero(u32 z, bf16)
 {
-	float f = -128.f - (float)z;
-
-	return __floats2bfloat162_rn(f, f);
+	return 0xc300c300u | z | z << 16;
 }
 
-template <class T, class P, int WG, int MT, int BM, int STAGES> struct wgemm {
+template <class T, class P, int WG, int BM, int STAGES> struct wgemm {
 	static constexpr bool DUAL = is_dual<P>::yes;
-	static constexpr u32 ROWS = WG * MT * 64; // of weights, both matrices
+	static constexpr u32 ROWS = WG * 64; // of weights, both matrices
 	static constexpr u32 BN = DUAL ? ROWS / 2 : ROWS;
 	static constexpr u32 THREADS = WG * 128;
 	static constexpr u32 CODES = BM * WG_ROW, RECORDS = CODES + ROWS * 32;
@@ -99,7 +89,7 @@ template <class T, class P, int WG, int MT, int BM, int STAGES> struct wgemm {
 	static constexpr u32 AHEAD = STAGES - 2;
 	static constexpr int KG = 2; // pieces of 16 columns at a time
 	static constexpr u32 CA = BM * 8 / THREADS, CW = ROWS * 2 / THREADS;
-	static constexpr u32 LDO = BN + 8; // of the result on its way out
+	static constexpr u32 LDO = ROWS + 8; // of the result on its way out
 	typedef typename pair_of<T>::type T2;
 	const P &q;
 	const cep_mm &p;
@@ -109,9 +99,10 @@ template <class T, class P, int WG, int MT, int BM, int STAGES> struct wgemm {
 	u32 a_on;
 	const T *s; // scales and zero points of the row it brings
 	const unsigned char *z;
-	T sc[2]; // of a step: two halves of 32 columns
-	u32 zp[2];
-	float acc[MT][BM / 8][4];
+	bool wide_s, wide_z; // of 256 columns at once
+	// of 256 columns, a pair and two nibbles a step; and of the next
+	u32 sc[4], zp, next_sc[4], next_zp;
+	float acc[BM / 8][4];
 
 	__device__ __forceinline__ wgemm(const P &params)
 	    : q(params), p(mm_of(params))
@@ -149,6 +140,8 @@ template <class T, class P, int WG, int MT, int BM, int STAGES> struct wgemm {
 		z = (const unsigned char *)q.z[part] + (u64)n * p.zp_row;
 		for (shift = 4; 1u << shift < p.block; shift++)
 			;
+		wide_s = p.block == 32 && !(p.n_blocks % 8) && !((u64)s & 15);
+		wide_z = p.block == 32 && !(p.n_blocks % 8) && !((u64)z & 3);
 		a_on = 0;
 #pragma unroll
 		for (u32 i = 0; i < CA; i++) {
@@ -187,71 +180,103 @@ template <class T, class P, int WG, int MT, int BM, int STAGES> struct wgemm {
 		tile_commit();
 	}
 
-	// Scales and zero points of a step, for put_scales.
+	// Scales and zero points of 256 columns, for put_scales.
 	__device__ __forceinline__ void fetch_scales(u32 k)
+	{
+		if (k >= p.k || threadIdx.x >= ROWS)
+			return;
+		if (wide_s) {
+			uint4 v = *(const uint4 *)(s + k / 32);
+
+			next_sc[0] = v.x;
+			next_sc[1] = v.y;
+			next_sc[2] = v.z;
+			next_sc[3] = v.w;
+		} else {
+#pragma unroll
+			for (int i = 0; i < 4; i++)
+				next_sc[i] = pair16(s[block(k + i * 64)],
+						    s[block(k + i * 64 + 32)]);
+		}
+		next_zp = 0x88888888u;
+		if (!p.zp_kind)
+			return;
+		if (wide_z) {
+			next_zp = *(const u32 *)(z + k / 64);
+			return;
+		}
+		next_zp = 0;
+		for (u32 i = 0; i < 8; i++) {
+			u32 b = block(k + i * 32);
+
+			next_zp |= (z[b / 2] >> (b & 1) * 4 & 15u) << 4 * i;
+		}
+	}
+	// The block of column k; past the end, the last one.
+	__device__ __forceinline__ u32 block(u32 k) const
+	{
+		return (k < p.k ? k : p.k - 1) >> shift;
+	}
+	__device__ __forceinline__ static u32 pair16(T a, T b)
+	{
+		return (u32) * (const unsigned short *)&a |
+		       (u32) * (const unsigned short *)&b << 16;
+	}
+
+	// Of step k, in order from 0 on.
+	__device__ __forceinline__ void put_scales(u32 k, unsigned char *stage)
 	{
 		if (k >= steps || threadIdx.x >= ROWS)
 			return;
+		if (k % 4 == 0) {
 #pragma unroll
-		for (int x = 0; x < 2; x++) {
-			u32 b = (k * 64 + x * 32) >> shift;
+			for (int i = 0; i < 4; i++)
+				sc[i] = next_sc[i];
+			zp = next_zp;
+			fetch_scales((k + 4) * 64);
+		}
+		*(uint4 *)(stage + RECORDS + threadIdx.x * RECORD) = make_uint4(
+			wg_bytes(sc[0], 0, 0x1010), wg_bytes(sc[0], 0, 0x3232),
+			minus_zero(zp & 15, T()),
+			minus_zero(zp >> 4 & 15, T()));
+#pragma unroll
+		for (int i = 0; i < 3; i++)
+			sc[i] = sc[i + 1];
+		zp >>= 8;
+	}
 
-			sc[x] = s[b];
-			zp[x] = p.zp_kind ? z[b / 2] >> (b & 1) * 4 & 15 : 8;
+	// Fragment of columns 16 kk.
+	__device__ __forceinline__ void unpack(const unsigned char *stage,
+					       int kk, const u32 (*rec)[4],
+					       u32 *f) const
+	{
+#pragma unroll
+		for (int h = 0; h < 2; h++) {
+			u32 r = first + g + h * 8;
+			uint2 v = *(const uint2 *)(stage + CODES + r * 32 +
+						   kk * 8);
+			T2 sc = *(const T2 *)&rec[h][kk / 2];
+			T2 nz = *(const T2 *)&rec[h][2 + kk / 2];
+
+			f[h] = weights2(v.x, t, nz, sc);
+			f[h + 2] = weights2(v.y, t, nz, sc);
 		}
 	}
 
-	__device__ __forceinline__ void put_scales(unsigned char *stage) const
-	{
-		T2 v[4];
-
-		if (threadIdx.x >= ROWS)
-			return;
-		v[0] = pair_of<T>::both(sc[0]);
-		v[1] = pair_of<T>::both(sc[1]);
-		v[2] = minus_zero(zp[0], T());
-		v[3] = minus_zero(zp[1], T());
-		*(uint4 *)(stage + RECORDS + threadIdx.x * RECORD) =
-			make_uint4(*(u32 *)&v[0], *(u32 *)&v[1], *(u32 *)&v[2],
-				   *(u32 *)&v[3]);
-	}
-
-	// Fragments of columns 16 kk of the pieces.
-	__device__ __forceinline__ void unpack(const unsigned char *stage,
-					       int kk, const u32 (*rec)[2][4],
-					       u32 (*f)[4]) const
-	{
-#pragma unroll
-		for (int i = 0; i < MT; i++)
-#pragma unroll
-			for (int h = 0; h < 2; h++) {
-				u32 r = first + i * WG * 64 + g + h * 8;
-				uint2 v = *(const uint2 *)(stage + CODES +
-							   r * 32 + kk * 8);
-				T2 sc = *(const T2 *)&rec[i][h][kk / 2];
-				T2 nz = *(const T2 *)&rec[i][h][2 + kk / 2];
-
-				f[i][h] = weights2(v.x, t, nz, sc);
-				f[i][h + 2] = weights2(v.y, t, nz, sc);
-			}
-	}
-
 	__device__ __forceinline__ void records(const unsigned char *stage,
-						u32 (*rec)[2][4]) const
+						u32 (*rec)[4]) const
 	{
 #pragma unroll
-		for (int i = 0; i < MT; i++)
-#pragma unroll
-			for (int h = 0; h < 2; h++) {
-				u32 r = first + i * WG * 64 + g + h * 8;
-				uint4 v = *(const uint4 *)(stage + RECORDS +
-							   r * RECORD);
+		for (int h = 0; h < 2; h++) {
+			uint4 v =
+				*(const uint4 *)(stage + RECORDS +
+						 (first + g + h * 8) * RECORD);
 
-				rec[i][h][0] = v.x;
-				rec[i][h][1] = v.y;
-				rec[i][h][2] = v.z;
-				rec[i][h][3] = v.w;
-			}
+			rec[h][0] = v.x;
+			rec[h][1] = v.y;
+			rec[h][2] = v.z;
+			rec[h][3] = v.w;
+		}
 	}
 
 	__device__ __forceinline__ unsigned char *after(unsigned char *stage)
@@ -264,7 +289,7 @@ template <class T, class P, int WG, int MT, int BM, int STAGES> struct wgemm {
 	{
 		unsigned char *at = smem, *next = after(smem);
 		unsigned char *far = smem + AHEAD * STAGE;
-		u32 f[2][KG][MT][4], rec[MT][2][4];
+		u32 f[2][KG][4], rec[2][4];
 
 		for (u32 k = 0; k < steps; k++) {
 			tile_wait<AHEAD - 1>();
@@ -280,18 +305,14 @@ template <class T, class P, int WG, int MT, int BM, int STAGES> struct wgemm {
 				wg_ready();
 #pragma unroll
 				for (int i = 0; i < KG; i++)
-#pragma unroll
-					for (int j = 0; j < MT; j++)
-						wgmma<BM, T>(acc[j],
-							     f[x & 1][i][j], at,
-							     x * KG + i);
+					wgmma<BM, T>(acc, f[x & 1][i], at,
+						     x * KG + i);
 				wg_commit();
 				if (x == 0) {
 					copy_w(k + AHEAD, far);
 					copy_a(k + AHEAD, far);
 				} else if (x == 1) {
-					put_scales(next);
-					fetch_scales(k + 2);
+					put_scales(k + 1, next);
 				}
 				wg_wait<1>();
 			}
@@ -302,46 +323,31 @@ template <class T, class P, int WG, int MT, int BM, int STAGES> struct wgemm {
 		wg_wait<0>();
 	}
 
-	__device__ __forceinline__ float bias(u64 vector, u32 n) const
+	// Of row r of the block.
+	__device__ __forceinline__ float bias(u32 r) const
 	{
-		return vector && n < p.n ? to_f(((const T *)vector)[p.n0 + n])
-					 : 0.f;
+		u64 v = DUAL && r >= BN ? second_bias(q) : p.bias;
+		u32 n = n0 + r % BN;
+
+		return v && n < p.n ? to_f(((const T *)v)[p.n0 + n]) : 0.f;
 	}
 
 	// Sums, rounded, to rows of the tile in shared memory.
 	__device__ __forceinline__ void turn(T *out) const
 	{
 #pragma unroll
-		for (int i = 0; i < (DUAL ? 1 : MT); i++)
-#pragma unroll
-			for (int h = 0; h < 2; h++) {
-				u32 n = first + i * WG * 64 + g + h * 8;
-				float b0 = bias(p.bias, n0 + n), b1 = 0;
+		for (int h = 0; h < 2; h++) {
+			u32 r = first + g + h * 8;
+			float b = bias(r);
 
-				if (DUAL)
-					b1 = bias(second_bias(q), n0 + n);
 #pragma unroll
-				for (int j = 0; j < BM / 8; j++)
+			for (int j = 0; j < BM / 8; j++)
 #pragma unroll
-					for (int e = 0; e < 2; e++) {
-						u32 m = j * 8 + 2 * t + e;
-						T v = from_f<T>(
-							acc[i][j][2 * h + e] +
-							b0);
-
-						if (DUAL)
-							v = gated(
-								v,
-								from_f<T>(
-									acc[MT -
-									    1]
-									   [j]
-									   [2 * h +
-									    e] +
-									b1));
-						out[m * LDO + n] = v;
-					}
-			}
+				for (int e = 0; e < 2; e++)
+					out[(j * 8 + 2 * t + e) * LDO + r] =
+						from_f<T>(acc[j][2 * h + e] +
+							  b);
+		}
 	}
 
 	__device__ __forceinline__ static u64 second_bias(const cep_mv_tiled &)
@@ -374,17 +380,25 @@ template <class T, class P, int WG, int MT, int BM, int STAGES> struct wgemm {
 		__syncthreads();
 		for (u32 i = threadIdx.x; i < BM * (BN / 8); i += THREADS) {
 			u32 m = i / (BN / 8), n = i % (BN / 8) * 8;
+			const T *from = tile + m * LDO + n;
 			T *to = c + (u64)(m0 + m) * p.ldc + n;
+			__align__(16) T v[8];
 
 			if (m0 + m >= p.m || n >= cols)
 				continue;
+			*(uint4 *)v = *(const uint4 *)from;
+			if (DUAL)
+#pragma unroll
+				for (u32 e = 0; e < 8; e++)
+					v[e] = gated(v[e], from[BN + e]);
 			if (wide) {
-				*(uint4 *)to =
-					*(const uint4 *)&tile[m * LDO + n];
+				*(uint4 *)to = *(const uint4 *)v;
 				continue;
 			}
-			for (u32 e = 0; e < 8 && n + e < cols; e++)
-				to[e] = tile[m * LDO + n + e];
+#pragma unroll
+			for (u32 e = 0; e < 8; e++)
+				if (n + e < cols)
+					to[e] = v[e];
 		}
 	}
 
@@ -404,15 +418,12 @@ template <class T, class P, int WG, int MT, int BM, int STAGES> struct wgemm {
 		for (u32 k = 0; k < AHEAD; k++)
 			copy_w(k, smem + k * STAGE);
 		fetch_scales(0);
-		put_scales(smem);
-		fetch_scales(1);
+		put_scales(0, smem);
 #pragma unroll
-		for (int i = 0; i < MT; i++)
+		for (int j = 0; j < BM / 8; j++)
 #pragma unroll
-			for (int j = 0; j < BM / 8; j++)
-#pragma unroll
-				for (int e = 0; e < 4; e++)
-					acc[i][j][e] = 0.f;
+			for (int e = 0; e < 4; e++)
+				acc[j][e] = 0.f;
 		cep_wait();
 		for (u32 k = 0; k < AHEAD; k++)
 			copy_a(k, smem + k * STAGE);
@@ -421,23 +432,16 @@ template <class T, class P, int WG, int MT, int BM, int STAGES> struct wgemm {
 	}
 };
 
-#define CEP_WGEMM(name, type, ptype, wg, mt, bm, stages)                       \
-	CEP_KERNEL(name, ptype, wg * 128)                                      \
+#define CEP_WGEMM(name, type, ptype, wg, bm, stages)                           \
+	CEP_KERNEL(name, ptype, wg * 128, 2)                                   \
 	{                                                                      \
 		CEP_SMEM(raw);                                                 \
-		WG_ONLY(wgemm<type, ptype, wg, mt, bm, stages> x(p);           \
-			x.run(raw));                                           \
+		WG_ONLY(wgemm<type, ptype, wg, bm, stages> x(p); x.run(raw));  \
 	}
 #define CEP_WGEMMS(type, suffix)                                               \
-	CEP_WGEMM(cep_wgemm_256_128_##suffix, type, cep_mv_tiled, 2, 2, 128,   \
-		  4)                                                           \
-	CEP_WGEMM(cep_wgemm_128_128_##suffix, type, cep_mv_tiled, 2, 1, 128,   \
-		  4)                                                           \
-	CEP_WGEMM(cep_wgemm_128_64_##suffix, type, cep_mv_tiled, 2, 1, 64, 6)  \
-	CEP_WGEMM(cep_wgemm_64_64_##suffix, type, cep_mv_tiled, 1, 1, 64, 8)   \
-	CEP_WGEMM(cep_wgemmd_128_128_##suffix, type, cep_mv_dual_tiled, 2, 2,  \
-		  128, 4)                                                      \
-	CEP_WGEMM(cep_wgemmd_128_64_##suffix, type, cep_mv_dual_tiled, 2, 2,   \
-		  64, 4)
+	CEP_WGEMM(cep_wgemm_128_##suffix, type, cep_mv_tiled, 2, 128, 4)       \
+	CEP_WGEMM(cep_wgemm_64_##suffix, type, cep_mv_tiled, 1, 64, 8)         \
+	CEP_WGEMM(cep_wgemmd_128_##suffix, type, cep_mv_dual_tiled, 2, 128, 4) \
+	CEP_WGEMM(cep_wgemmd_64_##suffix, type, cep_mv_dual_tiled, 1, 64, 8)
 CEP_WGEMMS(__half, f16)
 CEP_WGEMMS(bf16, bf16)

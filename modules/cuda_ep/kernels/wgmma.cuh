@@ -2,10 +2,11 @@
 // other: d (64 rows, N columns) += a (64 x 16, in registers) b (16 x N, in
 // shared memory).
 //
-// The tile of b: N rows of 64 elements of k, 128 bytes each; the piece of 16
-// bytes number c of row n lies at place c ^ (n % 8), so that neither the
-// copies into it nor the tensor core meet in a bank.  It begins at a multiple
-// of 1,024 bytes.  a and d are the fragments of m16n8k16, a warp has 16 rows.
+// The tile of b: N rows of 64 elements of k (across: rows of k, 64 of N each),
+// 128 bytes each; the piece of 16 bytes number c of row n lies at place c ^ (n
+// % 8), so that neither the copies into it nor the tensor core meet in a bank.
+// It begins at a multiple of 1,024 bytes.  a and d are the fragments of
+// m16n8k16, a warp has 16 rows.
 #ifndef CEP_WGMMA_CUH
 #define CEP_WGMMA_CUH
 
@@ -56,58 +57,38 @@ __device__ __forceinline__ u32 lop_and_or(u32 a, u32 b, u32 c)
 #define WG_ONLY(...) __VA_ARGS__
 #define WG_D1(j) "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])
 #define WG_D4(j) WG_D1(j), WG_D1(j + 1), WG_D1(j + 2), WG_D1(j + 3)
-__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a, u64 b,
-					    wg_size<64>, __half)
-{
-	asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-		     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-		     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
-		     "30,%31},"
-		     "{%32,%33,%34,%35},%36,1,1,1,0;"
-		     : WG_D4(0), WG_D4(4)
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a, u64 b,
-					    wg_size<64>, bf16)
-{
-	asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-		     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-		     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
-		     "30,%31},"
-		     "{%32,%33,%34,%35},%36,1,1,1,0;"
-		     : WG_D4(0), WG_D4(4)
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a, u64 b,
-					    wg_size<128>, __half)
-{
-	asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-		     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-		     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
-		     "30,%31,"
-		     "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%"
-		     "46,%47,"
-		     "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%"
-		     "62,%63},"
-		     "{%64,%65,%66,%67},%68,1,1,1,0;"
-		     : WG_D4(0), WG_D4(4), WG_D4(8), WG_D4(12)
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-__device__ __forceinline__ void wgmma_issue(float (*d)[4], const u32 *a, u64 b,
-					    wg_size<128>, bf16)
-{
-	asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-		     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-		     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
-		     "30,%31,"
-		     "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%"
-		     "46,%47,"
-		     "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%"
-		     "62,%63},"
-		     "{%64,%65,%66,%67},%68,1,1,1,0;"
-		     : WG_D4(0), WG_D4(4), WG_D4(8), WG_D4(12)
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+// Operands of N columns: the sums, and behind them a, b and b's orientation.
+#define WG_D64 WG_D4(0), WG_D4(4)
+#define WG_D128 WG_D64, WG_D4(8), WG_D4(12)
+#define WG_N64                                                                 \
+	"%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,"                               \
+	"%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"                     \
+	"%24,%25,%26,%27,%28,%29,%30,%31"
+#define WG_N128                                                                \
+	WG_N64 ","                                                             \
+	       "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,"              \
+	       "%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,"              \
+	       "%56,%57,%58,%59,%60,%61,%62,%63"
+#define WG_AB64 "{%32,%33,%34,%35},%36,1,1,1,%37;"
+#define WG_AB128 "{%64,%65,%66,%67},%68,1,1,1,%69;"
+
+// ACROSS: the rows of b's tile are k, its columns are N.
+#define WG_ISSUE(n, name, type)                                                \
+	template <int ACROSS>                                                  \
+	__device__ __forceinline__ void wg_issue(float(*d)[4], const u32 *a,   \
+						 u64 b, wg_size<n>, type)      \
+	{                                                                      \
+		asm volatile("wgmma.mma_async.sync.aligned.m64n" #n            \
+			     "k16.f32." name "." name " {" WG_N##n             \
+			     "}," WG_AB##n                                     \
+			     : WG_D##n                                         \
+			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),     \
+			       "l"(b), "n"(ACROSS));                           \
+	}
+WG_ISSUE(64, "f16", __half)
+WG_ISSUE(128, "f16", __half)
+WG_ISSUE(64, "bf16", bf16)
+WG_ISSUE(128, "bf16", bf16)
 
 // What was written to shared memory can be read by the tensor core: by each
 // writer, before the block meets.
@@ -133,18 +114,34 @@ template <int N> __device__ __forceinline__ void wg_wait()
 	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-// Columns 16 kk .. of the tile; runs behind, until wg_wait.
+// A tile in shared memory for the tensor core: swizzled rows of 128 bytes,
+// eight of them every 1,024 bytes; apart: bytes from a tile of 64 columns to
+// the next.
+__device__ __forceinline__ u64 wg_tile(const unsigned char *tile, u32 apart)
+{
+	u64 at = (u32)__cvta_generic_to_shared(tile);
+
+	return (at >> 4 & 0x3fff) | (u64)(apart >> 4) << 16 | (u64)64 << 32 |
+	       (u64)1 << 62;
+}
+
+// b: columns 16 kk .. of the rows of the tile, N rows.  Runs behind, until
+// wg_wait.
 template <int N, class T>
 __device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a,
 				      const unsigned char *tile, int kk)
 {
-	u64 at = (u32)__cvta_generic_to_shared(tile) + 32 * kk;
+	wg_issue<0>(d, a, wg_tile(tile + 32 * kk, 16), wg_size<N>(), T());
+}
 
-	// rows of 128 bytes, swizzled; eight of them every 1,024 bytes
-	wgmma_issue(d, a,
-		    (at >> 4 & 0x3fff) | (u64)1 << 16 | (u64)64 << 32 |
-			    (u64)1 << 62,
-		    wg_size<N>(), T());
+// b: rows 16 kk .. of the tiles as they stand, 64 columns each.
+template <int N, class T>
+__device__ __forceinline__ void wgmma_across(float (*d)[4], const u32 *a,
+					     const unsigned char *tile,
+					     u32 apart, int kk)
+{
+	wg_issue<1>(d, a, wg_tile(tile + 16 * kk * WG_ROW, apart), wg_size<N>(),
+		    T());
 }
 #else // the same by the host; other devices never run it
 #ifdef CEP_EMU
@@ -169,8 +166,20 @@ __device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a,
 				      const unsigned char *tile, int kk)
 {
 #ifdef CEP_EMU
-	emu_wgmma<T>(d, a, N, [=](u32 n, u32 c) {
-		return tile + wg_place(n, kk * 2 + c);
+	emu_wgmma<T>(d, a, N, [=](u32 n, u32 k) {
+		return tile + wg_place(n, kk * 2 + k / 8) + k % 8 * 2;
+	});
+#endif
+}
+template <int N, class T>
+__device__ __forceinline__ void wgmma_across(float (*d)[4], const u32 *a,
+					     const unsigned char *tile,
+					     u32 apart, int kk)
+{
+#ifdef CEP_EMU
+	emu_wgmma<T>(d, a, N, [=](u32 n, u32 k) {
+		return tile + n / 64 * apart +
+		       wg_place(16 * kk + k, n % 64 / 8) + n % 8 * 2;
 	});
 #endif
 }
