@@ -11,7 +11,9 @@ struct gqa_state {
 	int64_t batch, seq, heads, kv_heads, size; /* size: of a head */
 	int64_t rot;				   /* channels that turn */
 	bool packed, windowed;
-	const struct flash *flash; /* tiles of many rows, or NULL */
+	/* the tensor core's kernel for this many tokens, or NULL */
+	const struct flash *flash;
+	bool split; /* it is one that splits keys */
 	/* query heads that a block does, blocks for those of a key head, blocks
 	 * that share a row */
 	int64_t group, parts, splits;
@@ -23,17 +25,20 @@ EXEC_STATE(gqa_state, cep_node)
 #define SPLIT_BLOCKS 256
 #define SPLIT_ROWS 16
 
-/* Tiles of attention of many rows, kernels/wflash.cu (wgmma, in 9.0 only) and
- * kernels/flash.cu: the first that holds a head and fits is taken.  Bytes of
- * shared memory: of a block, and of each of its warps. */
+/* Tiles of attention on tensor cores: kernels/wflash.cu (wgmma, in 9.0 only),
+ * flash.cu and, for few tokens, split.cu.  The first that holds a head and fits
+ * is taken.  Bytes of shared memory: of a block, and of each of its warps. */
 #define WIDE_WARPS 8
 #define SLIM_WARPS 4
-static const struct flash {
+#define SPLIT_TOKENS 64
+struct flash {
 	uint32_t size;
 	bool wgmma;
 	uint32_t bytes, warp_bytes;
 	enum cep_kernel f16, bf16;
-} flashes[] = {
+};
+
+static const struct flash flashes[] = {
 	{64, true, 4 * 128 * 128 + 1024, 0, CEP_K_cep_wflash_64_f16,
 	 CEP_K_cep_wflash_64_bf16},
 	{128, true, 4 * 128 * 256 + 1024, 0, CEP_K_cep_wflash_128_f16,
@@ -46,6 +51,17 @@ static const struct flash {
 	 CEP_K_cep_flash_128_bf16},
 	{256, false, 4 * 32 * 528, 16 * 528, CEP_K_cep_flash_256_f16,
 	 CEP_K_cep_flash_256_bf16},
+	{0},
+};
+
+static const struct flash splits[] = {
+	{64, false, 0, 4 * 16 * 144, CEP_K_cep_split_64_f16,
+	 CEP_K_cep_split_64_bf16},
+	{128, false, 0, 4 * 16 * 272, CEP_K_cep_split_128_f16,
+	 CEP_K_cep_split_128_bf16},
+	{256, false, 0, 4 * 16 * 528, CEP_K_cep_split_256_f16,
+	 CEP_K_cep_split_256_bf16},
+	{0},
 };
 
 static bool flash_fits(const struct cep *self, const struct flash *f,
@@ -56,21 +72,17 @@ static bool flash_fits(const struct cep *self, const struct flash *f,
 		       (uint32_t)self->max_smem - 20480;
 }
 
-/* Steps of many rows; bfloat16 where it is multiplied.  NULL: the kernels for
- * few rows. */
+/* bfloat16 where it is multiplied.  NULL: the kernels that need no tiles. */
 static const struct flash *find_flash(const struct cep_node *n,
-				      const struct gqa_state *s)
+				      const struct flash *f, uint32_t size)
 {
 	uint32_t dt = n->in[0]->dtype;
 
-	if (s->seq <= SPLIT_ROWS || dt == GENAI_DT_F32 ||
-	    (dt == GENAI_DT_BF16 && n->self->major < 8))
+	if (dt == GENAI_DT_F32 || (dt == GENAI_DT_BF16 && n->self->major < 8))
 		return NULL;
-	for (size_t i = 0; i < sizeof(flashes) / sizeof(flashes[0]); i++)
-		if (flash_fits(n->self, &flashes[i], (uint32_t)s->size,
-			       SLIM_WARPS))
-			return &flashes[i];
-	return NULL;
+	while (f->size && !flash_fits(n->self, f, size, SLIM_WARPS))
+		f++;
+	return f->size ? f : NULL;
 }
 
 static const struct cep_tensor *input(const struct cep_node *n, uint32_t i)
@@ -211,30 +223,47 @@ static uint64_t place(uint64_t *at, int64_t bytes)
 	return here;
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 /* Scratch: queries, new rows of a windowed cache, parts of split rows. */
 static void scratch(struct cep_node *n)
 {
 	struct gqa_state *s = gqa_state(n);
+	const struct flash *f = find_flash(n, splits, (uint32_t)s->size);
 	int64_t rows = s->batch * s->seq, per = s->heads / s->kv_heads;
-	int64_t few = rows < SPLIT_ROWS ? rows : SPLIT_ROWS, splits;
+	int64_t few = least(rows, SPLIT_ROWS), tokens, parts;
 	int64_t size = cep_dtype_bytes(n->in[0]->dtype);
 	uint64_t at = 0;
 
 	s->group = per >= 3 ? 4 : per;
 	s->parts = (per + s->group - 1) / s->group;
-	splits = SPLIT_BLOCKS / (s->kv_heads * s->parts);
-	splits = splits < 1		   ? 1
-		 : splits > CEP_GQA_SPLITS ? CEP_GQA_SPLITS
-					   : splits;
-	s->splits = rows <= SPLIT_ROWS ? splits : 1;
-	s->flash = find_flash(n, s);
+	s->splits = SPLIT_BLOCKS / (s->kv_heads * s->parts);
+	s->splits = s->splits < 1 ? 1 : least(s->splits, CEP_GQA_SPLITS);
+	/* of the largest step that is split */
+	parts = few * s->heads * s->splits;
+	n->sync_bytes = (uint64_t)(few * s->kv_heads * s->parts) * 4;
+	if (f) {
+		tokens = least(s->seq, SPLIT_TOKENS);
+		parts = s->batch * tokens * s->heads * CEP_GQA_SPLITS;
+		n->sync_bytes = (uint64_t)(s->batch * s->kv_heads *
+					   ((tokens * per + 15) / 16)) *
+				4;
+	}
+	s->split = f && s->seq <= SPLIT_TOKENS;
+	s->flash = s->split ? f
+		   : f || s->seq > SPLIT_ROWS
+			   ? find_flash(n, flashes, (uint32_t)s->size)
+			   : NULL;
+	if (rows > SPLIT_ROWS)
+		s->splits = 1;
 	s->q_at = (int64_t)place(&at, rows * s->heads * s->size * 4);
 	s->new_at = (int64_t)place(
 		&at, s->windowed ? rows * s->kv_heads * s->size * size * 2 : 0);
-	s->part_at = (int64_t)place(&at, few * s->heads * splits *
-						 (s->size + 2) * 4);
+	s->part_at = (int64_t)place(&at, parts * (s->size + 2) * 4);
 	n->workspace_bytes = at;
-	n->sync_bytes = (uint64_t)(few * s->kv_heads * s->parts) * 4;
 }
 
 int32_t cep_prepare_gqa(struct cep_node *n, struct genai_error *err)
@@ -363,22 +392,27 @@ static int32_t set_caches(const struct cep_node *n, struct cep_gqa *p,
 	return 0;
 }
 
-/* Wide blocks read keys half as often; slim ones fill the device sooner. */
+/* Few tokens: a block a split and tile of rows.  Many: wide blocks read keys
+ * half as often; slim ones fill the device sooner. */
 static int32_t run_flash(struct cep_node *n, struct cep_run *r,
 			 const struct cep_gqa *p)
 {
-	const struct flash *f = gqa_state(n)->flash;
+	const struct gqa_state *s = gqa_state(n);
+	const struct flash *f = s->flash;
 	uint32_t rows = p->seq * (p->heads / p->kv_heads), warps = WIDE_WARPS;
 	uint32_t tiles = (rows + 16 * warps - 1) / (16 * warps);
+	struct cep_dim3 grid;
 
-	if ((uint64_t)tiles * p->kv_heads * p->batch <
-		    (uint64_t)r->self->n_sms ||
-	    !flash_fits(r->self, f, p->size, warps))
+	if (s->split || !flash_fits(r->self, f, p->size, warps) ||
+	    (uint64_t)tiles * p->kv_heads * p->batch < (uint64_t)r->self->n_sms)
 		warps = SLIM_WARPS;
+	tiles = (rows + 16 * warps - 1) / (16 * warps);
+	grid = (struct cep_dim3){tiles, p->kv_heads, p->batch};
+	if (s->split)
+		grid = (struct cep_dim3){CEP_GQA_SPLITS, p->kv_heads,
+					 (rows + 15) / 16 * p->batch};
 	return cep_run_kernel(
-		r, n->in[0]->dtype == GENAI_DT_F16 ? f->f16 : f->bf16,
-		(struct cep_dim3){(rows + 16 * warps - 1) / (16 * warps),
-				  p->kv_heads, p->batch},
+		r, n->in[0]->dtype == GENAI_DT_F16 ? f->f16 : f->bf16, grid,
 		32 * warps, f->bytes + warps * f->warp_bytes, p);
 }
 

@@ -100,7 +100,7 @@ static void want_row(const struct gqa *t, const struct data *x, int64_t s,
 	double q[256], *score, mx = -INFINITY, sum = 0, d = 0;
 	double u = unit_of(t->dtype);
 	/* tensor cores take queries and weights rounded */
-	double round = t->seq > 16 && t->dtype != GENAI_DT_F32 ? u : 0;
+	double round = t->dtype != GENAI_DT_F32 ? u : 0;
 
 	if (t->window > 0 && len > t->window)
 		first = len - t->window;
@@ -356,6 +356,83 @@ static void gqa_case(struct check *c, struct gqa t)
 	free(tol);
 }
 
+/* A token gives the same bits alone, with what is in front of it in the cache,
+ * and in the middle of a step; the first one's step has `seq` tokens. */
+static void gqa_alone(struct check *c, struct gqa t)
+{
+	uint64_t bytes = (uint64_t)(t.heads * t.size) * 2;
+	int64_t row = (t.past + t.seq) * t.size;
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct gqa one = t;
+	struct data x, y;
+
+	if (!check_begin(c,
+			 "gqa alone dtype %u heads %lld/%lld size %lld seq "
+			 "%lld past %lld window %lld",
+			 t.dtype, (long long)t.heads, (long long)t.kv,
+			 (long long)t.size, (long long)t.seq, (long long)t.past,
+			 (long long)t.window))
+		return;
+	t.scale = one.scale = .2;
+	t.cap = one.cap = t.past + t.seq;
+	one.seq = 1;
+	make(&t, &x);
+	if (run(c, &t, &x, &err)) {
+		check_result(c, false, "%s", err.text);
+		unmake(&x);
+		return;
+	}
+	for (int64_t s = 0; s<t.seq; s += t.seq> 20 ? 7 : 1) {
+		one.past = t.past + s;
+		make(&one, &y);
+		free(y.pk);
+		free(y.pv);
+		y.pk = calloc((size_t)(t.kv * row), 2);
+		y.pv = calloc((size_t)(t.kv * row), 2);
+		/* the buffer is as long as before, its later rows are to come
+		 */
+		memcpy(y.pk, x.ok, (size_t)(t.kv * row) * 2);
+		memcpy(y.pv, x.ov, (size_t)(t.kv * row) * 2);
+		memcpy(y.q, (char *)x.q + (uint64_t)s * bytes, bytes);
+		memcpy(y.k, (char *)x.k + s * t.kv * t.size * 2,
+		       (size_t)(t.kv * t.size) * 2);
+		memcpy(y.v, (char *)x.v + s * t.kv * t.size * 2,
+		       (size_t)(t.kv * t.size) * 2);
+		if (run(c, &one, &y, &err))
+			check_result(c, false, "%s", err.text);
+		else
+			check_same(c, y.out,
+				   (char *)x.out + (uint64_t)s * bytes, bytes);
+		unmake(&y);
+	}
+	unmake(&x);
+}
+
+/* Steps of a few tokens: around the borders of pieces of 16 keys, of the 64 of
+ * a split and of the 2,048 of all splits, and of tiles of 16 rows. */
+static void few_rows(struct check *c, uint32_t dt)
+{
+	static const int64_t pasts[] = {0,   14,  15,	16,   62,   63,	  64,
+					127, 500, 2046, 2047, 2048, 2100, 4200};
+
+	for (size_t i = 0; i < 14; i++)
+		gqa_case(c, (struct gqa){dt, 4, 2, 64, 1 + (int64_t)i % 3,
+					 pasts[i], .rot = 64, .packed = true,
+					 .share = true});
+	for (int64_t seq = 1; seq < 65; seq += 9)
+		gqa_case(c, (struct gqa){dt, 5, 1, 64, seq, 60 - seq / 2,
+					 .rot = 64, .share = true,
+					 .sink = seq % 2 == 0,
+					 .window = seq % 3 ? 0 : 33});
+	if (dt == GENAI_DT_F32)
+		return;
+	gqa_alone(c, (struct gqa){dt, 4, 2, 64, 40, 50, .share = true});
+	gqa_alone(c, (struct gqa){dt, 3, 1, 128, 5, 2045, .share = true});
+	gqa_alone(c, (struct gqa){dt, 2, 1, 64, 9, 2100, .share = true,
+				  .window = 2050});
+	gqa_alone(c, (struct gqa){dt, 2, 2, 256, 64, 3, .share = true});
+}
+
 /* Steps of many rows: around the borders of tiles of 64 keys and of 64 and 128
  * rows, of which a token has one for every head of a group. */
 static void many_rows(struct check *c, uint32_t dt)
@@ -434,6 +511,7 @@ void suite_attention(struct check *c)
 		gqa_case(c, (struct gqa){dt, 4, 2, 32, 40, 0, 16, .rot = 32,
 					 .share = true, .window = 16,
 					 .cache = true});
+		few_rows(c, dt);
 		many_rows(c, dt);
 	}
 	if (!c->full)
