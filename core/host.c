@@ -100,30 +100,44 @@ void genai_log_line(const struct genai_log *log, int32_t level, const char *fmt,
 	va_end(ap);
 }
 
-static void host_log(void *ctx, int32_t level, const char *fmt, ...)
+static void host_log_v(void *ctx, int32_t level, const char *fmt, va_list args)
 {
 	struct genai_host_env *env = ctx;
 	char prefix[GENAI_MAX_MODULE_NAME + 4];
-	va_list ap;
 
 	snprintf(prefix, sizeof(prefix), "%s: ", env->name);
+	log_v(env->log, level, prefix, fmt, args);
+}
+
+static void host_log(void *ctx, int32_t level, const char *fmt, ...)
+{
+	va_list ap;
+
 	va_start(ap, fmt);
-	log_v(env->log, level, prefix, fmt, ap);
+	host_log_v(ctx, level, fmt, ap);
 	va_end(ap);
+}
+
+static int32_t host_error_set_v(void *ctx, struct genai_error *err,
+				int32_t code, const char *fmt, va_list args)
+{
+	struct genai_host_env *env = ctx;
+
+	if (!err)
+		return code;
+	genai_error_vfill(err, code, "", 0, fmt, args);
+	snprintf(err->module, sizeof(err->module), "%s", env->name);
+	return code;
 }
 
 static int32_t host_error_set(void *ctx, struct genai_error *err, int32_t code,
 			      const char *fmt, ...)
 {
-	struct genai_host_env *env = ctx;
 	va_list ap;
 
-	if (!err)
-		return code;
 	va_start(ap, fmt);
-	genai_error_vfill(err, code, "", 0, fmt, ap);
+	code = host_error_set_v(ctx, err, code, fmt, ap);
 	va_end(ap);
-	snprintf(err->module, sizeof(err->module), "%s", env->name);
 	return code;
 }
 
@@ -400,6 +414,8 @@ int32_t genai_host_open(const char *name, const struct genai_config *config,
 		.thread_join = host_thread_join,
 		.counter_add = host_counter_add,
 		.ticket_check = host_ticket_check,
+		.log_v = host_log_v,
+		.error_set_v = host_error_set_v,
 	};
 	*out_env = env;
 	return 0;

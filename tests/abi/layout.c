@@ -43,7 +43,7 @@ AT(genai_ticket, generation, 8);
 AT(genai_ticket, seal, 16);
 AT(genai_ticket, range, 24);
 
-SIZE(genai_host, 120);
+SIZE(genai_host, 136);
 AT(genai_host, size, 0);
 AT(genai_host, core_abi, 4);
 AT(genai_host, ctx, 8);
@@ -60,6 +60,8 @@ AT(genai_host, thread_create, 88);
 AT(genai_host, thread_join, 96);
 AT(genai_host, counter_add, 104);
 AT(genai_host, ticket_check, 112);
+AT(genai_host, log_v, 120);
+AT(genai_host, error_set_v, 128);
 
 SIZE(genai_init_params, 16);
 AT(genai_init_params, size, 0);

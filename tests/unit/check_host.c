@@ -140,6 +140,42 @@ START_TEST(leftovers)
 }
 END_TEST
 
+// As a module's own functions of such arguments use them.
+static void say_v(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	h->log_v(h->ctx, GENAI_LOG_WARN, fmt, ap);
+	va_end(ap);
+}
+
+static int32_t fail_v(struct genai_error *err, const char *fmt, ...)
+{
+	va_list ap;
+	int32_t rc;
+
+	va_start(ap, fmt);
+	rc = h->error_set_v(h->ctx, err, GENAI_E_IO, fmt, ap);
+	va_end(ap);
+	return rc;
+}
+
+START_TEST(with_va_list)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+
+	ck_assert(GENAI_HAS(h, log_v) && GENAI_HAS(h, error_set_v));
+	say_v("%d of %s", 3, "four");
+	ck_assert_str_eq(lines, "2 m: 3 of four\n");
+	ck_assert_int_eq(fail_v(&err, "no %s, %d", "more", 5), GENAI_E_IO);
+	ck_assert_int_eq(err.code, GENAI_E_IO);
+	ck_assert_str_eq(err.module, "m");
+	ck_assert_str_eq(err.text, "no more, 5");
+	ck_assert_int_eq(fail_v(NULL, "x"), GENAI_E_IO);
+}
+END_TEST
+
 START_TEST(logging)
 {
 	h->log(h->ctx, GENAI_LOG_ERROR, "a%d\nb", 1);
@@ -295,6 +331,7 @@ int main(void)
 	tcase_add_test(t, memory);
 	tcase_add_test(t, failures);
 	tcase_add_test(t, leftovers);
+	tcase_add_test(t, with_va_list);
 	tcase_add_test(t, logging);
 	tcase_add_test(t, errors);
 	tcase_add_test(t, settings);

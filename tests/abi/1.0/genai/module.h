@@ -6,6 +6,8 @@
 #ifndef GENAI_MODULE_H
 #define GENAI_MODULE_H
 
+#include <stdarg.h>
+
 #include <genai/types.h>
 #include <genai/version.h>
 
@@ -101,6 +103,11 @@ struct genai_host {
 	int32_t (*ticket_check)(void *ctx, const struct genai_ticket *ticket,
 				struct genai_range range,
 				struct genai_error *err);
+	/* log and error_set for functions that take such arguments themselves:
+	 * a module's own, and layers that pass on what came from above. */
+	void (*log_v)(void *ctx, int32_t level, const char *fmt, va_list args);
+	int32_t (*error_set_v)(void *ctx, struct genai_error *err, int32_t code,
+			       const char *fmt, va_list args);
 };
 
 /* What init gets. */
