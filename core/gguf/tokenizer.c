@@ -476,31 +476,75 @@ static int32_t put_tokenizer(struct tok *t, const char *path)
 	return rc;
 }
 
+static int32_t add_template(struct tok *t, json_t *list, const char *name,
+			    size_t n, const struct genai_gguf_string *s)
+{
+	if (json_array_append_new(list, json_pack("{s:s%, s:s%}", "name", name,
+						  n, "template", s->data,
+						  (size_t)s->bytes)))
+		return genai_fail(t->err, GENAI_E_FORMAT,
+				  "%s: the chat template '%.*s' is not UTF-8",
+				  t->path, (int)(n < 40 ? n : 40), name);
+	return GENAI_OK;
+}
+
+// All templates of the file, by name.
+static int32_t read_templates(struct tok *t, json_t *list)
+{
+	static const char prefix[] = "tokenizer.chat_template";
+	const size_t n = sizeof(prefix) - 1;
+	const struct genai_gguf_kv *kv;
+	int32_t rc = GENAI_OK;
+
+	for (uint64_t i = 0; !rc && (kv = genai_gguf_key_at(t->imp->gguf, i));
+	     i++) {
+		struct genai_gguf_string s;
+		bool named = kv->key.bytes > n + 1 && kv->key.data[n] == '.';
+
+		if (kv->key.bytes < n || memcmp(kv->key.data, prefix, n) ||
+		    (kv->key.bytes > n && !named) || !genai_gguf_str(kv, &s))
+			continue;
+		rc = named ? add_template(t, list, kv->key.data + n + 1,
+					  kv->key.bytes - n - 1, &s)
+			   : add_template(t, list, "default", 7, &s);
+	}
+	return rc;
+}
+
+// One template is a text, several are a list; the default one is a file too.
 static int32_t put_template(struct tok *t, const char *dir, json_t *config)
 {
-	struct genai_gguf_string s;
+	json_t *list = json_array(), *one, *text = NULL;
 	char path[4096];
-	json_t *text;
+	size_t i, n;
+	int32_t rc = read_templates(t, list);
 	FILE *f;
 	bool ok;
 
-	if (!genai_gguf_str(
-		    genai_gguf_find(t->imp->gguf, "tokenizer.chat_template"),
-		    &s))
-		return GENAI_OK;
-	text = json_stringn(s.data, s.bytes);
-	if (!text || json_object_set_new(config, "chat_template", text))
-		return genai_fail(t->err, GENAI_E_FORMAT,
-				  "%s: tokenizer.chat_template is not UTF-8",
-				  t->path);
-	snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
-	f = fopen(path, "wb");
-	ok = f && fwrite(s.data, 1, s.bytes, f) == s.bytes;
-	if (f && fclose(f))
-		ok = false;
-	return ok ? GENAI_OK
-		  : genai_fail(t->err, GENAI_E_IO, "%s: cannot write: %s", path,
-			       strerror(errno));
+	json_array_foreach(
+		list, i,
+		one) if (!strcmp(json_string_value(json_object_get(one,
+								   "name")),
+				 "default")) text =
+		json_object_get(one, "template");
+	if (!rc && json_array_size(list) > (text != NULL))
+		json_object_set(config, "chat_template", list);
+	else if (!rc && text)
+		json_object_set(config, "chat_template", text);
+	if (!rc && text) {
+		n = json_string_length(text);
+		snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
+		f = fopen(path, "wb");
+		ok = f && fwrite(json_string_value(text), 1, n, f) == n;
+		if (f && fclose(f))
+			ok = false;
+		if (!ok)
+			rc = genai_fail(t->err, GENAI_E_IO,
+					"%s: cannot write: %s", path,
+					strerror(errno));
+	}
+	json_decref(list);
+	return rc;
 }
 
 static int32_t put_config(struct tok *t, const char *dir)

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <locale.h>
 #include <time.h>
 
 #include "core/error.h"
@@ -91,123 +92,60 @@ JINJA_FN(raise_exception)
 			  (int)(s.s.n > 4096 ? 4096 : s.s.n), s.s.p);
 }
 
-static const char *const days[] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
-				   "Thursday", "Friday", "Saturday"};
-static const char *const months[] = {
-	"January", "February", "March",	    "April",   "May",	   "June",
-	"July",	   "August",   "September", "October", "November", "December"};
+#define TIME_TEXT 4096 // bytes that one format may become
 
-// Numbers: the value, with its width and padding as printf's format.
-static int number(char c, const struct tm *t, const char **out_format)
+// What the clock does not carry is taken out before strftime() sees it:
+// Python's datetime, too, is without a zone here, and counts no parts of a
+// second.
+static size_t plain_format(struct jinja_str f, int64_t now, char *out,
+			   size_t cap)
 {
-	int hour = t->tm_hour % 12;
+	size_t n = 0;
 
-	*out_format = "%02d";
-	switch (c) {
-	case 'd':
-		return t->tm_mday;
-	case 'e':
-		*out_format = "%2d";
-		return t->tm_mday;
-	case 'H':
-		return t->tm_hour;
-	case 'I':
-		return hour ? hour : 12;
-	case 'j':
-		*out_format = "%03d";
-		return t->tm_yday + 1;
-	case 'm':
-		return t->tm_mon + 1;
-	case 'M':
-		return t->tm_min;
-	case 'S':
-		return t->tm_sec;
-	case 'u':
-		*out_format = "%d";
-		return t->tm_wday ? t->tm_wday : 7;
-	case 'U':
-		return (t->tm_yday + 7 - t->tm_wday) / 7;
-	case 'w':
-		*out_format = "%d";
-		return t->tm_wday;
-	case 'W':
-		return (t->tm_yday + 7 - (t->tm_wday + 6) % 7) / 7;
-	case 'y':
-		return (t->tm_year + 1900) % 100;
-	case 'Y':
-		*out_format = "%d";
-		return t->tm_year + 1900;
-	case 'f':
-		*out_format = "%06d"; // the clock counts seconds
-		return 0;
-	default:
-		return -1;
+	for (size_t i = 0; i < f.n && n + 32 < cap; i++) {
+		char c = i + 1 < f.n && f.p[i] == '%' ? f.p[i + 1] : 0;
+
+		if (c == 'f')
+			n += (size_t)snprintf(out + n, cap - n, "000000");
+		else if (c == 's')
+			n += (size_t)snprintf(out + n, cap - n, "%lld",
+					      (long long)now);
+		else if (c && c != 'z' && c != 'Z')
+			n += (size_t)snprintf(out + n, cap - n, "%%%c", c);
+		else if (!c)
+			out[n++] = f.p[i];
+		i += c != 0;
 	}
+	out[n] = 0;
+	return n;
 }
 
-// Names in English, whatever the locale; and what stands for several others.
-static const char *word(char c, const struct tm *t)
-{
-	switch (c) {
-	case 'a':
-	case 'A':
-		return days[t->tm_wday];
-	case 'b':
-	case 'B':
-	case 'h':
-		return months[t->tm_mon];
-	case 'p':
-		return t->tm_hour < 12 ? "AM" : "PM";
-	case 'c':
-		return "%a %b %e %H:%M:%S %Y";
-	case 'D':
-	case 'x':
-		return "%m/%d/%y";
-	case 'F':
-		return "%Y-%m-%d";
-	case 'R':
-		return "%H:%M";
-	case 'T':
-	case 'X':
-		return "%H:%M:%S";
-	case 'z':
-	case 'Z':
-		return ""; // the clock carries no zone
-	default:
-		return NULL;
-	}
-}
-
+// All directives of the C library, in English.
 static int emit_time(struct jinja_run *r, struct jinja_str f,
 		     const struct tm *t)
 {
-	const char *format, *w;
-	char b[32];
-	size_t i, n;
-	int rc = jinja_charge(r, f.n / 4), v;
+	char format[1024], text[TIME_TEXT];
+	locale_t english;
+	size_t n;
 
-	for (i = 0; !rc && i < f.n; i++) {
-		if (f.p[i] != '%' || i + 1 == f.n || f.p[i + 1] == '%') {
-			rc = jinja_emit(r, f.p + i, 1);
-			i += f.p[i] == '%';
-			continue;
-		}
-		v = number(f.p[++i], t, &format);
-		w = word(f.p[i], t);
-		n = w ? strlen(w) : 0;
-		if (v >= 0)
-			rc = jinja_emit(
-				r, b,
-				(size_t)snprintf(b, sizeof(b), format, v));
-		else if (!w)
-			rc = jinja_raise(r, "strftime_now: unsupported '%%%c'",
-					 f.p[i]);
-		else if (*w == '%')
-			rc = emit_time(r, (struct jinja_str){w, n}, t);
-		else
-			rc = jinja_emit(r, w, strchr("abh", f.p[i]) ? 3 : n);
-	}
-	return rc;
+	if (f.n > sizeof(format) / 4 || memchr(f.p, 0, f.n))
+		return jinja_raise(r,
+				   "strftime_now: a format of %zu bytes, "
+				   "or with a zero byte",
+				   f.n);
+	// behind a mark, so that nothing is told from too much
+	n = plain_format(f, r->now, format, sizeof(format) - 1);
+	format[n++] = '.';
+	format[n] = 0;
+	english = newlocale(LC_TIME_MASK, "C", (locale_t)0);
+	if (!english)
+		return jinja_nomem(r);
+	n = strftime_l(text, sizeof(text), format, t, english);
+	freelocale(english);
+	if (!n)
+		return jinja_raise(r, "strftime_now: more than %d bytes",
+				   TIME_TEXT);
+	return jinja_emit(r, text, n - 1);
 }
 
 JINJA_FN(strftime_now)

@@ -417,7 +417,9 @@ static struct candidate *keep_share(const struct genai_sampler *s, size_t n,
 	uint64_t cum = 0, limit, total = sum(c, n);
 	size_t heap;
 
+	// a share of nothing is that of the best one
 	limit = (uint64_t)((double)s->p.top_p * (double)total);
+	limit += !limit;
 	heap = n = prune(c, n, total - limit);
 	heapify(c, n, ranks_before);
 	do {
@@ -440,7 +442,7 @@ static uint32_t draw(const struct genai_sampler *s, const float *logits,
 		     double max)
 {
 	int top_k = s->p.top_k && (uint64_t)s->p.top_k < s->vocab;
-	int top_p = s->p.top_p > 0 && s->p.top_p < 1;
+	int top_p = s->p.top_p < 1;
 	struct candidate *c = s->cand;
 	uint64_t least, target, total;
 	size_t n, i, k;

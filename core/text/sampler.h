@@ -12,7 +12,7 @@ struct genai_sampling {
 	int32_t do_sample;	    /* 0 = greedy */
 	float temperature;	    /* 1; 0 = greedy; 0...100 */
 	int64_t top_k;		    /* 0 = off */
-	float top_p;		    /* 1 (or 0) = off */
+	float top_p;		    /* 1 = off; 0: the best one */
 	float min_p;		    /* 0 = off; 0...1 */
 	float repetition_penalty;   /* 1; > 0 */
 	float presence_penalty;	    /* 0; -2...2 */

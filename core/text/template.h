@@ -15,9 +15,11 @@ int32_t genai_template_parse(const char *name, const char *text, size_t bytes,
 			     struct genai_error *err);
 void genai_template_free(struct genai_template *t);
 
-/* Find and parse the template of a model folder: chat_template.jinja, else
- * chat_template.json, else tokenizer_config.json's chat_template (a string, or
- * a list of {name, template}: "default", or "tool_use" when tools are given).
+/* Find and parse the template of a model folder.  With tools, the one named
+ * "tool_use", if there is one: additional_chat_templates/tool_use.jinja, or in
+ * the list {name, template} that chat_template of chat_template.json or
+ * tokenizer_config.json may be.  Else the default: chat_template.jinja, or
+ * chat_template of these files, a string or "default" in the list.
  * GENAI_E_NOTFOUND, naming the folder, if there is none. */
 int32_t genai_template_open(const char *dir, int has_tools,
 			    struct genai_template **out_t,

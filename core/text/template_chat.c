@@ -61,29 +61,27 @@ static int read_file(const char *dir, const char *name, char **out_text,
 	return 0;
 }
 
-// chat_template of a JSON file: a string, or the fitting one of a list.
-static json_t *pick(json_t *root, int has_tools)
+// chat_template of a JSON file: a string, which is "default", or the one of
+// that name in a list.
+static json_t *pick(json_t *root, const char *want)
 {
-	json_t *t = json_object_get(root, "chat_template"), *one, *best = NULL;
+	json_t *t = json_object_get(root, "chat_template"), *one, *text;
 	const char *name;
 	size_t i;
 
 	if (json_is_string(t))
-		return t;
+		return strcmp(want, "default") ? NULL : t;
 	json_array_foreach(t, i, one)
 	{
 		name = json_string_value(json_object_get(one, "name"));
-		if (!name || !json_is_string(json_object_get(one, "template")))
-			continue;
-		if (has_tools && !strcmp(name, "tool_use"))
-			return json_object_get(one, "template");
-		if (!strcmp(name, "default"))
-			best = json_object_get(one, "template");
+		text = json_object_get(one, "template");
+		if (name && !strcmp(name, want) && json_is_string(text))
+			return text;
 	}
-	return best;
+	return NULL;
 }
 
-static int from_json(const char *dir, const char *name, int has_tools,
+static int from_json(const char *dir, const char *name, const char *want,
 		     struct genai_template **out_t, struct genai_error *err)
 {
 	json_error_t why;
@@ -99,7 +97,7 @@ static int from_json(const char *dir, const char *name, int has_tools,
 	if (!root)
 		return genai_fail(err, GENAI_E_FORMAT, "%s/%s:%d: %s", dir,
 				  name, why.line, why.text);
-	t = pick(root, has_tools);
+	t = pick(root, want);
 	rc = t ? genai_template_parse(name, json_string_value(t),
 				      json_string_length(t), out_t, err)
 	       : GENAI_E_NOTFOUND;
@@ -107,28 +105,43 @@ static int from_json(const char *dir, const char *name, int has_tools,
 	return rc;
 }
 
+static int from_file(const char *dir, const char *name,
+		     struct genai_template **out_t, struct genai_error *err)
+{
+	char *text = NULL;
+	size_t bytes = 0;
+	int rc = read_file(dir, name, &text, &bytes, err);
+
+	if (!rc)
+		rc = genai_template_parse(name, text, bytes, out_t, err);
+	free(text);
+	return rc;
+}
+
+static int named(const char *dir, const char *file, const char *want,
+		 struct genai_template **out_t, struct genai_error *err)
+{
+	int rc = from_file(dir, file, out_t, err);
+
+	if (rc == GENAI_E_NOTFOUND)
+		rc = from_json(dir, "chat_template.json", want, out_t, err);
+	if (rc == GENAI_E_NOTFOUND)
+		rc = from_json(dir, "tokenizer_config.json", want, out_t, err);
+	return rc;
+}
+
 int32_t genai_template_open(const char *dir, int has_tools,
 			    struct genai_template **out_t,
 			    struct genai_error *err)
 {
-	static const char plain[] = "chat_template.jinja";
-	char *text = NULL;
-	size_t bytes = 0;
-	int rc;
+	int rc = GENAI_E_NOTFOUND;
 
 	*out_t = NULL;
-	rc = read_file(dir, plain, &text, &bytes, err);
-	if (!rc) {
-		rc = genai_template_parse(plain, text, bytes, out_t, err);
-		free(text);
-		return rc;
-	}
+	if (has_tools)
+		rc = named(dir, "additional_chat_templates/tool_use.jinja",
+			   "tool_use", out_t, err);
 	if (rc == GENAI_E_NOTFOUND)
-		rc = from_json(dir, "chat_template.json", has_tools, out_t,
-			       err);
-	if (rc == GENAI_E_NOTFOUND)
-		rc = from_json(dir, "tokenizer_config.json", has_tools, out_t,
-			       err);
+		rc = named(dir, "chat_template.jinja", "default", out_t, err);
 	if (rc == GENAI_E_NOTFOUND)
 		return genai_fail(err, rc, "%s: no chat template", dir);
 	return rc;

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int32_t tok_nomem(struct genai_error *err)
 {
@@ -325,6 +326,78 @@ static int32_t index_added(struct genai_tokenizer *t, struct tok_work *w)
 	return 0;
 }
 
+// The object in a file beside tokenizer.json; NULL if there is no such file.
+static int32_t read_beside(const struct tok_load *l, const char *file,
+			   json_t **out)
+{
+	const char *slash = strrchr(l->name, '/');
+	int dir = slash ? (int)(slash + 1 - l->name) : 0;
+	char path[4400];
+	json_error_t why;
+
+	*out = NULL;
+	if (snprintf(path, sizeof(path), "%.*s%s", dir, l->name, file) >=
+		    (int)sizeof(path) ||
+	    access(path, R_OK))
+		return 0;
+	*out = json_load_file(path, 0, &why);
+	if (*out)
+		return 0;
+	return genai_fail(l->err, GENAI_E_FORMAT, "%s: line %d: %s", path,
+			  why.line, why.text);
+}
+
+// Is there a token of that text, or another one that has its id?
+static bool is_added(const json_t *added, const char *text, json_int_t id)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach(added, i, one)
+	{
+		const char *have =
+			json_string_value(json_object_get(one, "content"));
+
+		if ((have && !strcmp(have, text)) ||
+		    json_integer_value(json_object_get(one, "id")) == id)
+			return true;
+	}
+	return false;
+}
+
+// Tokens that only the tokenizer's settings name are added to those of the file
+// itself: {"ID": {"content": ...}} of tokenizer_config.json, or, where that has
+// none, {"TEXT": ID} of added_tokens.json.
+static int32_t more_added(const struct tok_load *l, json_t *added)
+{
+	json_t *config, *map = NULL, *list, *v, *one;
+	const char *key;
+	int32_t rc = read_beside(l, "tokenizer_config.json", &config);
+
+	list = json_object_get(config, "added_tokens_decoder");
+	if (!rc && !json_is_object(list))
+		rc = read_beside(l, "added_tokens.json", &map);
+	json_object_foreach(rc ? NULL : list, key, v)
+	{
+		const char *text =
+			json_string_value(json_object_get(v, "content"));
+
+		if (!text || is_added(added, text, atoll(key)))
+			continue;
+		one = json_copy(v);
+		json_object_set_new(one, "id", json_integer(atoll(key)));
+		json_array_append_new(added, one);
+	}
+	json_object_foreach(rc ? NULL : map, key,
+			    v) if (json_is_integer(v) &&
+				   !is_added(added, key, json_integer_value(v)))
+		json_array_append_new(added, json_pack("{s:s, s:O}", "content",
+						       key, "id", v));
+	json_decref(map);
+	json_decref(config);
+	return rc;
+}
+
 static int32_t load_added(struct genai_tokenizer *t, const struct tok_load *l,
 			  json_t *added)
 {
@@ -334,8 +407,11 @@ static int32_t load_added(struct genai_tokenizer *t, const struct tok_load *l,
 
 	if (added && !json_is_null(added) && !json_is_array(added))
 		return tok_bad(l, "added_tokens is not an array");
+	added = json_is_array(added) ? json_incref(added) : json_array();
+	rc = more_added(l, added);
 	for (i = 0; !rc && i < json_array_size(added); i++)
 		rc = add_token(&t->vocab, l, json_array_get(added, i));
+	json_decref(added);
 	if (!rc)
 		rc = index_ids(&t->vocab, l);
 	if (!rc)

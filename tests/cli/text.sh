@@ -125,10 +125,44 @@ printf '{{ strftime_now("%%d %%b %%Y %%H:%%M") }}' >now.jinja
 runs "--now" template now.jinja --messages messages.json --now \
 	2024-07-26T13:14:15
 is "the clock" "$(cat out)" "26 Jul 2024 13:14"
+printf '{{ strftime_now("%%-d|%%-I|%%s|%%G-%%V|%%k|%%P|%%C|%%q|%%z%%Z|%%f|%%%%") }}' \
+	>now.jinja
+runs "--now" template now.jinja --messages messages.json --now \
+	2024-07-26T13:14:15
+is "all directives of the C library" "$(cat out)" \
+	"26|1|1721999655|2024-30|13|pm|20|%q||000000|%"
+mkdir -p named/additional_chat_templates
+printf 'plain' >named/chat_template.jinja
+printf 'with {{ tools|length }}' >named/additional_chat_templates/tool_use.jinja
+runs "a folder with named templates" template named --messages messages.json
+is "without tools the default" "$(cat out)" plain
 printf '{%% for t in tools %%}{{ t.function.name }};{%% endfor %%}' >tools.jinja
 echo '[{"type":"function","function":{"name":"f","parameters":{}}}]' >tools.json
 runs "--tools" template tools.jinja --messages messages.json --tools tools.json
 is "tools are there" "$(cat out)" "f;"
+runs "with tools" template named --messages messages.json --tools tools.json
+is "the one for tools" "$(cat out)" "with 1"
+
+# ---- tokens that only the settings name ----
+
+mkdir more
+cp "$plain/tokenizer.json" more/
+next=$("$genai" detokenize more --ids 99999 2>&1 | sed 's/.*0 to //')
+next=$((next + 1))
+cat >more/tokenizer_config.json <<END
+{"added_tokens_decoder": {"$next": {"content": "<|mine|>", "special": true},
+ "0": {"content": "<unk>", "special": true}}}
+END
+runs "a token of tokenizer_config.json" tokenize more --no-special \
+	--text "a<|mine|>b"
+like "is one token" "$(cat out)" "*,$next,*"
+rm more/tokenizer_config.json
+printf '{"<|mine|>": %d}' "$next" >more/added_tokens.json
+runs "one of added_tokens.json" tokenize more --no-special --text "a<|mine|>b"
+like "too" "$(cat out)" "*,$next,*"
+echo '{' >more/tokenizer_config.json
+fails "settings that are no JSON" 1 "more/tokenizer_config.json: line" \
+	tokenize more --text a
 cat >last.json <<'EOF'
 [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
 EOF

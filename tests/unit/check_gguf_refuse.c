@@ -314,7 +314,7 @@ START_TEST(refuses_tokenizers)
 	refused(&g, GENAI_E_FORMAT, "merge 0 'ab' is no pair");
 	without(&g, "tokenizer.chat_template");
 	kv_str(&g, "tokenizer.chat_template", "\xc3");
-	refused(&g, GENAI_E_FORMAT, "chat_template is not UTF-8");
+	refused(&g, GENAI_E_FORMAT, "chat template 'default' is not UTF-8");
 }
 END_TEST
 

@@ -469,7 +469,9 @@ START_TEST(filters_keep_exactly)
 	ck_assert_uint_eq(seen(&p, l, 4), 14);
 	p.top_p = 0.91f;
 	ck_assert_uint_eq(seen(&p, l, 4), 15);
-	p.top_p = 0; // off
+	p.top_p = 0; // the best one, as just above 0
+	ck_assert_uint_eq(seen(&p, l, 4), 2);
+	p.top_p = 1;
 	ck_assert_uint_eq(seen(&p, l, 4), 15);
 	p.top_p = 0.5f; // exactly half of six
 	ck_assert_uint_eq(seen(&p, flat, 6), 7);
