@@ -12,8 +12,9 @@
 
 /* ---- weights of few bits ---- */
 
-#define CREF_NB_TILE 8u	   /* rows of a panel */
-#define CREF_NB_CHUNKS 24u /* chunks of 32 k that a panel holds */
+#define CREF_NB_TILE 32u   /* rows of W */
+#define CREF_NB_PANEL 64u  /* k's of a panel, a multiple of 32 */
+#define CREF_NB_BLOCKS 32u /* blocks whose scales are at hand */
 #define CREF_NB_MAX_M 96u  /* rows of A per call of gemm */
 
 /* N rows of K weights.  Row n: blocks at b + n * b_row, scales at s + n *
@@ -32,9 +33,11 @@ struct cref_nbits {
 #define CREF_Z_PACKED 1u /* integers of bits, low first */
 #define CREF_Z_FLOAT 2u
 
-static inline uint64_t cref_nb_stride(uint64_t K) /* floats of a row of A */
+/* Floats of a row of A: the row, padded with 0, and the sums of its
+ * runs, negative. */
+static inline uint64_t cref_nb_stride(uint64_t K)
 {
-	return (K + 31) / 32 * 32;
+	return (K + 31) / 32 * 34;
 }
 
 struct cref_nb_out {	   /* where a tile of the product goes */
@@ -45,8 +48,8 @@ struct cref_nb_out {	   /* where a tile of the product goes */
 };
 
 struct cref_nb_scratch { /* per thread, 64-byte aligned */
-	float panel[CREF_NB_CHUNKS * 2][CREF_NB_TILE][16];
-	float acc[CREF_NB_MAX_M][CREF_NB_TILE][16];
+	float panel[CREF_NB_PANEL][CREF_NB_TILE];
+	float acc[CREF_NB_MAX_M][CREF_NB_TILE];
 };
 
 /* ---- dense ---- */
@@ -85,10 +88,9 @@ struct cref_kern {
 	float (*dot)(const float *x, const float *y, uint64_t n);
 	float (*sum)(const float *x, uint64_t n);
 
-	/* A row of A into the order that the kernels below read: of every 32
-	 * elements first the even ones, then the odd ones; padded with 0. */
-	void (*nb_order)(float *dst, const void *src, uint32_t dtype,
-			 uint64_t K);
+	/* A row of A as the kernels below read it: cref_nb_stride(K) floats. */
+	void (*nb_fill)(float *dst, const void *src, uint32_t dtype,
+			const struct cref_nbits *w);
 	/* y[n - n0] for rows [n0, n1), one row of A. */
 	void (*nb_gemv)(const struct cref_nbits *w, const float *a, uint64_t n0,
 			uint64_t n1, float *y);
@@ -97,9 +99,6 @@ struct cref_kern {
 	void (*nb_gemm)(const struct cref_nbits *w, const float *a, uint64_t M,
 			uint64_t n0, uint64_t n1, const struct cref_nb_out *out,
 			struct cref_nb_scratch *t);
-	/* Weights [k0, k0 + n) of row r as floats; k0 a multiple of 32. */
-	void (*nb_row)(const struct cref_nbits *w, uint64_t r, uint64_t k0,
-		       uint64_t n, float *dst);
 
 	/* Columns [c0, c0 + n) of k rows of B, widened to dst[k][n rounded up
 	 * to CREF_MM_COLS]: tiles of CREF_MM_COLS columns one after another. */

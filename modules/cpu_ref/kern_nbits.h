@@ -1,406 +1,506 @@
 /* kern_nbits.h - products with weights of few bits, compiled for every level.
  *
- * The sum over k: a chunk is 32 elements; lane l takes elements 2l, then 2l+1
- * of each chunk, one fused multiply-add each; at the end one tree over the
- * lanes.  A weight is (q - zero) * scale, rounded after each operation.  Both
- * are the same whatever the number of rows of A and however weights are
- * unpacked. */
+ * The lanes of a vector are rows of W: 16 rows are turned so that one vector
+ * holds the same k of each.  The sum over k of one row: a run is 32 elements
+ * (16 where blocks have 16), its codes times the activations are summed from 0
+ * in order with fused multiply-adds, then
+ *
+ *	run -= zero * (sum of the run's activations)	if there are zero points
+ *	sum += scale * run
+ *
+ * each rounded once.  Codes and zero points count from the middle of the codes'
+ * range.  They stand in the top bits of a word of 32, 2^(32 - bits) times as
+ * large, and the last sum is divided by that, which is exact.  So the same bits
+ * come out whatever the level, the number of rows of A and the cut of W. */
 
-#define NB_SEG 64u /* blocks whose scales are at hand; a panel has fewer */
+/* Elements that are turned at once: 16 bytes of 4-bit codes, or 32 of 8; codes
+ * of 2 bits become such of 8 first. */
+#define NB_UNIT 32u
+#define NB_GROUPS (CREF_NB_TILE / 16)
 
-/* Scales and zero points of blocks [b0, b0 + n) of a row. */
-struct nb_seg {
-	const char *s, *z; /* floats of any alignment */
-	float sbuf[NB_SEG], zbuf[NB_SEG];
+VF uint64_t nb_min(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* A power of two. */
+VF float nb_power(int e)
+{
+	return cref_unbits((uint32_t)(127 + e) << 23);
+}
+
+/* Where the rows of a tile lie; those past its end repeat its last. */
+struct nb_tile {
+	uint64_t row[CREF_NB_TILE];
+	const unsigned char *q[CREF_NB_TILE];
+	/* the tile after it: where it begins, bytes for each part of 8
+	 * elements, or of 16 */
+	const char *q_next, *s_next, *z_next;
+	uint64_t q_step, s_step, z_step;
 };
 
-VF float nb_f32(const char *p, uint64_t i)
+VF void nb_tile_at(const struct cref_nbits *w, uint64_t n0, uint64_t n1,
+		   struct nb_tile *t)
 {
-	float f;
+	const uint64_t parts = (w->K + NB_UNIT - 1) / NB_UNIT * 4;
 
-	memcpy(&f, p + i * sizeof(float), sizeof(f));
-	return f;
+	for (unsigned i = 0; i < CREF_NB_TILE; i++) {
+		t->row[i] = nb_min(n0 + i, n1 - 1);
+		t->q[i] = w->b + t->row[i] * w->b_row;
+	}
+	n0 += CREF_NB_TILE;
+	t->q_next = (const char *)w->b + n0 * w->b_row;
+	t->s_next = (const char *)w->s + n0 * w->s_row;
+	t->z_next = w->z ? (const char *)w->z + n0 * w->z_row : t->s_next;
+	t->q_step = CREF_NB_TILE * w->b_row / parts;
+	t->s_step = CREF_NB_TILE * w->s_row * 2 / parts;
+	t->z_step = w->z ? CREF_NB_TILE * w->z_row * 2 / parts : 0;
 }
 
-/* n packed integers from index i0 (a multiple of 8) on, as floats. */
-VF void nb_unpack(float *dst, const unsigned char *p, uint32_t bits,
-		  uint64_t i0, uint64_t n)
+VF void nb_ask(const char *p, uint64_t step, uint64_t i)
 {
-	const unsigned per = 8 / bits;
-	unsigned char q[NB_SEG + 16];
+	for (uint64_t at = 0; at < step; at += 64)
+		__builtin_prefetch(
+			(const void *)((uintptr_t)p + i * step + at));
+}
 
-	p += i0 / per;
-	if (bits == 8)
-		memcpy(q, p, n);
-	else if (bits == 4)
-		for (unsigned i = 0; i < (n + 1) / 2; i++) {
-			q[2 * i] = p[i] & 15u;
-			q[2 * i + 1] = p[i] >> 4;
-		}
+/* Ask for a part of the next tile while this one's part i is worked on: eight
+ * elements, so that few lines are under way at a time.  The addresses may lie
+ * outside of the weights; asking is no access. */
+VF void nb_ahead(const struct nb_tile *t, uint64_t i)
+{
+	nb_ask(t->q_next, t->q_step, i);
+	if (i % 2)
+		return;
+	nb_ask(t->s_next, t->s_step, i / 2);
+	nb_ask(t->z_next, t->z_step, i / 2);
+}
+
+/* ---- codes ---- */
+
+/* A unit of 16 rows: v[i] holds 8 codes of 4 bits of each row, or 4 of 8. */
+struct nb_codes {
+	vi v[8];
+};
+
+/* Codes that do not fill a unit, or of 2 bits, of 16 rows as units. */
+static __attribute__((noinline, unused)) void
+KERN(nb_widen)(const uint32_t bits, const unsigned char *const *p, uint64_t at,
+	       uint64_t bytes, unsigned char (*to)[NB_UNIT])
+{
+	memset(to, 0, sizeof(*to) * 16);
+	for (unsigned r = 0; r < 16; r++)
+		if (bits != 2)
+			memcpy(to[r], p[r] + at, bytes);
+		else
+			for (unsigned i = 0; i < bytes * 4; i++)
+				to[r][i] = (unsigned char)(p[r][at + i / 4] >>
+							   i % 4 * 2 << 6);
+}
+
+/* Units of 16 rows that begin at p[r] + at, of width bits, 2 being read as 8;
+ * valid: bytes that are there. */
+VF void nb_turn(const uint32_t bits, const uint32_t width,
+		const unsigned char *const *p, uint64_t at, uint64_t valid,
+		struct nb_codes *c)
+{
+	const uint64_t size = NB_UNIT / 8 * bits;
+	unsigned char spare[16][NB_UNIT];
+	const unsigned char *s[16];
+
+	if (bits == 2 || valid < size) {
+		KERN(nb_widen)(bits, p, at, nb_min(size, valid), spare);
+		for (unsigned r = 0; r < 16; r++)
+			s[r] = spare[r];
+		p = s;
+		at = 0;
+	}
+	vi_turn(c->v, p, at);
+	if (width == 8)
+		vi_turn(c->v + 4, p, at + 16);
+}
+
+/* The codes of a vector of a unit: ready to be taken one by one. */
+struct nb_ready {
+	vi4 four;
+	vi eight;
+};
+
+VF struct nb_ready nb_ready(const uint32_t width, vi x)
+{
+	struct nb_ready c;
+
+	if (width == 4)
+		c.four = vi4_make(x);
 	else
-		for (unsigned i = 0; i < n; i++)
-			q[i] = p[i / 4] >> i % 4 * 2 & 3u;
-	for (unsigned i = 0; i < n; i++)
-		dst[i] = (float)q[i];
+		c.eight = vi_xor(x, vi_set1(0x80808080u));
+	return c;
 }
 
-VF void nb_seg_load(struct nb_seg *g, const struct cref_nbits *w, uint64_t r,
-		    uint64_t b0, uint64_t n)
+VF vf nb_code(const uint32_t width, struct nb_ready c, unsigned i)
 {
-	const char *s = (const char *)w->s + r * w->s_row;
-	const char *z = (const char *)w->z + (w->z ? r * w->z_row : 0);
-
-	g->s = s + b0 * 4;
-	g->z = z + b0 * 4;
-	if (w->s_dtype != GENAI_DT_F32) {
-		KERN(widen)(g->sbuf, s + b0 * 2, w->s_dtype, n);
-		g->s = (const char *)g->sbuf;
-	}
-	if (w->z_kind == CREF_Z_FLOAT && w->s_dtype == GENAI_DT_F32)
-		return;
-	g->z = (const char *)g->zbuf;
-	if (w->z_kind == CREF_Z_FLOAT)
-		KERN(widen)(g->zbuf, z + b0 * 2, w->s_dtype, n);
-	else if (w->z_kind == CREF_Z_PACKED)
-		nb_unpack(g->zbuf, (const unsigned char *)z, w->bits, b0, n);
-	else
-		for (unsigned i = 0; i < n; i++)
-			g->zbuf[i] = (float)(1u << (w->bits - 1));
+	return width == 4 ? vi4_at(c.four, i) : vi_top(c.eight, i);
 }
 
-/* The quants of a whole chunk: even elements, odd elements. */
-VF void nb_quants(const unsigned char *q, uint32_t bits, vf *e, vf *o)
-{
-	unsigned char t[16];
-	vi x;
+/* ---- scales and zero points ---- */
 
-	if (bits == 8) {
-		x = vi_load_u16(q);
-		*e = vi_to_float(vi_and(x, vi_set1(255)));
-		*o = vi_to_float(vi_shr(x, 8));
-		return;
+struct nb_scale {
+	float s[CREF_NB_BLOCKS][CREF_NB_TILE], z[CREF_NB_BLOCKS][CREF_NB_TILE];
+};
+
+/* Floats b0 .. b0 + n, n <= CREF_NB_BLOCKS, of 16 rows that are step bytes
+ * long: to[b][row]. */
+VF void nb_floats(const struct cref_nbits *w, const void *base, uint64_t step,
+		  const uint64_t *row, uint64_t b0, unsigned n,
+		  float (*to)[CREF_NB_TILE])
+{
+	const uint64_t size = vd_size(w->s_dtype), all = w->N * step;
+	float spare[16][CREF_NB_BLOCKS];
+	const unsigned char *p[16];
+
+	for (unsigned r = 0; r < 16; r++) {
+		const uint64_t at = row[r] * step + b0 * size;
+		const char *q = (const char *)base + at;
+
+		p[r] = (const unsigned char *)q;
+		if (w->s_dtype == GENAI_DT_F32 &&
+		    all - at >= (n + 3) / 4 * 4 * size)
+			continue;
+		KERN(widen)(spare[r], q, w->s_dtype, n);
+		p[r] = (const unsigned char *)spare[r];
 	}
-	if (bits == 4) {
-		x = vi_load_u8(q);
-		*e = vi_to_float(vi_and(x, vi_set1(15)));
-		*o = vi_to_float(vi_shr(x, 4));
-		return;
+	for (unsigned b = 0; b < n; b += 4) {
+		vi v[4];
+
+		vi_turn(v, p, b * sizeof(float));
+		UNROLL
+		for (unsigned i = 0; i < 4; i++)
+			vf_store(to[b + i], vi_floats(v[i]));
 	}
-	for (unsigned i = 0; i < 8; i++) {
-		t[2 * i] = q[i] & 15u;
-		t[2 * i + 1] = q[i] >> 4;
-	}
-	x = vi_load_u8(t);
-	*e = vi_to_float(vi_and(x, vi_set1(3)));
-	*o = vi_to_float(vi_shr(x, 2));
 }
 
-/* Any chunk of a row; elements at K and beyond are 0.  Blocks are numbered
- * from the segment's first. */
-VF void nb_chunk(const struct cref_nbits *w, const unsigned char *row,
-		 const struct nb_seg *g, uint64_t b0, uint64_t c, vf *e, vf *o)
+/* The same of zero points that are codes. */
+VF void nb_zeros(const struct cref_nbits *w, const uint32_t bits,
+		 const uint32_t width, const uint64_t *row, uint64_t b0,
+		 unsigned n, float (*to)[CREF_NB_TILE])
 {
-	const uint64_t bytes =
-		(w->K + w->block - 1) / w->block * (w->block / 8 * w->bits);
-	const uint64_t at = c * 4 * w->bits, b = c * 32 / w->block - b0;
-	const unsigned size = 4 * w->bits;
-	unsigned char t[32] = {0};
-	vf s, z;
+	uint64_t room = UINT64_MAX;
+	const unsigned char *p[16];
+	struct nb_codes c;
 
-	if (bytes - at < size) {
-		memcpy(t, row + at, bytes - at);
-		nb_quants(t, w->bits, e, o);
-	} else {
-		nb_quants(row + at, w->bits, e, o);
-	}
-	if (w->block >= 32) {
-		s = vf_set1(nb_f32(g->s, b));
-		z = vf_set1(nb_f32(g->z, b));
-	} else if (bytes - at < size) {
-		s = vf_set2(nb_f32(g->s, b), 0);
-		z = vf_set2(nb_f32(g->z, b), 0);
-	} else {
-		s = vf_set2(nb_f32(g->s, b), nb_f32(g->s, b + 1));
-		z = vf_set2(nb_f32(g->z, b), nb_f32(g->z, b + 1));
-	}
-	*e = vf_mul(vf_sub(*e, z), s);
-	*o = vf_mul(vf_sub(*o, z), s);
-	if (w->K < c * 32 + 32) {
-		const unsigned v = (unsigned)(w->K - c * 32);
+	for (unsigned r = 0; r < 16; r++) {
+		const uint64_t at = row[r] * w->z_row + b0 * bits / 8;
 
-		*e = vf_range(*e, 0, (v + 1) / 2, vf_zero());
-		*o = vf_range(*o, 0, v / 2, vf_zero());
+		p[r] = (const unsigned char *)w->z + at;
+		room = nb_min(room, w->N * w->z_row - at);
 	}
+	nb_turn(bits, width, p, 0, room, &c);
+	UNROLL16
+	for (unsigned b = 0; b < CREF_NB_BLOCKS; b++)
+		vf_store(to[b],
+			 nb_code(width, nb_ready(width, c.v[b * width / 32]),
+				 b % (32 / width)));
+}
+
+/* Blocks [b0, b0 + n) of 16 rows. */
+VF void nb_scales(const struct cref_nbits *w, const uint64_t *row, uint64_t b0,
+		  unsigned n, float (*s)[CREF_NB_TILE],
+		  float (*z)[CREF_NB_TILE])
+{
+	const float up = nb_power(32 - (int)w->bits);
+	const float mid = (float)(1u << (w->bits - 1));
+
+	nb_floats(w, w->s, w->s_row, row, b0, n, s);
+	if (w->z_kind == CREF_Z_FLOAT) {
+		nb_floats(w, w->z, w->z_row, row, b0, n, z);
+		for (unsigned b = 0; b < n; b++)
+			vf_store(z[b], vf_fma(vf_load(z[b]), vf_set1(up),
+					      vf_set1(-mid * up)));
+	} else if (w->z_kind == CREF_Z_PACKED && w->bits == 4) {
+		nb_zeros(w, 4, 4, row, b0, n, z);
+	} else if (w->z_kind == CREF_Z_PACKED) {
+		nb_zeros(w, w->bits, 8, row, b0, n, z);
+	}
+}
+
+VF void nb_tile_scales(const unsigned G, const struct cref_nbits *w,
+		       const struct nb_tile *t, uint64_t b0, unsigned n,
+		       struct nb_scale *x)
+{
+	for (unsigned g = 0; g < G; g++)
+		nb_scales(w, t->row + g * 16, b0, n,
+			  (float(*)[CREF_NB_TILE])(x->s[0] + g * 16),
+			  (float(*)[CREF_NB_TILE])(x->z[0] + g * 16));
 }
 
 /* ---- one row of A ---- */
 
-#define NB_ROWS 4u
-
-struct nb_rows {
-	const unsigned char *q[NB_ROWS];
-	struct nb_seg g[NB_ROWS];
+struct nb_row { /* of A */
+	const struct cref_nbits *w;
+	const struct nb_tile *t;
+	const float *a, *sums;
+	struct nb_scale x;
 };
 
-/* Ask for what is read some rows later.  The address may lie outside of the
- * weights; asking is no access. */
-#define NB_AHEAD 8192u
-VF void nb_fetch(const void *p, uint64_t ahead)
+/* Run i of unit u into p of G groups of rows. */
+VF void nb_dot(const unsigned G, const uint32_t width, const unsigned run,
+	       const struct nb_codes *c, const struct nb_row *x, uint64_t u,
+	       unsigned i, vf *p)
 {
-	__builtin_prefetch((const void *)((uintptr_t)p + ahead));
+	const float *a = x->a + u * NB_UNIT;
+	const unsigned per = 32 / width; /* codes of a vector */
+
+	for (unsigned j = i * run / per; j < (i + 1) * run / per; j++) {
+		struct nb_ready q[NB_GROUPS];
+
+		if (j * per % 8 == 0)
+			nb_ahead(x->t, u * 4 + j * per / 8);
+		UNROLL
+		for (unsigned g = 0; g < G; g++)
+			q[g] = nb_ready(width, c[g].v[j]);
+		UNROLL
+		for (unsigned k = 0; k < per; k++) {
+			const vf f = vf_set1(a[j * per + k]);
+
+			UNROLL
+			for (unsigned g = 0; g < G; g++)
+				p[g] = vf_fma(nb_code(width, q[g], k), f, p[g]);
+		}
+	}
 }
 
-/* The same for four rows, which take turns. */
-VF void nb_ahead(uint32_t bits, const struct nb_rows *x, uint64_t c, uint64_t b)
+/* Units [u0, u1) of a segment whose first block is b0. */
+VF void nb_gemv_units(const unsigned G, const uint32_t width,
+		      const unsigned run, const bool zero,
+		      const struct nb_row *x, uint64_t b0, uint64_t u0,
+		      uint64_t u1, vf *acc)
 {
-	const unsigned r = c % NB_ROWS;
-	const unsigned char *q = x->q[r] + c * (4 * bits);
+	const unsigned shift = (unsigned)__builtin_ctz(x->w->block);
+	const uint64_t size = NB_UNIT / 8 * x->w->bits;
 
-	nb_fetch(q, NB_AHEAD);
-	if (bits == 8)
-		nb_fetch(q, NB_AHEAD + 64);
-	nb_fetch(x->g[r].s + b * 4, NB_AHEAD / bits);
-	nb_fetch(x->g[r].z + b * 4, NB_AHEAD / bits);
-}
-
-/* Whole chunks [c0, c1) of R rows, blocks of 32 or more; c0 starts a block. */
-VF void nb_fast(const unsigned R, const uint32_t bits, const struct nb_rows *x,
-		const float *a, uint64_t c0, uint64_t c1, uint64_t per, vf *acc)
-{
-	uint64_t b = 0;
-
-	for (uint64_t c = c0; c < c1; b++) {
-		const uint64_t end = c + per < c1 ? c + per : c1;
-		vtab t[NB_ROWS];
-		vf s[NB_ROWS], z[NB_ROWS];
+	for (uint64_t u = u0; u < u1; u++) {
+		const uint64_t left = x->w->b_row - u * size;
+		struct nb_codes c[NB_GROUPS];
 
 		UNROLL
-		for (unsigned r = 0; r < R; r++) {
-			if (bits == 4) {
-				t[r] = vtab_make(nb_f32(x->g[r].s, b),
-						 nb_f32(x->g[r].z, b));
-			} else {
-				s[r] = vf_set1(nb_f32(x->g[r].s, b));
-				z[r] = vf_set1(nb_f32(x->g[r].z, b));
-			}
-		}
-		for (; c < end; c++) {
-			const vf ae = vf_load(a + c * 32);
-			const vf ao = vf_load(a + c * 32 + 16);
+		for (unsigned g = 0; g < G; g++)
+			nb_turn(x->w->bits, width, x->t->q + g * 16, u * size,
+				left, &c[g]);
+		for (unsigned i = 0; i < NB_UNIT / run; i++) {
+			const uint64_t k = u * NB_UNIT + i * run;
+			const uint64_t b = (k >> shift) - b0;
+			vf p[NB_GROUPS];
 
-			if (R == NB_ROWS)
-				nb_ahead(bits, x, c, b);
+			if (k >= x->w->K)
+				break;
 			UNROLL
-			for (unsigned r = 0; r < R; r++) {
-				const unsigned char *q =
-					x->q[r] + c * (4 * bits);
-				vf e, o;
-
-				if (bits == 4) {
-					vi v = vi_load_u8(q);
-
-					e = vtab_low(t[r], v);
-					o = vtab_high(t[r], v);
-				} else {
-					nb_quants(q, bits, &e, &o);
-					e = vf_mul(vf_sub(e, z[r]), s[r]);
-					o = vf_mul(vf_sub(o, z[r]), s[r]);
-				}
-				acc[r] = vf_fma(e, ae, acc[r]);
-				acc[r] = vf_fma(o, ao, acc[r]);
+			for (unsigned g = 0; g < G; g++)
+				p[g] = vf_zero();
+			nb_dot(G, width, run, c, x, u, i, p);
+			UNROLL
+			for (unsigned g = 0; g < G; g++) {
+				if (zero)
+					p[g] = vf_fma(
+						vf_load(x->x.z[b] + g * 16),
+						vf_set1(x->sums[k / run]),
+						p[g]);
+				acc[g] = vf_fma(vf_load(x->x.s[b] + g * 16),
+						p[g], acc[g]);
 			}
 		}
 	}
 }
 
-VF void nb_gemv_rows(const unsigned R, const struct cref_nbits *w,
-		     const float *a, uint64_t n, float *y)
+VF void nb_gemv_kind(const unsigned G, const uint32_t width, const unsigned run,
+		     const struct nb_row *x, uint64_t b0, uint64_t u0,
+		     uint64_t u1, vf *acc)
+{
+	if (x->w->z_kind != CREF_Z_NONE)
+		nb_gemv_units(G, width, run, true, x, b0, u0, u1, acc);
+	else
+		nb_gemv_units(G, width, run, false, x, b0, u0, u1, acc);
+}
+
+/* Rows [n0, n1) of at most 16 * G. */
+VF void nb_gemv_tile(const unsigned G, const struct cref_nbits *w,
+		     const float *a, uint64_t n0, uint64_t n1, float *y)
 {
 	const uint64_t blocks = (w->K + w->block - 1) / w->block;
-	const uint64_t chunks = (w->K + 31) / 32, whole = w->K / 32;
-	struct nb_rows x;
-	vf acc[NB_ROWS];
+	const uint64_t units = (w->K + NB_UNIT - 1) / NB_UNIT;
+	const vf down = vf_set1(nb_power((int)w->bits - 32));
+	struct nb_tile t;
+	struct nb_row x;
+	vf acc[NB_GROUPS];
 
-	for (unsigned r = 0; r < R; r++) {
-		acc[r] = vf_zero();
-		x.q[r] = w->b + (n + r) * w->b_row;
+	nb_tile_at(w, n0, n1, &t);
+	x.w = w;
+	x.t = &t;
+	x.a = a;
+	x.sums = a + units * NB_UNIT;
+	for (unsigned g = 0; g < G; g++)
+		acc[g] = vf_zero();
+	for (uint64_t b = 0; b < blocks; b += CREF_NB_BLOCKS) {
+		const uint64_t n = nb_min(blocks - b, CREF_NB_BLOCKS);
+		const uint64_t u = b * w->block / NB_UNIT;
+		const uint64_t end = nb_min(
+			(b + CREF_NB_BLOCKS) * w->block / NB_UNIT, units);
+
+		nb_tile_scales(G, w, &t, b, (unsigned)n, &x.x);
+		if (w->block == 16 && w->bits == 4)
+			nb_gemv_kind(G, 4, 16, &x, b, u, end, acc);
+		else if (w->block == 16)
+			nb_gemv_kind(G, 8, 16, &x, b, u, end, acc);
+		else if (w->bits == 4)
+			nb_gemv_kind(G, 4, 32, &x, b, u, end, acc);
+		else
+			nb_gemv_kind(G, 8, 32, &x, b, u, end, acc);
 	}
-	for (uint64_t b = 0; b < blocks; b += NB_SEG) {
-		const uint64_t nb = blocks - b < NB_SEG ? blocks - b : NB_SEG;
-		uint64_t c = b * w->block / 32, end;
-
-		end = (b + NB_SEG) * w->block / 32;
-		end = end < chunks ? end : chunks;
-		for (unsigned r = 0; r < R; r++)
-			nb_seg_load(&x.g[r], w, n + r, b, nb);
-		if (w->block >= 32 && w->bits != 2) {
-			const uint64_t stop = end < whole ? end : whole;
-
-			if (w->bits == 4)
-				nb_fast(R, 4, &x, a, c, stop, w->block / 32,
-					acc);
-			else
-				nb_fast(R, 8, &x, a, c, stop, w->block / 32,
-					acc);
-			c = stop > c ? stop : c;
-		}
-		for (; c < end; c++)
-			for (unsigned r = 0; r < R; r++) {
-				vf e, o;
-
-				nb_chunk(w, x.q[r], &x.g[r], b, c, &e, &o);
-				acc[r] = vf_fma(e, vf_load(a + c * 32), acc[r]);
-				acc[r] = vf_fma(o, vf_load(a + c * 32 + 16),
-						acc[r]);
-			}
-	}
-	for (unsigned r = 0; r < R; r++)
-		y[r] = vf_sum(acc[r]);
+	for (uint64_t g = 0, n = n1 - n0; g * 16 < n; g++)
+		vf_storen(y + g * 16, vf_mul(acc[g], down),
+			  (unsigned)nb_min(n - g * 16, 16));
 }
 
 static void KERN(nb_gemv)(const struct cref_nbits *w, const float *a,
 			  uint64_t n0, uint64_t n1, float *y)
 {
-	uint64_t n = n0;
+	while (n0 < n1) {
+		const uint64_t n = nb_min(n1 - n0, CREF_NB_TILE);
 
-	for (; n + NB_ROWS <= n1; n += NB_ROWS)
-		nb_gemv_rows(NB_ROWS, w, a, n, y + (n - n0));
-	for (; n < n1; n++)
-		nb_gemv_rows(1, w, a, n, y + (n - n0));
+		if (n > 16)
+			nb_gemv_tile(NB_GROUPS, w, a, n0, n0 + n, y);
+		else
+			nb_gemv_tile(1, w, a, n0, n0 + n, y);
+		n0 += n;
+		y += n;
+	}
 }
 
 /* ---- several rows of A ---- */
 
-/* Whole chunks [c, stop) of a row, blocks of 1 << shift chunks, to vectors of
- * dst that are step apart; scales from g, whose first block is b0. */
-VF void nb_panel_fast(const uint32_t bits, const unsigned char *row,
-		      const struct nb_seg *g, uint64_t b0, uint64_t c,
-		      uint64_t stop, unsigned shift, float *dst,
-		      const uint64_t step)
+/* Unit u of a tile as floats: to[k][row]. */
+VF void nb_panel(const struct cref_nbits *w, const uint32_t width,
+		 const struct nb_tile *t, uint64_t u, float (*to)[CREF_NB_TILE])
 {
-	while (c < stop) {
-		const uint64_t b = (c >> shift) - b0;
-		const uint64_t next = ((c >> shift) + 1) << shift;
-		const uint64_t end = next < stop ? next : stop;
-		const float scale = nb_f32(g->s, b), zero = nb_f32(g->z, b);
-		const vtab t = vtab_make(scale, zero);
-		const vf s = vf_set1(scale), z = vf_set1(zero);
+	const uint64_t at = u * (NB_UNIT / 8) * w->bits;
+	const unsigned per = 32 / width; /* codes of a vector */
 
-		if (b % 8 == 0) {
-			nb_fetch(g->s + b * 4, NB_AHEAD / bits);
-			nb_fetch(g->z + b * 4, NB_AHEAD / bits);
-		}
-		for (; c < end; c++, dst += 2 * step) {
-			const unsigned char *q = row + c * (4 * bits);
-			vf e, o;
+	for (unsigned g = 0; g < NB_GROUPS; g++) {
+		struct nb_codes c;
 
-			if (c % (16 / bits) == 0)
-				nb_fetch(q, NB_AHEAD);
-			if (bits == 4) {
-				const vi v = vi_load_u8(q);
+		nb_turn(w->bits, width, t->q + g * 16, at, w->b_row - at, &c);
+		for (unsigned j = 0; j < NB_UNIT / per; j++) {
+			const struct nb_ready x = nb_ready(width, c.v[j]);
 
-				e = vtab_low(t, v);
-				o = vtab_high(t, v);
-			} else {
-				nb_quants(q, bits, &e, &o);
-				e = vf_mul(vf_sub(e, z), s);
-				o = vf_mul(vf_sub(o, z), s);
-			}
-			vf_store(dst, e);
-			vf_store(dst + step, o);
-		}
-	}
-}
-
-/* Chunks [c0, c1) of row r, of one segment of scales, to vectors of dst that
- * are step apart. */
-VF void nb_panel_row(const struct cref_nbits *w, uint64_t r, uint64_t c0,
-		     uint64_t c1, float *dst, const uint64_t step)
-{
-	const unsigned char *row = w->b + r * w->b_row;
-	const unsigned shift = (unsigned)__builtin_ctz(w->block);
-	const uint64_t blocks = (w->K + w->block - 1) >> shift;
-	const uint64_t b0 = (c0 * 32 >> shift) & ~(uint64_t)7;
-	uint64_t b1 = (c1 * 32 + w->block - 1) >> shift, c = c0;
-	struct nb_seg g;
-
-	b1 = b1 < blocks ? b1 : blocks;
-	nb_seg_load(&g, w, r, b0, b1 - b0);
-	if (w->block >= 32 && w->bits != 2) {
-		const uint64_t whole = w->K / 32;
-		const uint64_t stop = c1 < whole ? c1 : whole;
-
-		if (w->bits == 4)
-			nb_panel_fast(4, row, &g, b0, c, stop, shift - 5, dst,
-				      step);
-		else
-			nb_panel_fast(8, row, &g, b0, c, stop, shift - 5, dst,
-				      step);
-		c = stop > c ? stop : c;
-	}
-	for (; c < c1; c++) {
-		vf e, o;
-
-		nb_chunk(w, row, &g, b0, c, &e, &o);
-		vf_store(dst + (c - c0) * 2 * step, e);
-		vf_store(dst + (c - c0) * 2 * step + step, o);
-	}
-}
-
-/* acc[m][n] += A row m, panel row n, over the panel's steps. */
-VF void nb_micro(const unsigned MR, const float *a, uint64_t lda,
-		 const float *panel, uint64_t steps, float *acc, bool first)
-{
-	for (unsigned n0 = 0; n0 < CREF_NB_TILE; n0 += NB_NR) {
-		vf c[NB_MR][NB_NR];
-
-		UNROLL
-		for (unsigned m = 0; m < MR; m++)
+			if (g == 0 && j * per % 8 == 0)
+				nb_ahead(t, u * 4 + j * per / 8);
 			UNROLL
-		for (unsigned n = 0; n < NB_NR; n++)
-			c[m][n] = first ? vf_zero()
-					: vf_load(acc + (m * CREF_NB_TILE + n0 +
-							 n) * 16);
-		for (uint64_t i = 0; i < steps; i++) {
-			const float *p = panel + (i * CREF_NB_TILE + n0) * 16;
-			vf v[NB_MR];
+			for (unsigned k = 0; k < per; k++)
+				vf_store(to[j * per + k] + g * 16,
+					 nb_code(width, x, k));
+		}
+	}
+}
+
+struct nb_part {	       /* of a product: k's of one panel */
+	const float *a, *sums; /* of the first k, of its run */
+	uint64_t lda;
+	uint64_t k0, runs; /* the first k within the segment */
+	unsigned run, shift;
+	bool zero;
+	const struct nb_scale *x;
+	struct cref_nb_scratch *t;
+};
+
+/* acc[m][n] += A row m, panel row n. */
+VF void nb_micro(const unsigned MR, const unsigned NR, const struct nb_part *p,
+		 uint64_t m0)
+{
+	const float *a = p->a + m0 * p->lda, *sums = p->sums + m0 * p->lda;
+	const unsigned run = p->run;
+
+	for (unsigned n0 = 0; n0 < CREF_NB_TILE; n0 += NR * 16)
+		for (uint64_t r = 0; r < p->runs; r++) {
+			const uint64_t b = (p->k0 + r * run) >> p->shift;
+			const float *w = p->t->panel[r * run] + n0;
+			const float *x = a + r * run;
+			vf c[NB_MR][2], v[2];
 
 			UNROLL
 			for (unsigned m = 0; m < MR; m++)
-				v[m] = vf_load(a + m * lda + i * 16);
-			UNROLL
-			for (unsigned n = 0; n < NB_NR; n++) {
-				const vf b = vf_load(p + n * 16);
-
 				UNROLL
-				for (unsigned m = 0; m < MR; m++)
-					c[m][n] = vf_fma(b, v[m], c[m][n]);
+			for (unsigned n = 0; n < NR; n++)
+				c[m][n] = vf_zero();
+			for (unsigned i = 0; i < run; i++) {
+				UNROLL
+				for (unsigned n = 0; n < NR; n++)
+					v[n] = vf_load(w + i * CREF_NB_TILE +
+						       n * 16);
+				UNROLL
+				for (unsigned m = 0; m < MR; m++) {
+					const vf f = vf_set1(x[m * p->lda + i]);
+
+					UNROLL
+					for (unsigned n = 0; n < NR; n++)
+						c[m][n] = vf_fma(v[n], f,
+								 c[m][n]);
+				}
+			}
+			if (p->zero) {
+				UNROLL
+				for (unsigned n = 0; n < NR; n++)
+					v[n] = vf_load(p->x->z[b] + n0 +
+						       n * 16);
+				UNROLL
+				for (unsigned m = 0; m < MR; m++) {
+					const vf f =
+						vf_set1(sums[m * p->lda + r]);
+
+					UNROLL
+					for (unsigned n = 0; n < NR; n++)
+						c[m][n] = vf_fma(v[n], f,
+								 c[m][n]);
+				}
+			}
+			UNROLL
+			for (unsigned n = 0; n < NR; n++)
+				v[n] = vf_load(p->x->s[b] + n0 + n * 16);
+			UNROLL
+			for (unsigned m = 0; m < MR; m++)
+				UNROLL
+			for (unsigned n = 0; n < NR; n++) {
+				float *d = p->t->acc[m0 + m] + n0 + n * 16;
+
+				vf_store(d, vf_fma(v[n], c[m][n], vf_load(d)));
 			}
 		}
-		UNROLL
-		for (unsigned m = 0; m < MR; m++)
-			UNROLL
-		for (unsigned n = 0; n < NB_NR; n++)
-			vf_store(acc + (m * CREF_NB_TILE + n0 + n) * 16,
-				 c[m][n]);
-	}
 }
 
-VF void nb_finish(unsigned M, const float *acc, unsigned count,
-		  const struct cref_nb_out *out, char *y)
+VF void nb_product(const struct nb_part *p, uint64_t M)
 {
-	for (unsigned m = 0; m < M; m++) {
-		vf v[CREF_NB_TILE], x;
+	uint64_t m = 0;
 
-		UNROLL
-		for (unsigned n = 0; n < CREF_NB_TILE; n++)
-			v[n] = vf_load(acc + (m * CREF_NB_TILE + n) * 16);
-		x = vf_sum8(v);
-		if (out->bias)
-			x = vf_add(x, vf_loadn(out->bias, CREF_NB_TILE));
-		vd_storen(y, out->dtype, x, count);
-		y += out->row;
-	}
+	for (; m + NB_MR <= M; m += NB_MR)
+		nb_micro(NB_MR, NB_NR, p, m);
+	for (; m + 2 <= M && NB_MR > 2; m += 2)
+		nb_micro(NB_MR > 2 ? 2 : 1, 2, p, m);
+	for (; m < M; m++)
+		nb_micro(1, 2, p, m);
+}
+
+VF void nb_finish(uint64_t M, unsigned count, const struct cref_nb_out *out,
+		  float down, const struct cref_nb_scratch *t)
+{
+	char *y = out->y;
+
+	for (uint64_t m = 0; m < M; m++, y += out->row)
+		for (unsigned n = 0; n < count; n += 16) {
+			vf v = vf_mul(vf_load(t->acc[m] + n), vf_set1(down));
+
+			if (out->bias)
+				v = vf_add(v, vf_load(out->bias + n));
+			vd_storen(y + n * vd_size(out->dtype), out->dtype, v,
+				  (unsigned)nb_min(count - n, 16));
+		}
 }
 
 static void KERN(nb_gemm)(const struct cref_nbits *w, const float *a,
@@ -408,76 +508,79 @@ static void KERN(nb_gemm)(const struct cref_nbits *w, const float *a,
 			  const struct cref_nb_out *out,
 			  struct cref_nb_scratch *t)
 {
-	const uint64_t chunks = (w->K + 31) / 32, lda = chunks * 32;
-	const uint64_t step = CREF_NB_TILE * 16;
-	const unsigned count = (unsigned)(n1 - n0);
+	const uint64_t blocks = (w->K + w->block - 1) / w->block;
+	const uint64_t units = (w->K + NB_UNIT - 1) / NB_UNIT;
+	const unsigned run = w->block == 16 ? 16 : 32;
+	struct nb_part p = {.lda = cref_nb_stride(w->K),
+			    .run = run,
+			    .shift = (unsigned)__builtin_ctz(w->block),
+			    .zero = w->z_kind != CREF_Z_NONE,
+			    .t = t};
+	struct nb_tile tile;
+	struct nb_scale x;
 
-	for (uint64_t n = n1 - n0; n < CREF_NB_TILE; n++)
-		for (unsigned i = 0; i < CREF_NB_CHUNKS * 2; i++)
-			vf_store(t->panel[i][n], vf_zero());
-	for (uint64_t c = 0; c < chunks; c += CREF_NB_CHUNKS) {
-		const uint64_t end = chunks - c < CREF_NB_CHUNKS
-					     ? chunks
-					     : c + CREF_NB_CHUNKS;
-		const float *ac = a + c * 32, *p = &t->panel[0][0][0];
-		uint64_t m = 0;
+	p.x = &x;
+	nb_tile_at(w, n0, n1, &tile);
+	memset(t->acc, 0, M * sizeof(t->acc[0]));
+	for (uint64_t b = 0; b < blocks; b += CREF_NB_BLOCKS) {
+		const uint64_t n = nb_min(blocks - b, CREF_NB_BLOCKS);
+		const uint64_t first = b * w->block;
+		const uint64_t end = nb_min(
+			(b + CREF_NB_BLOCKS) * w->block / NB_UNIT, units);
 
-		for (uint64_t n = n0; n < n1; n++)
-			nb_panel_row(w, n, c, end, t->panel[0][n - n0], step);
-		for (; m + NB_MR <= M; m += NB_MR) {
-			nb_micro(NB_MR, ac + m * lda, lda, p, (end - c) * 2,
-				 t->acc[m][0], c == 0);
-			if (end == chunks)
-				nb_finish(NB_MR, t->acc[m][0], count, out,
-					  out->y + m * out->row);
-		}
-		for (; m < M; m++) {
-			nb_micro(1, ac + m * lda, lda, p, (end - c) * 2,
-				 t->acc[m][0], c == 0);
-			if (end == chunks)
-				nb_finish(1, t->acc[m][0], count, out,
-					  out->y + m * out->row);
+		nb_tile_scales(NB_GROUPS, w, &tile, b, (unsigned)n, &x);
+		for (uint64_t u = first / NB_UNIT; u < end;) {
+			const uint64_t k = u * NB_UNIT;
+			const uint64_t stop =
+				nb_min(u + CREF_NB_PANEL / NB_UNIT, end);
+
+			p.a = a + k;
+			p.sums = a + units * NB_UNIT + k / run;
+			p.k0 = k - first;
+			p.runs = (nb_min(stop * NB_UNIT, w->K) - k + run - 1) /
+				 run;
+			for (; u < stop; u++) {
+				float(*to)[CREF_NB_TILE] =
+					t->panel + u * NB_UNIT - k;
+
+				if (w->bits == 4)
+					nb_panel(w, 4, &tile, u, to);
+				else
+					nb_panel(w, 8, &tile, u, to);
+			}
+			nb_product(&p, M);
 		}
 	}
+	nb_finish(M, (unsigned)(n1 - n0), out, nb_power((int)w->bits - 32), t);
 }
 
-static void KERN(nb_row)(const struct cref_nbits *w, uint64_t r, uint64_t k0,
-			 uint64_t n, float *dst)
+static void KERN(nb_fill)(float *dst, const void *src, uint32_t dtype,
+			  const struct cref_nbits *w)
 {
-	const uint64_t most = CREF_NB_CHUNKS * 32;
-
-	for (uint64_t i = 0; i < n; i += most) {
-		const uint64_t v = n - i < most ? n - i : most;
-		float t[CREF_NB_CHUNKS * 2][16];
-
-		nb_panel_row(w, r, (k0 + i) / 32, (k0 + i + v + 31) / 32, t[0],
-			     16);
-		for (uint64_t j = 0; j < v; j++)
-			dst[i + j] = t[j / 32 * 2 + (j & 1)][j % 32 / 2];
-	}
-}
-
-static void KERN(nb_order)(float *dst, const void *src, uint32_t dtype,
-			   uint64_t K)
-{
+	const uint64_t units = (w->K + NB_UNIT - 1) / NB_UNIT;
 	const char *s = src;
 	const uint64_t size = vd_size(dtype);
+	float *sums = dst + units * NB_UNIT;
 
-	for (uint64_t k = 0; k < K; k += 32) {
-		vf a, b;
+	for (uint64_t u = 0; u < units; u++, dst += NB_UNIT) {
+		vf v[2];
 
-		if (K - k >= 32) {
-			a = vd_load(s + k * size, dtype);
-			b = vd_load(s + (k + 16) * size, dtype);
-		} else {
-			const unsigned v = (unsigned)(K - k);
+		for (unsigned i = 0; i < 2; i++) {
+			const uint64_t k = u * NB_UNIT + i * 16;
 
-			a = vd_loadn(s + k * size, dtype, v < 16 ? v : 16);
-			b = v > 16 ? vd_loadn(s + (k + 16) * size, dtype,
-					      v - 16)
-				   : vf_zero();
+			v[i] = k + 16 <= w->K ? vd_load(s + k * size, dtype)
+			       : k < w->K     ? vd_loadn(s + k * size, dtype,
+							 (unsigned)(w->K - k))
+					      : vf_zero();
+			vf_store(dst + i * 16, v[i]);
 		}
-		vf_store(dst + k, vf_evens(a, b));
-		vf_store(dst + k + 16, vf_odds(a, b));
+		if (w->z_kind == CREF_Z_NONE)
+			continue;
+		if (w->block > 16) {
+			*sums++ = -vf_sum(vf_add(v[0], v[1]));
+			continue;
+		}
+		*sums++ = -vf_sum(v[0]);
+		*sums++ = -vf_sum(v[1]);
 	}
 }

@@ -8,8 +8,8 @@ LEVEL_TARGET("avx2,fma,f16c")
 #include "modules/cpu_ref/simd_avx2.h"
 #define KERN(x) cref_avx2_##x
 #define LEVEL_NAME "avx2"
-#define NB_MR 3u
-#define NB_NR 2u
+#define NB_MR 6u
+#define NB_NR 1u
 #define MM_MR 6u
 #define MM_NR 1u
 #include "modules/cpu_ref/level.h"

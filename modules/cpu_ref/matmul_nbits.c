@@ -8,7 +8,7 @@
 struct nb_task {
 	const struct cref_nbits_job *j;
 	const struct cref_kern *k;
-	float *a; /* in kernel order */
+	float *a; /* as the kernels read it */
 	uint64_t lda;
 	uint64_t m_step; /* rows of A in one unit */
 	uint64_t n_tiles;
@@ -39,16 +39,16 @@ static void nb_store(const struct nb_task *t, uint64_t n, uint64_t count,
 	t->k->narrow(out, j->y_dtype, y, count);
 }
 
-static void nb_order_part(void *ctx, uint64_t begin, uint64_t end)
+static void nb_fill_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct nb_task *t = ctx;
 	const struct cref_nbits_job *j = t->j;
 	const uint64_t size = j->a_dtype == GENAI_DT_F32 ? 4 : 2;
 
 	for (uint64_t m = begin; m < end; m++)
-		t->k->nb_order(t->a + m * t->lda,
-			       (const char *)j->a + m * j->lda * size,
-			       j->a_dtype, j->w.K);
+		t->k->nb_fill(t->a + m * t->lda,
+			      (const char *)j->a + m * j->lda * size,
+			      j->a_dtype, &j->w);
 }
 
 static void nb_gemv_part(void *ctx, uint64_t begin, uint64_t end)
@@ -97,14 +97,14 @@ void cref_nbits_mul(const struct cref_nbits_job *j, struct cref_pool *pool)
 	if (!j->M || !j->w.N)
 		return;
 	if (j->M == 1) {
-		nb_order_part(&t, 0, 1);
-		cref_pool_run(pool, nb_gemv_part, &t, j->w.N, 4);
+		nb_fill_part(&t, 0, 1);
+		cref_pool_run(pool, nb_gemv_part, &t, j->w.N, 32);
 		return;
 	}
-	cref_pool_run(pool, nb_order_part, &t, j->M, 8);
-	/* blocks of A of equal height, a multiple of 3 */
+	cref_pool_run(pool, nb_fill_part, &t, j->M, 8);
+	/* blocks of A of equal height, a multiple of 12 */
 	blocks = (j->M - 1) / CREF_NB_MAX_M + 1;
-	t.m_step = ((j->M - 1) / blocks + 3) / 3 * 3;
+	t.m_step = ((j->M - 1) / blocks + 12) / 12 * 12;
 	t.m_step = t.m_step < CREF_NB_MAX_M ? t.m_step : CREF_NB_MAX_M;
 	blocks = (j->M - 1) / t.m_step + 1;
 	t.n_tiles = (j->w.N - 1) / CREF_NB_TILE + 1;

@@ -33,10 +33,6 @@ VF vf vf_set1(float x)
 {
 	return vf_make(_mm256_set1_ps(x), _mm256_set1_ps(x));
 }
-VF vf vf_set2(float lo, float hi) /* lanes 0..7, lanes 8..15 */
-{
-	return vf_make(_mm256_set1_ps(lo), _mm256_set1_ps(hi));
-}
 VF vf vf_load(const void *p)
 {
 	return vf_make(_mm256_loadu_ps(p),
@@ -148,6 +144,10 @@ VF vi vi_and(vi a, vi b)
 {
 	return IBOTH2(_mm256_and_si256, a, b);
 }
+VF vi vi_xor(vi a, vi b)
+{
+	return IBOTH2(_mm256_xor_si256, a, b);
+}
 VF vi vi_half(vi a) /* arithmetic shift right by one */
 {
 	return vi_make(_mm256_srai_epi32(a.a, 1), _mm256_srai_epi32(a.b, 1));
@@ -218,71 +218,82 @@ VF void vf_store_bf16(void *p, vf v)
 	_mm256_storeu_si256(p, _mm256_permute4x64_epi64(r, 0xd8));
 }
 
-/* The 4-bit table of a block: value i is (i - zero) * scale. */
+/* 16 bytes from at on of 16 rows: out[j] holds dword j of each. */
+VF __m256i vi_two_rows(const unsigned char *lo, const unsigned char *hi)
+{
+	return _mm256_inserti128_si256(
+		_mm256_castsi128_si256(_mm_loadu_si128((const void *)lo)),
+		_mm_loadu_si128((const void *)hi), 1);
+}
+#define VI_TURN8(out, half, row, at)                                           \
+	do {                                                                   \
+		const __m256i a_ =                                             \
+			vi_two_rows((row)[0] + (at), (row)[4] + (at));         \
+		const __m256i b_ =                                             \
+			vi_two_rows((row)[1] + (at), (row)[5] + (at));         \
+		const __m256i c_ =                                             \
+			vi_two_rows((row)[2] + (at), (row)[6] + (at));         \
+		const __m256i d_ =                                             \
+			vi_two_rows((row)[3] + (at), (row)[7] + (at));         \
+		const __m256i e_ = _mm256_unpacklo_epi32(a_, b_);              \
+		const __m256i f_ = _mm256_unpackhi_epi32(a_, b_);              \
+		const __m256i g_ = _mm256_unpacklo_epi32(c_, d_);              \
+		const __m256i h_ = _mm256_unpackhi_epi32(c_, d_);              \
+                                                                               \
+		(out)[0].half = _mm256_unpacklo_epi64(e_, g_);                 \
+		(out)[1].half = _mm256_unpackhi_epi64(e_, g_);                 \
+		(out)[2].half = _mm256_unpacklo_epi64(f_, h_);                 \
+		(out)[3].half = _mm256_unpackhi_epi64(f_, h_);                 \
+	} while (0)
+VF void vi_turn(vi *out, const unsigned char *const *row, uint64_t at)
+{
+	VI_TURN8(out, a, row, at);
+	VI_TURN8(out, b, row + 8, at);
+}
+/* Byte i of every lane, moved to the top: a signed number. */
+VF __m256 vi_top8(__m256i x, const unsigned i)
+{
+	const char n = -1;
+
+	if (i == 0)
+		x = _mm256_slli_epi32(x, 24);
+	else if (i == 1)
+		x = _mm256_shuffle_epi8(
+			x, _mm256_setr_epi8(n, n, n, 1, n, n, n, 5, n, n, n, 9,
+					    n, n, n, 13, n, n, n, 1, n, n, n, 5,
+					    n, n, n, 9, n, n, n, 13));
+	else if (i == 2)
+		x = _mm256_shuffle_epi8(
+			x, _mm256_setr_epi8(n, n, n, 2, n, n, n, 6, n, n, n, 10,
+					    n, n, n, 14, n, n, n, 2, n, n, n, 6,
+					    n, n, n, 10, n, n, n, 14));
+	else
+		x = _mm256_and_si256(x, _mm256_set1_epi32((int)0xff000000u));
+	return _mm256_cvtepi32_ps(x);
+}
+VF vf vi_top(vi x, const unsigned i)
+{
+	return vf_make(vi_top8(x.a, i), vi_top8(x.b, i));
+}
+
+/* Eight codes of 4 bits in every lane: code i, from 8 on, in the top bits of a
+ * signed number. */
 typedef struct {
-	__m256 scale, zero;
-} vtab;
-VF vtab vtab_make(float scale, float zero)
+	vi even, odd;
+} vi4;
+VF vi4 vi4_make(vi x)
 {
-	vtab t = {_mm256_set1_ps(scale), _mm256_set1_ps(zero)};
+	const vi high = vi_set1(0xf0f0f0f0u);
+	vi4 c;
 
-	return t;
+	x = vi_xor(x, vi_set1(0x88888888u));
+	c.even = vi_and(vi_shl(x, 4), high);
+	c.odd = vi_and(x, high);
+	return c;
 }
-VF __m256 vtab_at(vtab t, __m256i q)
+VF vf vi4_at(vi4 c, const unsigned i)
 {
-	return _mm256_mul_ps(_mm256_sub_ps(_mm256_cvtepi32_ps(q), t.zero),
-			     t.scale);
-}
-VF vf vtab_low(vtab t, vi bytes) /* only the low four bits count */
-{
-	vi q = vi_and(bytes, vi_set1(15));
-
-	return vf_make(vtab_at(t, q.a), vtab_at(t, q.b));
-}
-VF vf vtab_high(vtab t, vi bytes)
-{
-	vi q = vi_shr(bytes, 4);
-
-	return vf_make(vtab_at(t, q.a), vtab_at(t, q.b));
-}
-
-/* Elements 0, 2, 4, ... and 1, 3, 5, ... of a:b. */
-VF __m256 vf_pick(__m256 x, __m256 y, bool odd)
-{
-	__m256 s = odd ? _mm256_shuffle_ps(x, y, 0xdd)
-		       : _mm256_shuffle_ps(x, y, 0x88);
-
-	return _mm256_castpd_ps(
-		_mm256_permute4x64_pd(_mm256_castps_pd(s), 0xd8));
-}
-VF vf vf_evens(vf a, vf b)
-{
-	return vf_make(vf_pick(a.a, a.b, false), vf_pick(b.a, b.b, false));
-}
-VF vf vf_odds(vf a, vf b)
-{
-	return vf_make(vf_pick(a.a, a.b, true), vf_pick(b.a, b.b, true));
-}
-
-/* Sums of 8 vectors in lanes 0..7 (the others 0).  Each is the tree (i, i+8),
- * (i, i+4), (i, i+2), (i, i+1). */
-VF vf vf_sum8(const vf *v)
-{
-	__m256 s[8], t[4];
-
-	for (int i = 0; i < 8; i++)
-		s[i] = _mm256_add_ps(v[i].a, v[i].b);
-	for (int i = 0; i < 4; i++) /* low half: i, high half: i + 4 */
-		t[i] = _mm256_add_ps(
-			_mm256_permute2f128_ps(s[i], s[i + 4], 0x20),
-			_mm256_permute2f128_ps(s[i], s[i + 4], 0x31));
-	for (int i = 0; i < 2; i++) /* pairs: i, i + 2 */
-		s[i] = _mm256_add_ps(_mm256_shuffle_ps(t[i], t[i + 2], 0x44),
-				     _mm256_shuffle_ps(t[i], t[i + 2], 0xee));
-	/* lanes: 0 2 1 3 | 4 6 5 7 */
-	s[0] = _mm256_add_ps(_mm256_shuffle_ps(s[0], s[1], 0x88),
-			     _mm256_shuffle_ps(s[0], s[1], 0xdd));
-	return vf_make(_mm256_permute_ps(s[0], 0xd8), _mm256_setzero_ps());
+	return vi_top(i % 2 ? c.odd : c.even, i / 2);
 }
 
 VF vf vf_fold(vf v) /* the tree, in every lane */
@@ -307,19 +318,52 @@ VF float vf_hmax(vf v)
 	return _mm256_cvtss_f32(_mm256_max_ps(s, _mm256_permute_ps(s, 0xb1)));
 }
 
-/* Transpose 16 vectors in place. */
+/* Transpose 8 registers in place. */
+VF void vf_transpose8(__m256 *r)
+{
+	__m256 t[8];
+
+	for (int i = 0; i < 4; i++) {
+		t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
+		t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
+	}
+	for (int i = 0; i < 2; i++) {
+		const __m256 *s = t + 4 * i;
+
+		r[4 * i] = _mm256_shuffle_ps(s[0], s[2], 0x44);
+		r[4 * i + 1] = _mm256_shuffle_ps(s[0], s[2], 0xee);
+		r[4 * i + 2] = _mm256_shuffle_ps(s[1], s[3], 0x44);
+		r[4 * i + 3] = _mm256_shuffle_ps(s[1], s[3], 0xee);
+	}
+	for (int i = 0; i < 4; i++) {
+		t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+		t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
+	}
+	for (int i = 0; i < 8; i++)
+		r[i] = t[i];
+}
+/* Transpose 16 vectors in place: four squares of 8. */
 VF void vf_transpose(vf *r)
 {
-	float t[16][16];
+	__m256 a[8], b[8];
 
-	for (int i = 0; i < 16; i++)
-		vf_store(t[i], r[i]);
-	for (int i = 0; i < 16; i++) {
-		float u[16];
-
-		for (int j = 0; j < 16; j++)
-			u[j] = t[j][i];
-		r[i] = vf_load(u);
+	for (int i = 0; i < 8; i++) {
+		a[i] = r[i].b;
+		b[i] = r[i + 8].a;
+	}
+	vf_transpose8(a);
+	vf_transpose8(b);
+	for (int i = 0; i < 8; i++) {
+		r[i].b = b[i];
+		r[i + 8].a = a[i];
+		a[i] = r[i].a;
+		b[i] = r[i + 8].b;
+	}
+	vf_transpose8(a);
+	vf_transpose8(b);
+	for (int i = 0; i < 8; i++) {
+		r[i].a = a[i];
+		r[i + 8].b = b[i];
 	}
 }
 

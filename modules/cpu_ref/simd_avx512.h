@@ -17,11 +17,6 @@ VF vf vf_set1(float x)
 {
 	return _mm512_set1_ps(x);
 }
-VF vf vf_set2(float lo, float hi) /* lanes 0..7, lanes 8..15 */
-{
-	return _mm512_mask_mov_ps(_mm512_set1_ps(lo), 0xff00,
-				  _mm512_set1_ps(hi));
-}
 VF vf vf_load(const void *p)
 {
 	return _mm512_loadu_ps(p);
@@ -121,6 +116,10 @@ VF vi vi_and(vi a, vi b)
 {
 	return _mm512_and_si512(a, b);
 }
+VF vi vi_xor(vi a, vi b)
+{
+	return _mm512_xor_si512(a, b);
+}
 VF vi vi_half(vi a) /* arithmetic shift right by one */
 {
 	return _mm512_srai_epi32(a, 1);
@@ -164,70 +163,55 @@ VF void vf_store_bf16(void *p, vf v)
 	_mm256_storeu_si256(p, _mm512_cvtepi32_epi16(vi_shr(r, 16)));
 }
 
-/* The 4-bit table of a block: value i is (i - zero) * scale. */
-typedef vf vtab;
-VF vtab vtab_make(float scale, float zero)
+/* 16 bytes from at on of 16 rows: out[j] holds dword j of each. */
+VF __m512i vi_four_rows(const unsigned char *const *row, uint64_t at)
 {
-	const vf iota = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
-				       13, 14, 15);
+	__m512i x = _mm512_castsi128_si512(
+		_mm_loadu_si128((const void *)(row[0] + at)));
 
-	return vf_mul(vf_sub(iota, vf_set1(zero)), vf_set1(scale));
+	x = _mm512_inserti32x4(x, _mm_loadu_si128((const void *)(row[4] + at)),
+			       1);
+	x = _mm512_inserti32x4(x, _mm_loadu_si128((const void *)(row[8] + at)),
+			       2);
+	return _mm512_inserti32x4(
+		x, _mm_loadu_si128((const void *)(row[12] + at)), 3);
 }
-VF vf vtab_low(vtab t, vi bytes) /* only the low four bits count */
+VF void vi_turn(vi *out, const unsigned char *const *row, uint64_t at)
 {
-	return _mm512_permutexvar_ps(bytes, t);
-}
-VF vf vtab_high(vtab t, vi bytes)
-{
-	return _mm512_permutexvar_ps(vi_shr(bytes, 4), t);
-}
+	const vi a = vi_four_rows(row, at), b = vi_four_rows(row + 1, at);
+	const vi c = vi_four_rows(row + 2, at), d = vi_four_rows(row + 3, at);
+	const vi e = _mm512_unpacklo_epi32(a, b);
+	const vi f = _mm512_unpackhi_epi32(a, b);
+	const vi g = _mm512_unpacklo_epi32(c, d);
+	const vi h = _mm512_unpackhi_epi32(c, d);
 
-/* Elements 0, 2, 4, ... and 1, 3, 5, ... of a:b. */
-VF vf vf_evens(vf a, vf b)
-{
-	return _mm512_permutex2var_ps(a,
-				      _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12,
-							14, 16, 18, 20, 22, 24,
-							26, 28, 30),
-				      b);
+	out[0] = _mm512_unpacklo_epi64(e, g);
+	out[1] = _mm512_unpackhi_epi64(e, g);
+	out[2] = _mm512_unpacklo_epi64(f, h);
+	out[3] = _mm512_unpackhi_epi64(f, h);
 }
-VF vf vf_odds(vf a, vf b)
+/* Byte i of every lane, moved to the top: a signed number. */
+VF vf vi_top(vi x, const unsigned i)
 {
-	return _mm512_permutex2var_ps(a,
-				      _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13,
-							15, 17, 19, 21, 23, 25,
-							27, 29, 31),
-				      b);
+	return _mm512_cvtepi32_ps(
+		vi_and(_mm512_slli_epi32(x, 24 - 8 * i), vi_set1(0xff000000u)));
 }
 
-/* Sums of 8 vectors in lanes 0..7.  Each is the tree (i, i+8), (i, i+4),
- * (i, i+2), (i, i+1). */
-VF vf vf_sum8(const vf *v)
+/* Eight codes of 4 bits in every lane: code i, from 8 on, in the top bits of a
+ * signed number. */
+typedef vi vi4;
+VF vi4 vi4_make(vi x)
 {
-	vf a, b, c, d;
+	return x;
+}
+VF vf vi4_at(vi4 c, const unsigned i)
+{
+	const vf from8 = _mm512_setr_ps(-0x8p28f, -0x7p28f, -0x6p28f, -0x5p28f,
+					-0x4p28f, -0x3p28f, -0x2p28f, -0x1p28f,
+					0, 0x1p28f, 0x2p28f, 0x3p28f, 0x4p28f,
+					0x5p28f, 0x6p28f, 0x7p28f);
 
-#define HALVES(x, y)                                                           \
-	vf_add(_mm512_shuffle_f32x4(x, y, 0x44),                               \
-	       _mm512_shuffle_f32x4(x, y, 0xee))
-	a = HALVES(v[0], v[4]); /* 0: 128-bit parts 0,1; 4: 2,3 */
-	b = HALVES(v[1], v[5]);
-	c = HALVES(v[2], v[6]);
-	d = HALVES(v[3], v[7]);
-#undef HALVES
-#define QUARTERS(x, y)                                                         \
-	vf_add(_mm512_shuffle_f32x4(x, y, 0x88),                               \
-	       _mm512_shuffle_f32x4(x, y, 0xdd))
-	a = QUARTERS(a, b); /* parts: 0 4 1 5 */
-	c = QUARTERS(c, d); /* parts: 2 6 3 7 */
-#undef QUARTERS
-	a = vf_add(_mm512_shuffle_ps(a, c, 0x44),
-		   _mm512_shuffle_ps(a, c, 0xee));
-	/* pairs: part j holds a's sum in lanes 0,1 and c's in lanes 2,3 */
-	a = vf_add(a, _mm512_permute_ps(a, 0xb1));
-	return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 8, 2, 10, 4, 12, 6,
-						       14, 0, 0, 0, 0, 0, 0, 0,
-						       0),
-				     a);
+	return _mm512_permutexvar_ps(_mm512_srli_epi32(c, 4 * i), from8);
 }
 
 VF vf vf_fold(vf v) /* the tree, in every lane */

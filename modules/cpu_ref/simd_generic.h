@@ -30,13 +30,6 @@ VF vf vf_zero(void)
 {
 	return vf_set1(0);
 }
-VF vf vf_set2(float lo, float hi) /* lanes 0..7, lanes 8..15 */
-{
-	vf v;
-
-	LANES(i) v.f[i] = i < 8 ? lo : hi;
-	return v;
-}
 VF vf vf_load(const void *p)
 {
 	vf v;
@@ -160,6 +153,11 @@ VF vi vi_and(vi a, vi b)
 	QUADS(i) a.q[i] &= b.q[i];
 	return a;
 }
+VF vi vi_xor(vi a, vi b)
+{
+	QUADS(i) a.q[i] ^= b.q[i];
+	return a;
+}
 VF vi vi_half(vi a) /* arithmetic shift right by one */
 {
 	QUADS(i) a.q[i] = a.q[i] >> 1 | (a.q[i] & 0x80000000u);
@@ -175,7 +173,7 @@ VF vi vi_shr(vi a, int n)
 	QUADS(i) a.q[i] >>= n;
 	return a;
 }
-VF vf vi_to_float(vi a) /* of small numbers */
+VF vf vi_to_float(vi a) /* signed */
 {
 	vf v;
 
@@ -220,44 +218,38 @@ VF void vf_store_bf16(void *p, vf v)
 	LANES(i) cref_store(p, GENAI_DT_BF16, i, v.f[i]);
 }
 
-/* The 4-bit table of a block: value i is (i - zero) * scale. */
-typedef vf vtab;
-VF vtab vtab_make(float scale, float zero)
+/* 16 bytes from at on of 16 rows: out[j] holds dword j of each. */
+VF void vi_turn(vi *out, const unsigned char *const *row, uint64_t at)
 {
-	vtab t;
+	LANES(i)
+	{
+		const unsigned char *p = row[i] + at;
 
-	LANES(i) t.f[i] = ((float)i - zero) * scale;
-	return t;
+		for (unsigned j = 0; j < 4; j++, p += 4)
+			out[j].u[i] = p[0] | (uint32_t)p[1] << 8 |
+				      (uint32_t)p[2] << 16 |
+				      (uint32_t)p[3] << 24;
+	}
 }
-VF vf vtab_low(vtab t, vi bytes) /* only the low four bits count */
+/* Byte i of every lane, moved to the top: a signed number. */
+VF vf vi_top(vi x, const unsigned i)
 {
-	vf v;
-
-	LANES(i) v.f[i] = t.f[bytes.u[i] & 15u];
-	return v;
-}
-VF vf vtab_high(vtab t, vi bytes)
-{
-	vf v;
-
-	LANES(i) v.f[i] = t.f[bytes.u[i] >> 4 & 15u];
-	return v;
+	QUADS(j) x.q[j] = x.q[j] << (24 - 8 * i) & 0xff000000u;
+	return vi_to_float(x);
 }
 
-/* Elements 0, 2, 4, ... and 1, 3, 5, ... of a:b. */
-VF vf vf_evens(vf a, vf b)
+/* Eight codes of 4 bits in every lane: code i, from 8 on, in the top bits of a
+ * signed number. */
+typedef vi vi4;
+VF vi4 vi4_make(vi x)
 {
-	vf v;
-
-	LANES(i) v.f[i] = i < 8 ? a.f[2 * i] : b.f[2 * i - 16];
-	return v;
+	QUADS(j) x.q[j] ^= 0x88888888u;
+	return x;
 }
-VF vf vf_odds(vf a, vf b)
+VF vf vi4_at(vi4 c, const unsigned i)
 {
-	vf v;
-
-	LANES(i) v.f[i] = i < 8 ? a.f[2 * i + 1] : b.f[2 * i - 15];
-	return v;
+	QUADS(j) c.q[j] = c.q[j] << (28 - 4 * i) & 0xf0000000u;
+	return vi_to_float(c);
 }
 
 /* The tree (i, i+8), (i, i+4), (i, i+2), (i, i+1). */
@@ -271,15 +263,6 @@ VF float vf_sum(vf v)
 VF vf vf_fold(vf v) /* the tree, in every lane */
 {
 	return vf_set1(vf_sum(v));
-}
-/* Sums of 8 vectors in lanes 0..7 (the others 0). */
-VF vf vf_sum8(const vf *v)
-{
-	vf r = vf_zero();
-
-	for (unsigned i = 0; i < 8; i++)
-		r.f[i] = vf_sum(v[i]);
-	return r;
 }
 VF float vf_hmax(vf v)
 {
