@@ -72,6 +72,9 @@ static int32_t gqa_attrs(struct cref_node *n, struct gqa *g,
 	g->window = cref_attr_int(node, "local_window_size", -1);
 	g->causal = cref_attr_int(node, "causal", 1) != 0;
 	g->smooth = cref_attr_int(node, "smooth_softmax", 0) == 1;
+	if (g->smooth && gqa_in(n, SINK))
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "smooth_softmax and a head sink");
 	g->sliding = cref_attr_int(node, "sliding_window_cache", 0) != 0;
 	g->scale = (float)cref_attr_float(node, "scale", 0);
 	g->softcap = (float)cref_attr_float(node, "softcap", 0);

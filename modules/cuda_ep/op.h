@@ -156,7 +156,8 @@ bool cep_has_wgmma(const struct cep *self);
 /* Pick by float dtype. */
 enum cep_kernel cep_by_dtype(uint32_t dtype, enum cep_kernel f32,
 			     enum cep_kernel f16, enum cep_kernel bf16);
-/* Strided copy of count elements; dims and strides of the views. */
+/* Strided copy of elements; dims and strides of the views.  elem_bytes 0: half
+ * bytes, dense. */
 int32_t cep_run_copy(struct cep_run *r, uint32_t elem_bytes, uint32_t rank,
 		     const int64_t *dims, uint64_t dst, const int64_t *ds,
 		     uint64_t src, const int64_t *ss);

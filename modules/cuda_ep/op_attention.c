@@ -194,6 +194,9 @@ static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 				     "local_window_size %lld does not fit "
 				     "sliding_window_cache %d",
 				     (long long)window, s->windowed);
+	if (cep_attr_int(n, "smooth_softmax", 0) > 0 && input(n, 11))
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "smooth_softmax and a head sink");
 	if (bias && (bias->rank != 4 || bias->dtype != n->in[0]->dtype))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "attention_bias of rank %u", bias->rank);

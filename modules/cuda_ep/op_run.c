@@ -113,6 +113,11 @@ int32_t cep_run_copy(struct cep_run *r, uint32_t elem_bytes, uint32_t rank,
 		p.count *= (uint64_t)dims[d];
 	if (!p.count)
 		return 0;
+	if (!elem_bytes) {
+		int64_t bytes = (int64_t)((p.count + 1) / 2), one = 1;
+
+		return cep_run_copy(r, 1, 1, &bytes, dst, &one, src, &one);
+	}
 	p.rank = collapse(rank, dims, ds, ss, &p);
 	if (p.rank == UINT32_MAX)
 		return cep_fail(r->self, r->err, GENAI_E_UNSUPPORTED,

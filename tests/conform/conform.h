@@ -62,7 +62,7 @@ struct cf_options {
 	const char *tests[64]; /* run only these */
 	uint32_t n_tests;
 	uint64_t seed;
-	bool list, strict, require_device, torture, tap;
+	bool list, strict, require_device, torture, tap, brief;
 };
 
 struct cf_suite {
@@ -73,7 +73,8 @@ extern const struct cf_suite *const cf_suites[]; /* NULL at the end */
 extern const struct cf_suite cf_suite_handshake, cf_suite_memory,
 	cf_suite_stream, cf_suite_graphs, cf_suite_record, cf_suite_barrier,
 	cf_suite_pager, cf_suite_paging, cf_suite_pages, cf_suite_executor,
-	cf_suite_ops, cf_suite_steps, cf_suite_minor, cf_suite_image,
+	cf_suite_ops, cf_suite_numbers, cf_suite_steps, cf_suite_minor,
+	cf_suite_image,
 	cf_suite_torture, cf_suite_many, cf_suite_life, cf_suite_failure,
 	cf_suite_keys, cf_suite_guest, cf_suite_sessions;
 

@@ -23,7 +23,7 @@ const struct cf_suite *const cf_suites[] = {
 	&cf_suite_graphs,    &cf_suite_record,
 	&cf_suite_barrier,   &cf_suite_pager,
 	&cf_suite_paging,    &cf_suite_pages,
-	&cf_suite_executor,  &cf_suite_ops,
+	&cf_suite_executor,  &cf_suite_ops, &cf_suite_numbers,
 	&cf_suite_steps,     &cf_suite_minor,
 	&cf_suite_torture,   &cf_suite_many,
 	&cf_suite_life,	     &cf_suite_failure,
@@ -49,6 +49,7 @@ static const char usage[] =
 	"  --require-device   a missing device is a failure, not a skip\n"
 	"  --torture          let every allocation fail in turn; slow\n"
 	"  --seed N           other random pages and programs than those of 0\n"
+	"  --brief            one in eight of the cases of operators' numbers\n"
 	"  --tap              Test Anything Protocol\n"
 	"  --list             list the tests: id, interface, requirement\n"
 	"  --version\n"
@@ -79,7 +80,7 @@ static const struct option options[] = {
 	{"strict", 0, NULL, 'S'},
 	{"require-device", 0, NULL, 'r'},
 	{"torture", 0, NULL, 'T'},
-	{"tap", 0, NULL, 'a'},
+	{"tap", 0, NULL, 'a'}, {"brief", 0, NULL, 'b'},
 	{"list", 0, NULL, 'l'},
 	{"version", 0, NULL, 'v'},
 	{"help", 0, NULL, 'h'},
@@ -129,6 +130,9 @@ static int take_option(struct cf_options *o, int c)
 		return take_seed(o);
 	case 'a':
 		o->tap = true;
+		return 0;
+	case 'b':
+		o->brief = true;
 		return 0;
 	case 'l':
 		o->list = true;

@@ -8,7 +8,7 @@
 #include "core/graph/build.h"
 #include "core/model/paging.h"
 
-#define RIG_MAX_IO 8
+#define RIG_MAX_IO 20
 #define RIG_MAX_PARTS 128
 #define RIG_MAX_TENSORS 64
 

@@ -31,9 +31,9 @@ static void teardown(void)
 /* What the fake driver and the module take at the start. */
 #define OWN_BYTES (FAKE_CONTEXT_BYTES + 256)
 
-static struct rig *bring_up(uint64_t limit)
+static struct gpu_rig *bring_up(uint64_t limit)
 {
-	struct rig *r = rig_open(MODULE, FAKE_CUDA, 1, limit, &err);
+	struct gpu_rig *r = gpu_open(MODULE, FAKE_CUDA, 1, limit, &err);
 
 	ck_assert_msg(r != NULL, "%s", err.text);
 	return r;
@@ -43,7 +43,7 @@ static struct rig *bring_up(uint64_t limit)
 
 START_TEST(no_driver)
 {
-	ck_assert_ptr_null(rig_open(MODULE, "/nonexistent/libcuda.so.1", 1,
+	ck_assert_ptr_null(gpu_open(MODULE, "/nonexistent/libcuda.so.1", 1,
 				    UINT64_MAX, &err));
 	ck_assert_int_eq(err.code, GENAI_E_NODEVICE);
 	ck_assert_ptr_nonnull(strstr(err.text, "/nonexistent/libcuda.so.1"));
@@ -54,7 +54,7 @@ END_TEST
 START_TEST(driver_lacks_a_symbol)
 {
 	/* a library that is not a driver */
-	ck_assert_ptr_null(rig_open(MODULE, MODULE, 1, UINT64_MAX, &err));
+	ck_assert_ptr_null(gpu_open(MODULE, MODULE, 1, UINT64_MAX, &err));
 	ck_assert_int_eq(err.code, GENAI_E_NODEVICE);
 	ck_assert_ptr_nonnull(strstr(err.text, "cuInit"));
 }
@@ -62,7 +62,7 @@ END_TEST
 
 START_TEST(driver_is_not_searched_for)
 {
-	ck_assert_ptr_null(rig_open(MODULE, "libm.so.6", 1, UINT64_MAX, &err));
+	ck_assert_ptr_null(gpu_open(MODULE, "libm.so.6", 1, UINT64_MAX, &err));
 	ck_assert_int_eq(err.code, GENAI_E_CONFIG);
 	ck_assert_ptr_nonnull(strstr(err.text, "absolute path"));
 }
@@ -71,7 +71,7 @@ END_TEST
 START_TEST(no_device)
 {
 	fake.do_devices(0, 9, 0);
-	ck_assert_ptr_null(rig_open(MODULE, FAKE_CUDA, 1, UINT64_MAX, &err));
+	ck_assert_ptr_null(gpu_open(MODULE, FAKE_CUDA, 1, UINT64_MAX, &err));
 	ck_assert_int_eq(err.code, GENAI_E_NODEVICE);
 }
 END_TEST
@@ -79,7 +79,7 @@ END_TEST
 START_TEST(old_device)
 {
 	fake.do_devices(1, 5, 0);
-	ck_assert_ptr_null(rig_open(MODULE, FAKE_CUDA, 1, UINT64_MAX, &err));
+	ck_assert_ptr_null(gpu_open(MODULE, FAKE_CUDA, 1, UINT64_MAX, &err));
 	ck_assert_int_eq(err.code, GENAI_E_NODEVICE);
 	ck_assert_ptr_nonnull(strstr(err.text, "5.0"));
 	ck_assert_uint_eq(fake.do_alive(), 0);
@@ -89,7 +89,7 @@ END_TEST
 START_TEST(no_image_for_the_device)
 {
 	fake.do_fail_in("cuModuleLoadData", 1, 209);
-	ck_assert_ptr_null(rig_open(MODULE, FAKE_CUDA, 1, UINT64_MAX, &err));
+	ck_assert_ptr_null(gpu_open(MODULE, FAKE_CUDA, 1, UINT64_MAX, &err));
 	ck_assert_int_eq(err.code, GENAI_E_NODEVICE);
 	ck_assert_ptr_nonnull(strstr(err.text, "no kernels for compute"));
 	ck_assert_uint_eq(fake.do_alive(), 0);
@@ -99,10 +99,10 @@ END_TEST
 START_TEST(open_and_close)
 {
 	for (int i = 0; i < 20; i++) {
-		struct rig *r = bring_up(UINT64_MAX);
+		struct gpu_rig *r = bring_up(UINT64_MAX);
 
 		ck_assert_uint_gt(fake.do_alive(), 0);
-		rig_close(r);
+		gpu_close(r);
 		ck_assert_uint_eq(fake.do_alive(), 0);
 	}
 }
@@ -111,15 +111,15 @@ END_TEST
 START_TEST(every_call_fails_while_opening)
 {
 	uint64_t n, before = fake.do_calls(), most;
-	struct rig *r = bring_up(UINT64_MAX);
+	struct gpu_rig *r = bring_up(UINT64_MAX);
 
 	most = fake.do_calls() - before;
-	rig_close(r);
+	gpu_close(r);
 	for (n = 1; n <= most; n++) {
 		fake.do_fail(n, n % 2 ? OOM : ILLEGAL);
-		r = rig_open(MODULE, FAKE_CUDA, 1, UINT64_MAX, &err);
+		r = gpu_open(MODULE, FAKE_CUDA, 1, UINT64_MAX, &err);
 		fake.do_fail(0, 0);
-		rig_close(r);
+		gpu_close(r);
 		ck_assert_msg(fake.do_alive() == 0, "call %lu: %lu things left",
 			      (unsigned long)n, (unsigned long)fake.do_alive());
 	}
@@ -130,7 +130,7 @@ END_TEST
 /* ---- streams ---- */
 
 struct two {
-	struct rig *r;
+	struct gpu_rig *r;
 	const struct genai_stream_ops *o;
 	struct genai_stream *copy;
 	struct genai_mem pin, dev;
@@ -161,7 +161,7 @@ static void two_close(struct two *t)
 	ck_assert_int_eq(t->o->free(t->r->self, t->dev.range.addr, &good, &err),
 			 0);
 	ck_assert_int_eq(t->o->destroy(t->r->self, t->copy, &err), 0);
-	rig_close(t->r);
+	gpu_close(t->r);
 	ck_assert_uint_eq(fake.do_alive(), 0);
 }
 
@@ -564,7 +564,7 @@ START_TEST(limits_and_tickets)
 {
 	struct genai_mem a = {0}, b = {0};
 	const struct genai_stream_ops *o;
-	struct rig *r = bring_up(OWN_BYTES + (1 << 20));
+	struct gpu_rig *r = bring_up(OWN_BYTES + (1 << 20));
 
 	o = &r->stream_ops;
 	ck_assert_int_eq(o->alloc(r->self, GENAI_MEM_DEVICE, 0, "kv", &a, &err),
@@ -587,13 +587,13 @@ START_TEST(limits_and_tickets)
 		o->alloc(r->self, GENAI_MEM_DEVICE, 1 << 19, "kv", &a, &err),
 		GENAI_E_LIMIT);
 	fake.do_total_bytes(UINT64_C(1) << 30);
-	a.range.addr = rig_upload(r, NULL, 64);
+	a.range.addr = gpu_upload(r, NULL, 64);
 	ck_assert_int_eq(o->free(r->self, a.range.addr, NULL, &err),
 			 GENAI_E_STATE);
 	ck_assert_int_eq(o->free(r->self, a.range.addr, &stale, &err),
 			 GENAI_E_STATE);
 	ck_assert_int_eq(o->free(r->self, a.range.addr, &good, &err), 0);
-	rig_close(r);
+	gpu_close(r);
 	ck_assert_uint_eq(fake.do_alive(), 0);
 }
 END_TEST
@@ -602,8 +602,8 @@ END_TEST
  * and the driver's context is a part of it. */
 START_TEST(limit_of_the_process)
 {
-	struct rig *r = bring_up(OWN_BYTES + (1 << 20));
-	struct rig *q = bring_up(OWN_BYTES + (1 << 20));
+	struct gpu_rig *r = bring_up(OWN_BYTES + (1 << 20));
+	struct gpu_rig *q = bring_up(OWN_BYTES + (1 << 20));
 	struct genai_stream_stats st = {.size = sizeof(st)};
 	const struct genai_stream_ops *o = &r->stream_ops;
 	struct genai_mem a = {0}, b = {0};
@@ -619,17 +619,17 @@ START_TEST(limit_of_the_process)
 	ck_assert_int_eq(
 		o->alloc(q->self, GENAI_MEM_DEVICE, 1 << 20, "kv", &b, &err),
 		0);
-	rig_close(r);
+	gpu_close(r);
 	o = &q->stream_ops;
 	ck_assert_int_eq(o->free(q->self, b.range.addr, NULL, &err), 0);
-	rig_close(q);
+	gpu_close(q);
 	/* and starts anew with the next one */
 	r = bring_up(OWN_BYTES + (1 << 20));
 	o = &r->stream_ops;
 	ck_assert_int_eq(
 		o->alloc(r->self, GENAI_MEM_DEVICE, 1 << 20, "kv", &a, &err),
 		0);
-	rig_close(r);
+	gpu_close(r);
 	ck_assert_uint_eq(fake.do_alive(), 0);
 }
 END_TEST
@@ -637,13 +637,13 @@ END_TEST
 /* ---- a whole step, with every call failing ---- */
 
 /* Two layers' worth: norm, product, silu of it. */
-static int32_t run_graph(struct rig *r, int captured, float *out)
+static int32_t run_graph(struct gpu_rig *r, int captured, float *out)
 {
 	static float x[64], w[64 * 32], gamma[64];
 	int64_t xd[3] = {1, 1, 64}, gd[1] = {64}, wd[2] = {64, 32};
 	int64_t od[3] = {1, 1, 32};
-	struct rig_how how = {.captured = captured, .steps = 3};
-	static struct rig_graph g;
+	struct op_how how = {.captured = captured, .steps = 3};
+	static struct op_graph g;
 	uint32_t n, y, s;
 
 	for (int i = 0; i < 64; i++) {
@@ -652,28 +652,28 @@ static int32_t run_graph(struct rig *r, int captured, float *out)
 	}
 	for (int i = 0; i < 64 * 32; i++)
 		w[i] = (float)(i % 5) - 2;
-	rig_graph_init(&g);
-	n = rig_input(&g, GENAI_DT_F32, 3, xd, x);
-	y = rig_const(&g, GENAI_DT_F32, 1, gd, gamma);
-	rig_node(&g, "", "SimplifiedLayerNormalization",
-		 (uint32_t[]){n, y, RIG_END});
-	n = rig_value(&g);
-	rig_node_out(&g, (uint32_t[]){n, RIG_END});
-	y = rig_const(&g, GENAI_DT_F32, 2, wd, w);
-	rig_node(&g, "", "MatMul", (uint32_t[]){n, y, RIG_END});
-	n = rig_value(&g);
-	rig_node_out(&g, (uint32_t[]){n, RIG_END});
-	rig_node(&g, "", "Sigmoid", (uint32_t[]){n, RIG_END});
-	s = rig_output(&g, GENAI_DT_F32, 3, od, out);
-	rig_node_out(&g, (uint32_t[]){s, RIG_END});
-	return rig_run(r, &g, &how, &err);
+	op_graph_init(&g);
+	n = op_input(&g, GENAI_DT_F32, 3, xd, x);
+	y = op_const(&g, GENAI_DT_F32, 1, gd, gamma);
+	op_node(&g, "", "SimplifiedLayerNormalization",
+		(uint32_t[]){n, y, OP_END});
+	n = op_value(&g);
+	op_node_out(&g, (uint32_t[]){n, OP_END});
+	y = op_const(&g, GENAI_DT_F32, 2, wd, w);
+	op_node(&g, "", "MatMul", (uint32_t[]){n, y, OP_END});
+	n = op_value(&g);
+	op_node_out(&g, (uint32_t[]){n, OP_END});
+	op_node(&g, "", "Sigmoid", (uint32_t[]){n, OP_END});
+	s = op_output(&g, GENAI_DT_F32, 3, od, out);
+	op_node_out(&g, (uint32_t[]){s, OP_END});
+	return gpu_run(&(struct check){.ctx = r}, &g, &how, &err);
 }
 
 START_TEST(every_call_fails_in_a_step)
 {
 	float want[32], got[32];
 	uint64_t before, most, failed = 0;
-	struct rig *r = bring_up(UINT64_MAX);
+	struct gpu_rig *r = bring_up(UINT64_MAX);
 
 	ck_assert_int_eq(run_graph(r, _i, want), 0);
 	before = fake.do_calls();
@@ -691,7 +691,7 @@ START_TEST(every_call_fails_in_a_step)
 		ck_assert_mem_eq(got, want, sizeof(want));
 	}
 	ck_assert_uint_gt(failed, 10);
-	rig_close(r);
+	gpu_close(r);
 	ck_assert_uint_eq(fake.do_alive(), 0);
 }
 END_TEST
@@ -701,22 +701,22 @@ START_TEST(bfloat16)
 {
 	int64_t xd[2] = {2, 64}, wd[2] = {64, 32}, od[2] = {2, 32};
 	static unsigned short x[128], w[64 * 32], y[64];
-	struct rig_how how = {.steps = 1};
-	static struct rig_graph g;
+	struct op_how how = {.steps = 1};
+	static struct op_graph g;
 	uint32_t in, k, out;
-	struct rig *r;
+	struct gpu_rig *r;
 	int32_t rc;
 
 	fake.do_any_image(1);
 	fake.do_devices(1, _i ? 8 : 7, _i ? 0 : 5);
 	r = bring_up(UINT64_MAX);
-	rig_graph_init(&g);
-	in = rig_input(&g, GENAI_DT_BF16, 2, xd, x);
-	k = rig_const(&g, GENAI_DT_BF16, 2, wd, w);
-	rig_node(&g, "", "MatMul", (uint32_t[]){in, k, RIG_END});
-	out = rig_output(&g, GENAI_DT_BF16, 2, od, y);
-	rig_node_out(&g, (uint32_t[]){out, RIG_END});
-	rc = rig_run(r, &g, &how, &err);
+	op_graph_init(&g);
+	in = op_input(&g, GENAI_DT_BF16, 2, xd, x);
+	k = op_const(&g, GENAI_DT_BF16, 2, wd, w);
+	op_node(&g, "", "MatMul", (uint32_t[]){in, k, OP_END});
+	out = op_output(&g, GENAI_DT_BF16, 2, od, y);
+	op_node_out(&g, (uint32_t[]){out, OP_END});
+	rc = gpu_run(&(struct check){.ctx = r}, &g, &how, &err);
 	if (_i) {
 		ck_assert_msg(!rc, "%s", err.text);
 	} else {
@@ -726,7 +726,7 @@ START_TEST(bfloat16)
 				  "has 7.5"));
 		ck_assert_ptr_nonnull(strstr(err.text, "MatMul"));
 	}
-	rig_close(r);
+	gpu_close(r);
 	ck_assert_uint_eq(fake.do_alive(), 0);
 }
 END_TEST
@@ -736,7 +736,7 @@ END_TEST
 START_TEST(recording_adds_no_steps)
 {
 	float out[32];
-	struct rig *r = bring_up(UINT64_MAX);
+	struct gpu_rig *r = bring_up(UINT64_MAX);
 	uint64_t a = fake.do_launches("cep_ew_f"), b, c = a;
 
 	ck_assert_int_eq(run_graph(r, 0, out), 0);
@@ -745,7 +745,7 @@ START_TEST(recording_adds_no_steps)
 	b = fake.do_launches("cep_ew_f");
 	ck_assert_uint_eq(a - c, 3);
 	ck_assert_uint_eq(b - a, 3);
-	rig_close(r);
+	gpu_close(r);
 }
 END_TEST
 

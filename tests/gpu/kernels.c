@@ -6,13 +6,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tests/gpu/check.h"
+#include "tests/gpu/rig.h"
+
+static const struct {
+	const char *name;
+	void (*run)(struct check *c);
+} suites[] = {
+	{"runtime", suite_runtime}, {"general", corpus_elementwise},
+	{"general", corpus_norms},  {"general", corpus_rows},
+	{"index", corpus_index},    {"matmul", corpus_matmul},
+	{"prompt", corpus_prompt},  {"attention", corpus_attention},
+	{"chunks", corpus_chunks},
+};
 
 int main(int argc, char **argv)
 {
 	const char *driver = NULL, *suite = NULL;
 	struct genai_error err = GENAI_ERROR_INIT;
-	struct check c = {0};
+	struct check c = {.run = gpu_run, .print = true, .rows_exact = true};
 	bool require = false;
 	int overlap = 1;
 
@@ -36,26 +47,17 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i], "--suite") && i + 1 < argc)
 			suite = argv[++i];
 	}
-	c.rig = rig_open(argv[1], driver, overlap, UINT64_MAX, &err);
-	if (!c.rig) {
+	c.ctx = gpu_open(argv[1], driver, overlap, UINT64_MAX, &err);
+	if (!c.ctx) {
 		printf("%s: %s\n", require ? "FAILED" : "skipped", err.text);
 		printf("0 passed, %d failed, %d skipped\n", require, !require);
 		return require;
 	}
 	rnd_seed(1);
-	if (!suite || !strcmp(suite, "runtime"))
-		suite_runtime(&c);
-	if (!suite || !strcmp(suite, "general"))
-		suite_general(&c);
-	if (!suite || !strcmp(suite, "index"))
-		suite_index(&c);
-	if (!suite || !strcmp(suite, "matmul"))
-		suite_matmul(&c);
-	if (!suite || !strcmp(suite, "prompt"))
-		suite_prompt(&c);
-	if (!suite || !strcmp(suite, "attention"))
-		suite_attention(&c);
-	rig_close(c.rig);
+	for (size_t i = 0; i < sizeof(suites) / sizeof(suites[0]); i++)
+		if (!suite || !strcmp(suite, suites[i].name))
+			suites[i].run(&c);
+	gpu_close(c.ctx);
 	printf("%u passed, %u failed, %u skipped\n", c.passed, c.failed,
 	       c.skipped);
 	return c.failed != 0;

@@ -12,7 +12,7 @@
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void count(struct rig *r, long n)
+static void count(struct gpu_rig *r, long n)
 {
 	pthread_mutex_lock(&host_lock);
 	r->live += n;
@@ -75,7 +75,7 @@ static int32_t h_error(void *ctx, struct genai_error *err, int32_t code,
 
 static int32_t h_str(void *ctx, const char *key, char *buf, uint64_t cap)
 {
-	struct rig *r = ctx;
+	struct gpu_rig *r = ctx;
 
 	if (strcmp(key, "driver"))
 		return GENAI_E_NOTFOUND;
@@ -93,7 +93,7 @@ static int32_t h_u64(void *ctx, const char *key, uint64_t *v)
 
 static int32_t h_bool(void *ctx, const char *key, int32_t *v)
 {
-	struct rig *r = ctx;
+	struct gpu_rig *r = ctx;
 
 	if (strcmp(key, "overlap"))
 		return GENAI_E_NOTFOUND;
@@ -138,11 +138,11 @@ static int copy_ops(const struct genai_module_block *b, const char *type,
 	return -1;
 }
 
-struct rig *rig_open(const char *module, const char *driver, int overlap,
-		     uint64_t limit, struct genai_error *err)
+struct gpu_rig *gpu_open(const char *module, const char *driver, int overlap,
+			 uint64_t limit, struct genai_error *err)
 {
 	struct genai_init_params params = {sizeof(params), 0, limit};
-	struct rig *r = calloc(1, sizeof(*r));
+	struct gpu_rig *r = calloc(1, sizeof(*r));
 	void *so = dlopen(module, RTLD_NOW | RTLD_LOCAL);
 	genai_module_query_fn query = NULL;
 	void *sym = so ? dlsym(so, GENAI_MODULE_QUERY_SYMBOL) : NULL;
@@ -197,7 +197,7 @@ err_free:
 	return NULL;
 }
 
-void rig_close(struct rig *r)
+void gpu_close(struct gpu_rig *r)
 {
 	if (!r)
 		return;
@@ -213,7 +213,7 @@ void rig_close(struct rig *r)
 
 /* ---- memory ---- */
 
-static int32_t copy_wait(struct rig *r, uint64_t dst, uint64_t src,
+static int32_t copy_wait(struct gpu_rig *r, uint64_t dst, uint64_t src,
 			 uint64_t bytes, uint32_t kind)
 {
 	struct genai_point p = {NULL, 0};
@@ -226,14 +226,14 @@ static int32_t copy_wait(struct rig *r, uint64_t dst, uint64_t src,
 		  : r->barrier_ops.host_read(r->self, &p, 1, UINT64_MAX, NULL);
 }
 
-static void settle(struct rig *r)
+static void settle(struct gpu_rig *r)
 {
 	r->barrier_ops.drain(r->self,
 			     (struct genai_range){0, GENAI_RANGE_ALL_BYTES},
 			     UINT64_MAX, NULL, NULL);
 }
 
-uint64_t rig_upload(struct rig *r, const void *data, uint64_t bytes)
+uint64_t gpu_upload(struct gpu_rig *r, const void *data, uint64_t bytes)
 {
 	const struct genai_stream_ops *o = &r->stream_ops;
 	struct genai_mem pin = {0}, dev = {0};
@@ -260,7 +260,7 @@ uint64_t rig_upload(struct rig *r, const void *data, uint64_t bytes)
 	return 0;
 }
 
-void rig_download(struct rig *r, void *data, uint64_t addr, uint64_t bytes)
+void gpu_download(struct gpu_rig *r, void *data, uint64_t addr, uint64_t bytes)
 {
 	struct genai_mem pin = {0};
 	struct genai_ticket t = {.seal = 77};
@@ -275,7 +275,7 @@ void rig_download(struct rig *r, void *data, uint64_t addr, uint64_t bytes)
 	r->stream_ops.free(r->self, pin.range.addr, &t, NULL);
 }
 
-void rig_free(struct rig *r, uint64_t addr)
+void gpu_free(struct gpu_rig *r, uint64_t addr)
 {
 	struct genai_ticket t = {.seal = 77};
 

@@ -89,9 +89,10 @@ struct sweep {
 	uint32_t n;
 };
 
-static void add_page(struct rig *r, struct rig_graph *g, struct genai_pager *p,
-		     struct sweep *s, const struct genai_visit *v, uint32_t i,
-		     uint64_t begin, uint64_t end)
+static void add_page(struct gpu_rig *r, struct op_graph *g,
+		     struct genai_pager *p, struct sweep *s,
+		     const struct genai_visit *v, uint32_t i, uint64_t begin,
+		     uint64_t end)
 {
 	const struct genai_tensor *t = &g->tensors[v->tensor];
 	const char *src = (const char *)g->files[t->file].data + t->offset;
@@ -100,13 +101,13 @@ static void add_page(struct rig *r, struct rig_graph *g, struct genai_pager *p,
 	s->pages[s->n] =
 		(struct genai_visit_page){sizeof(s->pages[0]), i, begin, end};
 	p->addr = realloc(p->addr, (s->n + 1) * sizeof(*p->addr));
-	p->addr[s->n++] = v->rows == 1 ? rig_upload(r, src, t->bytes)
-				       : rig_upload(r, src + begin * row,
+	p->addr[s->n++] = v->rows == 1 ? gpu_upload(r, src, t->bytes)
+				       : gpu_upload(r, src + begin * row,
 						    (end - begin) * row);
 }
 
 /* Pages in sweep order: the parts of a group one after another. */
-static void make_pages(struct rig *r, struct rig_graph *g,
+static void make_pages(struct gpu_rig *r, struct op_graph *g,
 		       const struct genai_visit *v, uint32_t n, uint64_t cut,
 		       struct genai_pager *p, struct sweep *s)
 {
@@ -128,13 +129,24 @@ static void make_pages(struct rig *r, struct rig_graph *g,
 	p->n = s->n;
 }
 
-static int32_t no_memory(struct rig *r, struct genai_error *err)
+static int32_t no_memory(struct gpu_rig *r, struct genai_error *err)
 {
 	return r->host.error_set(r, err, GENAI_E_NOMEM,
 				 "the test could not upload its data");
 }
 
-static int32_t bind_all(struct rig *r, struct rig_graph *g,
+/* Where value v is to be bound. */
+static genai_addr place(struct gpu_rig *r, struct op_graph *g, uint32_t v,
+			const void *data)
+{
+	const struct genai_view *w = &g->views[v];
+
+	if (g->over[v] != GENAI_NONE)
+		return g->views[g->over[v]].addr;
+	return gpu_upload(r, data, op_bytes(w->dtype, w->rank, w->dims));
+}
+
+static int32_t bind_all(struct gpu_rig *r, struct op_graph *g,
 			const struct genai_executor_ops *x,
 			struct genai_plan *plan, struct genai_error *err)
 {
@@ -143,12 +155,7 @@ static int32_t bind_all(struct rig *r, struct rig_graph *g,
 	for (uint32_t i = 0; i < g->g.n_inputs && !rc; i++) {
 		uint32_t v = g->inputs[i];
 
-		g->views[v].addr = g->device[v];
-		if (!g->device[v])
-			g->views[v].addr = rig_upload(
-				r, g->host[v],
-				rig_bytes(g->views[v].dtype, g->views[v].rank,
-					  g->views[v].dims));
+		g->views[v].addr = place(r, g, v, g->host[v]);
 		rc = g->views[v].addr
 			     ? x->bind_input(plan, i, &g->views[v], err)
 			     : no_memory(r, err);
@@ -156,12 +163,7 @@ static int32_t bind_all(struct rig *r, struct rig_graph *g,
 	for (uint32_t o = 0; o < g->g.n_outputs && !rc; o++) {
 		uint32_t v = g->outputs[o];
 
-		g->views[v].addr = g->device[v];
-		if (!g->device[v])
-			g->views[v].addr = rig_upload(
-				r, NULL,
-				rig_bytes(g->views[v].dtype, g->views[v].rank,
-					  g->views[v].dims));
+		g->views[v].addr = place(r, g, v, NULL);
 		rc = g->views[v].addr
 			     ? x->bind_output(plan, o, &g->views[v], err)
 			     : no_memory(r, err);
@@ -169,29 +171,29 @@ static int32_t bind_all(struct rig *r, struct rig_graph *g,
 	return rc;
 }
 
-static void fetch_all(struct rig *r, struct rig_graph *g)
+static void fetch_all(struct gpu_rig *r, struct op_graph *g)
 {
 	for (uint32_t o = 0; o < g->g.n_outputs; o++) {
 		uint32_t v = g->outputs[o];
 
 		if (g->host[v])
-			rig_download(r, g->host[v], g->views[v].addr,
-				     rig_bytes(g->views[v].dtype,
-					       g->views[v].rank,
-					       g->views[v].dims));
+			gpu_download(r, g->host[v], g->views[v].addr,
+				     op_bytes(g->views[v].dtype,
+					      g->views[v].rank,
+					      g->views[v].dims));
 	}
 }
 
-static void unbind_all(struct rig *r, struct rig_graph *g)
+static void unbind_all(struct gpu_rig *r, struct op_graph *g)
 {
 	for (uint32_t v = 0; v < g->g.n_values; v++)
-		if (g->views[v].addr && !g->device[v]) {
-			rig_free(r, g->views[v].addr);
+		if (g->views[v].addr && g->over[v] == GENAI_NONE) {
+			gpu_free(r, g->views[v].addr);
 			g->views[v].addr = 0;
 		}
 }
 
-static int32_t reset_after(struct rig *r)
+static int32_t reset_after(struct gpu_rig *r)
 {
 	struct genai_ticket t = {.seal = 77};
 
@@ -201,15 +203,16 @@ static int32_t reset_after(struct rig *r)
 	return r->stream_ops.reset(r->self, &t, NULL);
 }
 
-int32_t rig_run(struct rig *r, struct rig_graph *g, struct rig_how *how,
+int32_t gpu_run(struct check *c, struct op_graph *g, struct op_how *how,
 		struct genai_error *err)
 {
+	struct gpu_rig *r = c->ctx;
 	const struct genai_executor_ops *x =
 		how->captured ? &r->captured : &r->eager;
 	static struct sweep sweep;
 	struct genai_pager pager = {0, 0, NULL};
 	struct genai_pager_api papi = {&pager_ops, &pager, NULL};
-	struct genai_view max[RIG_VALUES];
+	struct genai_view max[OP_VALUES];
 	struct genai_plan_options opts = {
 		.size = sizeof(opts),
 		.stream = &r->stream,
@@ -228,6 +231,8 @@ int32_t rig_run(struct rig *r, struct rig_graph *g, struct rig_how *how,
 	for (uint32_t i = 0; i < g->g.n_inputs; i++)
 		max[i] = g->views[g->inputs[i]];
 	rc = x->plan_create(r->self, &g->g, &opts, &plan, err);
+	/* what the GPU has no instructions for */
+	c->refused = rc && strstr(err->text, "bfloat16 needs compute");
 	if (rc)
 		return rc;
 	sweep.n = 0;
@@ -260,7 +265,7 @@ int32_t rig_run(struct rig *r, struct rig_graph *g, struct rig_how *how,
 	unbind_all(r, g);
 	for (uint32_t i = 0; i < pager.n; i++)
 		if (pager.addr[i])
-			rig_free(r, pager.addr[i]);
+			gpu_free(r, pager.addr[i]);
 	free(pager.addr);
 	return rc;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "tests/gpu/check.h"
+#include "tests/gpu/rig.h"
 
 /* x = x + 1 written in place, read by a node after it: captured and eager. */
 static void in_place_case(struct check *c, int captured)
@@ -12,26 +12,24 @@ static void in_place_case(struct check *c, int captured)
 	int64_t d[2] = {1, 1}, none[1] = {1};
 	int32_t x = 5, one = 1, y = 0, got = 0;
 	struct genai_error err = GENAI_ERROR_INIT;
-	struct rig_how how = {.captured = captured, .steps = 4};
-	static struct rig_graph g;
+	struct op_how how = {.captured = captured, .steps = 4};
+	static struct op_graph g;
 	uint32_t in, k, sum, dbl;
-	uint64_t dev;
 
 	if (!check_begin(c, "in place, captured %d", captured))
 		return;
-	rig_graph_init(&g);
-	in = rig_input(&g, GENAI_DT_I32, 2, d, &x);
-	k = rig_const(&g, GENAI_DT_I32, 1, none, &one);
-	rig_node(&g, "", "Add", (uint32_t[]){in, k, RIG_END});
-	sum = rig_output(&g, GENAI_DT_I32, 2, d, &got);
-	rig_node_out(&g, (uint32_t[]){sum, RIG_END});
+	op_graph_init(&g);
+	in = op_input(&g, GENAI_DT_I32, 2, d, &x);
+	k = op_const(&g, GENAI_DT_I32, 1, none, &one);
+	op_node(&g, "", "Add", (uint32_t[]){in, k, OP_END});
+	sum = op_output(&g, GENAI_DT_I32, 2, d, &got);
+	op_node_out(&g, (uint32_t[]){sum, OP_END});
 	/* reads the old value, after the sum was made */
-	rig_node(&g, "", "Add", (uint32_t[]){in, in, RIG_END});
-	dbl = rig_output(&g, GENAI_DT_I32, 2, d, &y);
-	rig_node_out(&g, (uint32_t[]){dbl, RIG_END});
-	dev = rig_upload(c->rig, &x, 4);
-	g.device[in] = g.device[sum] = dev;
-	if (rig_run(c->rig, &g, &how, &err))
+	op_node(&g, "", "Add", (uint32_t[]){in, in, OP_END});
+	dbl = op_output(&g, GENAI_DT_I32, 2, d, &y);
+	op_node_out(&g, (uint32_t[]){dbl, OP_END});
+	op_over(&g, sum, in);
+	if (c->run(c, &g, &how, &err))
 		check_result(c, false, "%s", err.text);
 	else
 		check_result(c,
@@ -44,7 +42,6 @@ static void in_place_case(struct check *c, int captured)
 			     "%llu replays",
 			     got, y, (unsigned long long)how.stats.captures,
 			     (unsigned long long)how.stats.replays);
-	rig_free(c->rig, dev);
 }
 
 /* A bad index is told with its node, and the device works afterwards. */
@@ -55,20 +52,20 @@ static void refuse_case(struct check *c, int captured)
 	void *data = rnd_tensor(GENAI_DT_F16, 6400, -1, 1);
 	void *out = calloc(64, 4);
 	struct genai_error err = GENAI_ERROR_INIT;
-	struct rig_how how = {.captured = captured, .steps = 3};
-	static struct rig_graph g;
+	struct op_how how = {.captured = captured, .steps = 3};
+	static struct op_graph g;
 	int32_t rc, rc2;
 
 	if (check_begin(c, "refusal, captured %d", captured)) {
-		rig_graph_init(&g);
-		rig_node(&g, "", "Gather",
-			 (uint32_t[]){rig_const(&g, GENAI_DT_F16, 2, dd, data),
-				      rig_input(&g, GENAI_DT_I64, 2, id, &bad),
-				      RIG_END});
-		rig_node_out(&g, (uint32_t[]){rig_output(&g, GENAI_DT_F16, 3,
-							 od, out),
-					      RIG_END});
-		rc = rig_run(c->rig, &g, &how, &err);
+		op_graph_init(&g);
+		op_node(&g, "", "Gather",
+			(uint32_t[]){op_const(&g, GENAI_DT_F16, 2, dd, data),
+				     op_input(&g, GENAI_DT_I64, 2, id, &bad),
+				     OP_END});
+		op_node_out(&g, (uint32_t[]){
+					op_output(&g, GENAI_DT_F16, 3, od, out),
+					OP_END});
+		rc = c->run(c, &g, &how, &err);
 		check_result(c,
 			     rc == GENAI_E_DEVICE &&
 				     strstr(err.text, "node node (Gather)") &&
@@ -76,7 +73,7 @@ static void refuse_case(struct check *c, int captured)
 						      "[-100, 100)"),
 			     "%d: %s", rc, err.text);
 		g.host[1] = &good;
-		rc2 = rig_run(c->rig, &g, &how, &err);
+		rc2 = c->run(c, &g, &how, &err);
 		check_result(c,
 			     !rc2 && !memcmp(out, (char *)data + 99 * 128, 128),
 			     "afterwards %d: %s", rc2, err.text);
@@ -90,20 +87,20 @@ static void nan_case(struct check *c)
 	int64_t xd[2] = {1, 300}, od[2] = {1, 1}, got = 0;
 	float x[300] = {0};
 	struct genai_error err = GENAI_ERROR_INIT;
-	struct rig_how how = {0};
-	static struct rig_graph g;
+	struct op_how how = {0};
+	static struct op_graph g;
 	int32_t rc;
 
 	if (!check_begin(c, "NaN"))
 		return;
 	x[17] = 0.f / x[0];
-	rig_graph_init(&g);
-	rig_node(&g, "", "ArgMax",
-		 (uint32_t[]){rig_input(&g, GENAI_DT_F32, 2, xd, x), RIG_END});
-	rig_attr_int(&g, "axis", 1);
-	rig_node_out(&g, (uint32_t[]){rig_output(&g, GENAI_DT_I64, 2, od, &got),
-				      RIG_END});
-	rc = rig_run(c->rig, &g, &how, &err);
+	op_graph_init(&g);
+	op_node(&g, "", "ArgMax",
+		(uint32_t[]){op_input(&g, GENAI_DT_F32, 2, xd, x), OP_END});
+	op_attr_int(&g, "axis", 1);
+	op_node_out(&g, (uint32_t[]){op_output(&g, GENAI_DT_I64, 2, od, &got),
+				     OP_END});
+	rc = c->run(c, &g, &how, &err);
 	check_result(c, rc == GENAI_E_DEVICE && strstr(err.text, "element 17"),
 		     "%d: %s", rc, err.text);
 }
@@ -113,23 +110,23 @@ static void unknown_case(struct check *c)
 	int64_t d[1] = {3};
 	float x[3] = {0}, y[3];
 	struct genai_error err = GENAI_ERROR_INIT;
-	struct rig_how how = {0};
-	static struct rig_graph g;
+	struct op_how how = {0};
+	static struct op_graph g;
 	int32_t rc;
 
 	if (!check_begin(c, "unknown operator and attribute"))
 		return;
-	rig_graph_init(&g);
-	rig_node(&g, "", "Nope",
-		 (uint32_t[]){rig_input(&g, GENAI_DT_F32, 1, d, x), RIG_END});
-	rig_node_out(&g, (uint32_t[]){rig_output(&g, GENAI_DT_F32, 1, d, y),
-				      RIG_END});
-	rc = rig_run(c->rig, &g, &how, &err);
+	op_graph_init(&g);
+	op_node(&g, "", "Nope",
+		(uint32_t[]){op_input(&g, GENAI_DT_F32, 1, d, x), OP_END});
+	op_node_out(&g,
+		    (uint32_t[]){op_output(&g, GENAI_DT_F32, 1, d, y), OP_END});
+	rc = c->run(c, &g, &how, &err);
 	check_result(c, rc == GENAI_E_UNSUPPORTED && strstr(err.text, "Nope"),
 		     "%d: %s", rc, err.text);
 	g.nodes[0].op = "Sigmoid";
-	rig_attr_int(&g, "odd", 1);
-	rc = rig_run(c->rig, &g, &how, &err);
+	op_attr_int(&g, "odd", 1);
+	rc = c->run(c, &g, &how, &err);
 	check_result(c, rc == GENAI_E_UNSUPPORTED && strstr(err.text, "odd"),
 		     "%d: %s", rc, err.text);
 }
@@ -137,7 +134,7 @@ static void unknown_case(struct check *c)
 /* Reserve, map, write, unmap, map again; tickets are needed. */
 static void range_case(struct check *c)
 {
-	const struct genai_stream_ops *o = &c->rig->stream_ops;
+	const struct genai_stream_ops *o = &gpu_of(c)->stream_ops;
 	struct genai_ticket t = {.seal = 77};
 	struct genai_stream_caps caps = {.size = sizeof(caps)};
 	struct genai_range r = {0, 0}, part;
@@ -149,58 +146,59 @@ static void range_case(struct check *c)
 
 	if (!check_begin(c, "address ranges"))
 		return;
-	rc = o->caps(c->rig->self, &caps, &err);
+	rc = o->caps(gpu_of(c)->self, &caps, &err);
 	if (!rc)
-		rc = o->reserve(c->rig->self, caps.granule * 3 + 1, &r, &err);
+		rc = o->reserve(gpu_of(c)->self, caps.granule * 3 + 1, &r,
+				&err);
 	check_result(c, !rc && r.bytes == caps.granule * 4, "reserve: %s",
 		     err.text);
 	part = (struct genai_range){r.addr + caps.granule, caps.granule * 2};
-	rc = o->map(c->rig->self, part, "kv", &err);
+	rc = o->map(gpu_of(c)->self, part, "kv", &err);
 	check_result(c, !rc, "map: %s", err.text);
-	rc = o->map(c->rig->self, part, "kv", &err);
+	rc = o->map(gpu_of(c)->self, part, "kv", &err);
 	check_result(c, rc == GENAI_E_INVAL, "map twice: %d", rc);
-	rc = o->alloc(c->rig->self, GENAI_MEM_HOST_PINNED, 65536, "test", &a,
+	rc = o->alloc(gpu_of(c)->self, GENAI_MEM_HOST_PINNED, 65536, "test", &a,
 		      &err);
 	host = a.host;
 	memset(host, 0x5a, 65536);
-	rc = o->copy(c->rig->self, c->rig->compute,
+	rc = o->copy(gpu_of(c)->self, gpu_of(c)->compute,
 		     part.addr + part.bytes - 65536, (uint64_t)(uintptr_t)host,
 		     65536, GENAI_COPY_H2D, &err);
-	rc2 = o->unmap(c->rig->self, part, NULL, NULL);
+	rc2 = o->unmap(gpu_of(c)->self, part, NULL, NULL);
 	check_result(c, !rc && rc2 == GENAI_E_STATE,
 		     "unmap without a ticket %d", rc2);
 	memset(host + 32768, 0, 0);
-	rc = o->mark(c->rig->self, c->rig->compute, &p, &err);
+	rc = o->mark(gpu_of(c)->self, gpu_of(c)->compute, &p, &err);
 	if (!rc)
-		rc = c->rig->barrier_ops.host_read(c->rig->self, &p, 1,
-						   UINT64_MAX, &err);
+		rc = gpu_of(c)->barrier_ops.host_read(gpu_of(c)->self, &p, 1,
+						      UINT64_MAX, &err);
 	memset(host, 0, 65536);
 	if (!rc)
-		rc = o->copy(c->rig->self, c->rig->compute,
+		rc = o->copy(gpu_of(c)->self, gpu_of(c)->compute,
 			     (uint64_t)(uintptr_t)host,
 			     part.addr + part.bytes - 65536, 65536,
 			     GENAI_COPY_D2H, &err);
 	if (!rc)
-		rc = o->mark(c->rig->self, c->rig->compute, &p, &err);
+		rc = o->mark(gpu_of(c)->self, gpu_of(c)->compute, &p, &err);
 	if (!rc)
-		rc = c->rig->barrier_ops.host_read(c->rig->self, &p, 1,
-						   UINT64_MAX, &err);
+		rc = gpu_of(c)->barrier_ops.host_read(gpu_of(c)->self, &p, 1,
+						      UINT64_MAX, &err);
 	check_result(c, !rc && host[0] == 0x5a && host[65535] == 0x5a,
 		     "through the mapping: %s", err.text);
-	rc = o->unreserve(c->rig->self, r, &t, &err);
+	rc = o->unreserve(gpu_of(c)->self, r, &t, &err);
 	check_result(c, rc == GENAI_E_BUSY, "unreserve while mapped %d", rc);
-	rc = o->unmap(c->rig->self, part, &t, &err);
+	rc = o->unmap(gpu_of(c)->self, part, &t, &err);
 	if (!rc)
-		rc = o->unreserve(c->rig->self, r, &t, &err);
+		rc = o->unreserve(gpu_of(c)->self, r, &t, &err);
 	check_result(c, !rc, "%s", err.text);
-	o->free(c->rig->self, a.range.addr, &t, NULL);
+	o->free(gpu_of(c)->self, a.range.addr, &t, NULL);
 }
 
 /* A shared read-only file mapping is registered and read; a private one is
  * refused, quickly. */
 static void register_case(struct check *c)
 {
-	const struct genai_stream_ops *o = &c->rig->stream_ops;
+	const struct genai_stream_ops *o = &gpu_of(c)->stream_ops;
 	struct genai_ticket t = {.seal = 77};
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct genai_mem m = {0}, next = {0};
@@ -221,9 +219,10 @@ static void register_case(struct check *c)
 	map = mmap(NULL, 64 * 4096, PROT_READ, MAP_SHARED, fd, 0);
 	priv = mmap(NULL, 64 * 4096, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (check_begin(c, "registered file mapping")) {
-		rc = o->host_register(c->rig->self, priv, 64 * 4096, &m, &err);
+		rc = o->host_register(gpu_of(c)->self, priv, 64 * 4096, &m,
+				      &err);
 		check_result(c, rc == GENAI_E_UNSUPPORTED, "private: %d", rc);
-		rc = o->host_register(c->rig->self, map + 100, 200000, &m,
+		rc = o->host_register(gpu_of(c)->self, map + 100, 200000, &m,
 				      &err);
 		if (rc == GENAI_E_UNSUPPORTED) {
 			printf("skipped: %s\n", err.text);
@@ -231,25 +230,25 @@ static void register_case(struct check *c)
 			goto out;
 		}
 		check_result(c, !rc, "shared: %s", err.text);
-		rc = o->host_register(c->rig->self, map + 200100, 5000, &next,
-				      &err);
+		rc = o->host_register(gpu_of(c)->self, map + 200100, 5000,
+				      &next, &err);
 		check_result(c,
 			     rc == GENAI_E_UNSUPPORTED || !rc ||
 				     rc == GENAI_E_INVAL,
 			     "next to it: %d", rc);
-		dev = rig_upload(c->rig, NULL, 100);
-		rc = o->copy(c->rig->self, c->rig->compute, dev,
+		dev = gpu_upload(gpu_of(c), NULL, 100);
+		rc = o->copy(gpu_of(c)->self, gpu_of(c)->compute, dev,
 			     (uint64_t)(uintptr_t)(map + 4111), 100,
 			     GENAI_COPY_H2D, &err);
-		rig_download(c->rig, got, dev, 100);
+		gpu_download(gpu_of(c), got, dev, 100);
 		check_result(c, !rc && !memcmp(got, map + 4111, 100),
 			     "copy from it: %s", err.text);
-		rig_free(c->rig, dev);
+		gpu_free(gpu_of(c), dev);
 		if (next.range.addr)
-			o->host_unregister(c->rig->self, next.range.addr, &t,
+			o->host_unregister(gpu_of(c)->self, next.range.addr, &t,
 					   NULL);
 		if (m.range.addr)
-			o->host_unregister(c->rig->self, m.range.addr, &t,
+			o->host_unregister(gpu_of(c)->self, m.range.addr, &t,
 					   NULL);
 	}
 out:

@@ -3,8 +3,8 @@
 // the same bits at every vector width and number of threads.
 #include "ops_text.h"
 
-#include "ops_cases.h"
-#include "ops_cases_index.h"
+#include "tests/conform/cases_math.h"
+#include "tests/conform/cases_move.h"
 #include "ops_cases_refuse.h"
 
 static struct cref_pool *pools[5];
@@ -24,36 +24,6 @@ static void teardown(void)
 
 // ---- the tables ----
 
-static double number_at(uint32_t dtype, const unsigned char *p, uint64_t i)
-{
-	int64_t v = 0;
-	double d;
-
-	if (cref_is_float(dtype))
-		return (double)cref_load(p, dtype, i);
-	if (dtype == GENAI_DT_F64) {
-		memcpy(&d, p + i * 8, 8);
-		return d;
-	}
-	if (cref_dtype_bits(dtype) == 4)
-		return (p[i / 2] >> (i % 2 ? 4 : 0)) & 15;
-	memcpy(&v, p + i * ksize(dtype), ksize(dtype));
-	return (double)v;
-}
-
-static bool same_number(const struct text_tensor *w, double a, double b)
-{
-	double rel = w->dtype == GENAI_DT_F16	 ? 1e-3
-		     : w->dtype == GENAI_DT_BF16 ? 1e-2
-						 : 2e-6;
-
-	if (a != a || b != b)
-		return a != a && b != b;
-	if (w->rough && a != b)
-		return fabs(a - b) <= rel * (fabs(b) > 1 ? fabs(b) : 1);
-	return a == b && !signbit(a) == !signbit(b);
-}
-
 static void compare(const struct ops_case *c, struct text_run *r, uint32_t i,
 		    enum text_mode mode)
 {
@@ -67,23 +37,13 @@ static void compare(const struct ops_case *c, struct text_run *r, uint32_t i,
 		ck_assert_msg(t->dims[d] == w->dims[d],
 			      "%s(%s): output %u dim %u is %lld", c->op, c->in,
 			      i, d, (long long)t->dims[d]);
-	if (!w->rough && !cref_is_float(w->dtype) && w->dtype != GENAI_DT_F64) {
-		ck_assert_msg(!memcmp(t->data, w->data, w->bytes),
-			      "%s(%s): output %u differs, first %g, mode %d",
-			      c->op, c->in, i, number_at(w->dtype, t->data, 0),
-			      mode);
-		return;
-	}
-	for (uint64_t k = 0; k < w->count; k++) {
-		double a = number_at(w->dtype, t->data, k);
-		double b = number_at(w->dtype, w->data, k);
-
-		ck_assert_msg(same_number(w, a, b),
+	for (uint64_t k = 0; k < w->count; k++)
+		ck_assert_msg(text_same(w, t->data, k, 0),
 			      "%s(%s): output %u [%llu] is %.9g, not %.9g, "
 			      "mode %d",
-			      c->op, c->in, i, (unsigned long long)k, a, b,
-			      mode);
-	}
+			      c->op, c->in, i, (unsigned long long)k,
+			      text_number(w, t->data, k),
+			      text_number(w, w->data, k), mode);
 }
 
 static void run_case(const struct ops_case *c, enum text_mode mode)

@@ -134,7 +134,8 @@ __device__ float unary_f(u32 op, float a, const float *f)
 	case CEP_EW_NOT:
 		return a == 0.f;
 	case CEP_EW_CLIP:
-		return a < f[0] ? f[0] : a > f[1] ? f[1] : a;
+		a = a < f[0] ? f[0] : a;
+		return a > f[1] ? f[1] : a;
 	case CEP_EW_SIGN:
 		return a > 0.f ? 1.f : a < 0.f ? -1.f : a;
 	case CEP_EW_FLOOR:

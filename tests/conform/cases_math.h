@@ -1,7 +1,7 @@
-// ops_cases.h - elementwise operators, casts, reductions, norms: inputs and
+// cases_math.h - elementwise operators, casts, reductions, norms: inputs and
 // exact results.
-#ifndef GENAI_TESTS_OPS_CASES_H
-#define GENAI_TESTS_OPS_CASES_H
+#ifndef GENAI_TESTS_CASES_MATH_H
+#define GENAI_TESTS_CASES_MATH_H
 
 static const struct ops_case arithmetic_cases[] = {
 	{"Add", "f32[2,3] 1 2 3 4 5 6; f32[2,3] 10 20 30 40 50 60", "",
@@ -166,16 +166,16 @@ static const struct ops_case logic_cases[] = {
 
 static const struct ops_case cast_cases[] = {
 	{"Cast", "i64[2] 41 4294967297", "to=6", "i32[2] 41 1", 0},
-	{"Cast", "f32[6] 1.9 -1.9 nan inf -inf 3e9", "to=6",
+	{"Cast", "#f32[6] 1.9 -1.9 nan inf -inf 3e9", "to=6",
 	 "i32[6] 1 -1 0 2147483647 -2147483648 2147483647", 0},
-	{"Cast", "f32[3] -1 255.9 300", "to=2", "u8[3] 0 255 255", 0},
+	{"Cast", "#f32[3] -1 255.9 300", "to=2", "u8[3] 0 255 255", 0},
 	{"Cast", "f64[2] 1e30 -1e30", "to=7",
 	 "i64[2] 9223372036854775807 -9223372036854775808", 0},
 	{"Cast", "f64[2] 1e30 1.5", "to=13", "u64[2] 18446744073709551615 1",
 	 0},
 	{"Cast", "i32[2] -1 300", "to=2", "u8[2] 255 44", 0},
 	{"Cast", "f32[4] 0 -0 nan 0.1", "to=9", "bool[4] 0 0 1 1", 0},
-	{"Cast", "bool[2] 2 0", "to=1", "f32[2] 1 0", 0},
+	{"Cast", "#bool[2] 2 0", "to=1", "f32[2] 1 0", 0},
 	{"Cast", "i64[2] 16777217 -3", "to=1", "f32[2] 16777216 -3", 0},
 	{"Cast", "f32[6] 65519 65520 6e-8 2.98e-8 -1 1.0009765625", "to=10",
 	 "f16[6] 65504 inf 5.9604645e-8 0 -1 1.0009765625", 0},
@@ -232,7 +232,7 @@ static const struct ops_case reduce_cases[] = {
 	{"ReduceMean", "f32[2,3] 1 2 3 4 5 6", "axes=[1] keepdims=0",
 	 "f32[2] 2 5", 13},
 	{"ReduceMean", "i32[3] 1 2 4", "keepdims=0", "i32[] 2", 0},
-	{"ReduceMax", "f32[3] -1 nan 5", "keepdims=0", "f32[] nan", 0},
+	{"ReduceMax", "#f32[3] -1 nan 5", "keepdims=0", "f32[] nan", 0},
 	{"ReduceMax", "i8[2,2] -5 -7 -9 -3; i64[1] -1", "keepdims=0",
 	 "i8[2] -5 -3", 0},
 	{"ReduceMax", "f32[0]", "keepdims=0", "f32[] -inf", 0},

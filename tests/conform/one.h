@@ -2,10 +2,10 @@
 #ifndef GENAI_TESTS_GPU_ONE_H
 #define GENAI_TESTS_GPU_ONE_H
 
-#include "tests/gpu/check.h"
+#include "tests/conform/corpus.h"
 
 struct one {
-	struct rig_graph g;
+	struct op_graph g;
 	uint32_t in[16], n;
 	int32_t rc;
 	struct genai_error err;

@@ -1,6 +1,6 @@
-// ops_cases_index.h - shapes, moving and indexing: inputs and exact results.
-#ifndef GENAI_TESTS_OPS_CASES_INDEX_H
-#define GENAI_TESTS_OPS_CASES_INDEX_H
+// cases_move.h - shapes, moving and indexing: inputs and exact results.
+#ifndef GENAI_TESTS_CASES_MOVE_H
+#define GENAI_TESTS_CASES_MOVE_H
 
 static const struct ops_case shape_cases[] = {
 	{"Identity", "i4[3] 1 -2 3", "", "i4[3] 1 -2 3", 0},
@@ -149,7 +149,7 @@ static const struct ops_case index_cases[] = {
 	 "select_last_index=1",
 	 "i64[2] 2 0", 0},
 	{"ArgMin", "i8[2,2] 4 -3 -5 2", "axis=0 keepdims=0", "i64[2] 1 0", 0},
-	{"ArgMax", "f32[3] 1 nan 2", "keepdims=0", "i64[] 1", 0},
+	{"ArgMax", "#f32[3] 1 nan 2", "keepdims=0", "i64[] 1", 0},
 	{"TopK", "f32[5] 3 9 1 9 4; i64[1] 3", "", "f32[3] 9 9 4; i64[3] 1 3 4",
 	 0},
 	{"TopK", "i32[2,3] 5 2 7 1 1 0; i64[1] 2", "largest=0",
@@ -157,7 +157,7 @@ static const struct ops_case index_cases[] = {
 	{"TopK", "f32[3,2] 1 6 3 4 5 2; i64[1] 1", "axis=0",
 	 "f32[1,2] 5 6; i64[1,2] 2 0", 0},
 	{"TopK", "f32[3] 1 2 3; i64[1] 0", "", "f32[0]; i64[0]", 0},
-	{"TopK", "f16[3] 1 nan 3; i64[1] 2", "", "f16[2] nan 3; i64[2] 1 2", 0},
+	{"TopK", "#f16[3] 1 nan 3; i64[1] 2", "", "f16[2] nan 3; i64[2] 1 2", 0},
 	{"OneHot", "i64[3] 0 2 -1; i64[] 3; f32[2] 0 1", "",
 	 "f32[3,3] 1 0 0 0 0 1 0 0 1", 0},
 	{"OneHot", "i64[2] 1 9; i64[1] 2; i32[2] 5 7", "axis=0",

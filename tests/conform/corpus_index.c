@@ -1,7 +1,7 @@
-/* suite_index.c - Gather, GatherBlockQuantized, RotaryEmbedding. */
+/* corpus_index.c - Gather, GatherBlockQuantized, RotaryEmbedding. */
 #include <math.h>
 #include <stdlib.h>
-#include "tests/gpu/one.h"
+#include "tests/conform/one.h"
 
 static const uint32_t floats[3] = {GENAI_DT_F32, GENAI_DT_F16, GENAI_DT_BF16};
 
@@ -25,14 +25,14 @@ static void gather_case(struct check *c, uint32_t dt, int64_t rows, int64_t dim,
 				axis1 ? (int64_t)(i / 6) * rows + r
 				      : r * dim + (int64_t)(i % (uint64_t)dim);
 
-			want[i] = rig_load(dt, data, (uint64_t)at);
+			want[i] = op_load(dt, data, (uint64_t)at);
 			tol[i] = 1e-30;
 		}
 		one_begin();
-		one_in(rig_const(&one.g, dt, 2, dd, data));
-		one_in(rig_input(&one.g, GENAI_DT_I64, 2, id, idx));
+		one_in(op_const(&one.g, dt, 2, dd, data));
+		one_in(op_input(&one.g, GENAI_DT_I64, 2, id, idx));
 		one_node("", "Gather");
-		rig_attr_int(&one.g, "axis", axis1);
+		op_attr_int(&one.g, "axis", axis1);
 		one_run(c, dt, 3, od, out);
 		one_check(c, dt, out, want, tol, n);
 	}
@@ -81,23 +81,23 @@ static void gbq_case(struct check *c, uint32_t dt, int form, int64_t bits,
 				zero -= zp && zero > 7 ? 16 : 0;
 			}
 			want[i] = (q - zero) *
-				  (double)rig_load(
+				  (double)op_load(
 					  dt, s,
 					  (uint64_t)(r * blocks + d / block));
 			tol[i] = 1.01 * unit_of(dt) * fabs(want[i]) + 0x1p-24;
 		}
 		one_begin();
-		one_in(rig_const(&one.g, type, 2, dd, data));
-		one_in(rig_input(&one.g, GENAI_DT_I64, 1, id, idx));
-		one_in(rig_const(&one.g, dt, 2, sd, s));
+		one_in(op_const(&one.g, type, 2, dd, data));
+		one_in(op_input(&one.g, GENAI_DT_I64, 1, id, idx));
+		one_in(op_const(&one.g, dt, 2, sd, s));
 		if (zp)
-			one_in(rig_const(&one.g, type, 2, zd, z));
+			one_in(op_const(&one.g, type, 2, zd, z));
 		one_node("com.microsoft", "GatherBlockQuantized");
 		if (!form)
-			rig_attr_int(&one.g, "bits", bits);
-		rig_attr_int(&one.g, "block_size", block);
-		rig_attr_int(&one.g, "quantize_axis", 1);
-		rig_attr_int(&one.g, "gather_axis", 0);
+			op_attr_int(&one.g, "bits", bits);
+		op_attr_int(&one.g, "block_size", block);
+		op_attr_int(&one.g, "quantize_axis", 1);
+		op_attr_int(&one.g, "gather_axis", 0);
 		one_run(c, dt, 2, od, out);
 		one_check(c, dt, out, want, tol, (uint64_t)(3 * dim));
 	}
@@ -137,33 +137,33 @@ static void rope_case(struct check *c, uint32_t dt, bool four, bool inter,
 			low = inter ? !(d & 1) : d < half;
 			mate = inter ? (d ^ 1) : low ? d + half : d - half;
 			(void)h;
-			want[i] = rig_load(dt, x, (uint64_t)i);
+			want[i] = op_load(dt, x, (uint64_t)i);
 			if (d < rot) {
 				double a = want[i], b;
 
-				b = rig_load(dt, x, (uint64_t)(i - d + mate));
+				b = op_load(dt, x, (uint64_t)(i - d + mate));
 				want[i] =
-					a * rig_load(dt, cs,
-						     (uint64_t)(p * half + k)) +
+					a * op_load(dt, cs,
+						    (uint64_t)(p * half + k)) +
 					(low ? -b : b) *
-						rig_load(dt, sn,
-							 (uint64_t)(p * half +
-								    k));
+						op_load(dt, sn,
+							(uint64_t)(p * half +
+								   k));
 			}
 			tol[i] = 1.01 * unit_of(dt) * fabs(want[i]) + 0x1p-21;
 		}
 		one_begin();
-		one_in(rig_input(&one.g, dt, four ? 4 : 3, four ? x4 : x3, x));
-		one_in(rig_input(&one.g, GENAI_DT_I64, offset ? 1 : 2,
-				 offset ? od : pd, pos));
-		one_in(rig_const(&one.g, dt, 2, cd, cs));
-		one_in(rig_const(&one.g, dt, 2, cd, sn));
+		one_in(op_input(&one.g, dt, four ? 4 : 3, four ? x4 : x3, x));
+		one_in(op_input(&one.g, GENAI_DT_I64, offset ? 1 : 2,
+				offset ? od : pd, pos));
+		one_in(op_const(&one.g, dt, 2, cd, cs));
+		one_in(op_const(&one.g, dt, 2, cd, sn));
 		one_node("com.microsoft", "RotaryEmbedding");
-		rig_attr_int(&one.g, "interleaved", inter);
+		op_attr_int(&one.g, "interleaved", inter);
 		if (!four)
-			rig_attr_int(&one.g, "num_heads", heads);
+			op_attr_int(&one.g, "num_heads", heads);
 		if (rot != size)
-			rig_attr_int(&one.g, "rotary_embedding_dim", rot);
+			op_attr_int(&one.g, "rotary_embedding_dim", rot);
 		one_run(c, dt, four ? 4 : 3, four ? x4 : x3, out);
 		one_check(c, dt, out, want, tol, (uint64_t)n);
 	}
@@ -175,7 +175,7 @@ static void rope_case(struct check *c, uint32_t dt, bool four, bool inter,
 	free(tol);
 }
 
-void suite_index(struct check *c)
+void corpus_index(struct check *c)
 {
 	for (int d = 0; d < 3; d++) {
 		gather_case(c, floats[d], 11, 64, false);

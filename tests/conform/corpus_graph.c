@@ -1,8 +1,8 @@
-/* rig_graph.c - elements and small graphs (see rig.h). */
+/* corpus_graph.c - elements and small graphs (see corpus.h). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "tests/gpu/rig.h"
+#include "tests/conform/corpus.h"
 
 /* ---- elements ---- */
 
@@ -18,15 +18,19 @@ static uint32_t dt_bits(uint32_t dt)
 		return 8;
 	case GENAI_DT_F16:
 	case GENAI_DT_BF16:
+	case GENAI_DT_I16:
+	case GENAI_DT_U16:
 		return 16;
 	case GENAI_DT_I64:
+	case GENAI_DT_U64:
+	case GENAI_DT_F64:
 		return 64;
 	default:
 		return 32;
 	}
 }
 
-uint64_t rig_bytes(uint32_t dtype, uint32_t rank, const int64_t *dims)
+uint64_t op_bytes(uint32_t dtype, uint32_t rank, const int64_t *dims)
 {
 	uint64_t n = 1;
 
@@ -63,7 +67,7 @@ static uint16_t float_to_half(float f)
 				 ((uint32_t)(e + 14) << 10));
 }
 
-float rig_load(uint32_t dtype, const void *p, uint64_t i)
+float op_load(uint32_t dtype, const void *p, uint64_t i)
 {
 	uint32_t u;
 	float f;
@@ -87,7 +91,7 @@ float rig_load(uint32_t dtype, const void *p, uint64_t i)
 	}
 }
 
-void rig_store(uint32_t dtype, void *p, uint64_t i, float v)
+void op_store(uint32_t dtype, void *p, uint64_t i, float v)
 {
 	uint32_t u;
 
@@ -117,7 +121,7 @@ void rig_store(uint32_t dtype, void *p, uint64_t i, float v)
 
 /* ---- graphs ---- */
 
-void rig_graph_init(struct rig_graph *g)
+void op_graph_init(struct op_graph *g)
 {
 	memset(g, 0, sizeof(*g));
 	g->g = (struct genai_graph){
@@ -136,9 +140,9 @@ void rig_graph_init(struct rig_graph *g)
 	};
 }
 
-uint32_t rig_value(struct rig_graph *g)
+uint32_t op_value(struct op_graph *g)
 {
-	static const char *const names[RIG_VALUES] = {
+	static const char *const names[OP_VALUES] = {
 		"v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"};
 	uint32_t v = g->g.n_values++;
 
@@ -148,11 +152,13 @@ uint32_t rig_value(struct rig_graph *g)
 		.rank = GENAI_NONE,
 		.tensor = GENAI_NONE,
 		.producer = GENAI_NONE,
+		.rank = GENAI_NONE,
 	};
+	g->over[v] = GENAI_NONE;
 	return v;
 }
 
-static void set_view(struct rig_graph *g, uint32_t v, uint32_t dtype,
+static void set_view(struct op_graph *g, uint32_t v, uint32_t dtype,
 		     uint32_t rank, const int64_t *dims, void *data)
 {
 	struct genai_view *w = &g->views[v];
@@ -167,12 +173,20 @@ static void set_view(struct rig_graph *g, uint32_t v, uint32_t dtype,
 		stride *= dims[d] ? dims[d] : 1;
 	}
 	g->host[v] = data;
+	g->values[v].dtype = dtype;
+	g->values[v].rank = rank;
+	memcpy(g->values[v].dims, dims, rank * sizeof(*dims));
 }
 
-uint32_t rig_input(struct rig_graph *g, uint32_t dtype, uint32_t rank,
-		   const int64_t *dims, void *data)
+void op_over(struct op_graph *g, uint32_t out, uint32_t in)
 {
-	uint32_t v = rig_value(g);
+	g->over[out] = in;
+}
+
+uint32_t op_input(struct op_graph *g, uint32_t dtype, uint32_t rank,
+		  const int64_t *dims, void *data)
+{
+	uint32_t v = op_value(g);
 
 	set_view(g, v, dtype, rank, dims, data);
 	g->values[v].flags = GENAI_VALUE_INPUT;
@@ -180,10 +194,10 @@ uint32_t rig_input(struct rig_graph *g, uint32_t dtype, uint32_t rank,
 	return v;
 }
 
-uint32_t rig_output(struct rig_graph *g, uint32_t dtype, uint32_t rank,
-		    const int64_t *dims, void *data)
+uint32_t op_output(struct op_graph *g, uint32_t dtype, uint32_t rank,
+		   const int64_t *dims, void *data)
 {
-	uint32_t v = rig_value(g);
+	uint32_t v = op_value(g);
 
 	set_view(g, v, dtype, rank, dims, data);
 	g->values[v].flags = GENAI_VALUE_OUTPUT;
@@ -191,28 +205,31 @@ uint32_t rig_output(struct rig_graph *g, uint32_t dtype, uint32_t rank,
 	return v;
 }
 
-uint32_t rig_const(struct rig_graph *g, uint32_t dtype, uint32_t rank,
-		   const int64_t *dims, const void *data)
+uint32_t op_const(struct op_graph *g, uint32_t dtype, uint32_t rank,
+		  const int64_t *dims, const void *data)
 {
-	uint32_t v = rig_value(g), t = g->g.n_tensors++;
+	uint32_t v = op_value(g), t = g->g.n_tensors++;
 
 	g->files[g->g.n_files] =
 		(struct genai_file){sizeof(struct genai_file), 0, "", data,
-				    rig_bytes(dtype, rank, dims)};
+				    op_bytes(dtype, rank, dims)};
 	g->tensors[t] = (struct genai_tensor){
 		.size = sizeof(struct genai_tensor),
 		.dtype = dtype,
 		.rank = rank,
 		.file = g->g.n_files++,
-		.bytes = rig_bytes(dtype, rank, dims),
+		.bytes = op_bytes(dtype, rank, dims),
 	};
 	memcpy(g->tensors[t].dims, dims, rank * sizeof(*dims));
 	g->values[v].tensor = t;
+	g->values[v].dtype = dtype;
+	g->values[v].rank = rank;
+	memcpy(g->values[v].dims, dims, rank * sizeof(*dims));
 	return v;
 }
 
-struct genai_node *rig_node(struct rig_graph *g, const char *domain,
-			    const char *op, const uint32_t *ins)
+struct genai_node *op_node(struct op_graph *g, const char *domain,
+			   const char *op, const uint32_t *ins)
 {
 	uint32_t k = g->g.n_nodes++;
 	struct genai_node *n = &g->nodes[k];
@@ -228,19 +245,19 @@ struct genai_node *rig_node(struct rig_graph *g, const char *domain,
 		.attrs = g->attrs[k],
 		.attr_stride = sizeof(struct genai_attr),
 	};
-	while (ins[n->n_inputs] != RIG_END) {
+	while (ins[n->n_inputs] != OP_END) {
 		g->ins[k][n->n_inputs] = ins[n->n_inputs];
 		n->n_inputs++;
 	}
 	return n;
 }
 
-void rig_node_out(struct rig_graph *g, const uint32_t *outs)
+void op_node_out(struct op_graph *g, const uint32_t *outs)
 {
 	uint32_t k = g->g.n_nodes - 1;
 	struct genai_node *n = &g->nodes[k];
 
-	while (outs[n->n_outputs] != RIG_END) {
+	while (outs[n->n_outputs] != OP_END) {
 		uint32_t v = outs[n->n_outputs];
 
 		g->outs[k][n->n_outputs++] = v;
@@ -249,7 +266,7 @@ void rig_node_out(struct rig_graph *g, const uint32_t *outs)
 	}
 }
 
-static struct genai_attr *attr(struct rig_graph *g, const char *name,
+static struct genai_attr *attr(struct op_graph *g, const char *name,
 			       uint32_t kind)
 {
 	struct genai_node *n = &g->nodes[g->g.n_nodes - 1];
@@ -262,23 +279,23 @@ static struct genai_attr *attr(struct rig_graph *g, const char *name,
 	return a;
 }
 
-void rig_attr_int(struct rig_graph *g, const char *name, int64_t v)
+void op_attr_int(struct op_graph *g, const char *name, int64_t v)
 {
 	attr(g, name, GENAI_ATTR_INT)->i = v;
 }
 
-void rig_attr_float(struct rig_graph *g, const char *name, double v)
+void op_attr_float(struct op_graph *g, const char *name, double v)
 {
 	attr(g, name, GENAI_ATTR_FLOAT)->f = v;
 }
 
-void rig_attr_string(struct rig_graph *g, const char *name, const char *v)
+void op_attr_string(struct op_graph *g, const char *name, const char *v)
 {
 	attr(g, name, GENAI_ATTR_STRING)->s = v;
 }
 
-void rig_attr_ints(struct rig_graph *g, const char *name, const int64_t *v,
-		   uint32_t n)
+void op_attr_ints(struct op_graph *g, const char *name, const int64_t *v,
+		  uint32_t n)
 {
 	struct genai_attr *a = attr(g, name, GENAI_ATTR_INTS);
 

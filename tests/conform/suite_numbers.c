@@ -1,0 +1,190 @@
+// suite_numbers.c - every operator that an executor lists, against its
+// definition: the corpus, through plan, bind and submit, with the hostile
+// pager.
+#include "rig.h"
+
+#include "corpus.h"
+#include "corpus_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct rig g;
+
+// ---- running a graph of the corpus ----
+
+static bool lists(const struct genai_node *n)
+{
+	const struct genai_exec_caps *c = &g.r.rt->exec_caps;
+
+	for (uint32_t i = 0; i < c->n_ops; i++) {
+		const struct genai_exec_op *o =
+			(const void *)((const char *)c->ops +
+				       (size_t)i * c->op_stride);
+
+		if (!strcmp(o->op, n->op) && !strcmp(o->domain, n->domain) &&
+		    n->opset >= o->since)
+			return true;
+	}
+	return false;
+}
+
+static bool lists_all(const struct op_graph *og)
+{
+	for (uint32_t i = 0; i < og->g.n_nodes; i++)
+		if (!lists(&og->nodes[i]))
+			return false;
+	return true;
+}
+
+// An executor may list an operator and not carry every type and attribute of
+// it: then the plan is refused as unsupported, and a node is named.
+static bool may_refuse(const struct op_graph *og, int32_t rc,
+		       const struct genai_error *err)
+{
+	bool named = false;
+
+	for (uint32_t i = 0; i < og->g.n_nodes; i++)
+		named |= strstr(err->text, og->nodes[i].op) != NULL;
+	return rc == GENAI_E_UNSUPPORTED && named;
+}
+
+static void bind_inputs(struct op_graph *og)
+{
+	for (uint32_t i = 0; i < og->g.n_inputs; i++) {
+		uint32_t v = og->inputs[i];
+
+		rig_in(&g, i, og->host[v], og->views[v].rank,
+		       og->views[v].dims);
+		og->views[v].addr = g.in[i].addr;
+	}
+}
+
+static uint64_t bytes_of(const struct op_graph *og, uint32_t v)
+{
+	return op_bytes(og->views[v].dtype, og->views[v].rank,
+			og->views[v].dims);
+}
+
+// Filled, so that what is not written is seen.
+static int32_t bind_outputs(struct op_graph *og, struct genai_error *err)
+{
+	static char odd[4096];
+	int32_t rc = 0;
+
+	memset(odd, 0x7e, sizeof(odd));
+	for (uint32_t o = 0; !rc && o < og->g.n_outputs; o++) {
+		uint32_t v = og->outputs[o];
+		struct genai_view *w = &g.out[o];
+		uint64_t bytes = bytes_of(og, v);
+
+		*w = og->views[v];
+		if (og->over[v] != GENAI_NONE) {
+			w->addr = og->views[og->over[v]].addr;
+		} else {
+			g.out_mem[o] = cf_alloc(&g.r, bytes + 64);
+			w->addr = g.out_mem[o].range.addr;
+			for (uint64_t at = 0; at < bytes; at += sizeof(odd))
+				cf_put(&g.r, w->addr + at, odd,
+				       bytes - at < sizeof(odd) ? bytes - at
+								: sizeof(odd));
+		}
+		og->views[v].addr = w->addr;
+		rc = g.r.rt->exec.bind_output(g.plan, o, w, err);
+	}
+	return rc;
+}
+
+static int32_t steps(struct op_graph *og, uint32_t n, struct genai_error *err)
+{
+	struct genai_point signal = {0};
+	int32_t rc = 0;
+
+	for (uint32_t i = 0; !rc && i < n; i++)
+		rc = g.r.rt->exec.submit(g.plan, g.s, NULL, 0, &signal, err);
+	if (!rc)
+		rc = g.r.ba->host_read(g.r.d, &signal, 1, UINT64_MAX, err);
+	for (uint32_t o = 0; !rc && o < og->g.n_outputs; o++) {
+		uint32_t v = og->outputs[o];
+
+		if (og->host[v] && bytes_of(og, v))
+			cf_get(&g.r, og->host[v], og->views[v].addr,
+			       bytes_of(og, v));
+	}
+	return rc;
+}
+
+static int32_t run(struct check *c, struct op_graph *og, struct op_how *how,
+		   struct genai_error *err)
+{
+	struct genai_view max[RIG_MAX_IO];
+	struct genai_plan_options o;
+	int32_t rc;
+
+	c->refused = !lists_all(og);
+	if (c->refused)
+		return genai_fail(err, GENAI_E_UNSUPPORTED, "not listed");
+	ck_assert_uint_le(og->g.n_inputs, RIG_MAX_IO);
+	for (uint32_t i = 0; i < og->g.n_inputs; i++)
+		max[i] = og->views[og->inputs[i]];
+	o = rig_options(&g, &og->g, max);
+	rc = rig_try_plan(&g, &o, &og->g, err);
+	c->refused = rc && may_refuse(og, rc, err);
+	if (rc)
+		return rc;
+	rig_adopt(&g, &og->g, max, how->cut_rows);
+	bind_inputs(og);
+	rc = bind_outputs(og, err);
+	if (!rc)
+		rc = steps(og, how->steps ? how->steps : 1, err);
+	ck_assert_msg(!rc, "a plan that was made does not run: %s", err->text);
+	rig_unplan(&g);
+	return rc;
+}
+
+// ---- the tests ----
+
+static void corpus(void (*cases)(struct check *c))
+{
+	struct check c = {.run = run, .brief = cf.o.brief};
+
+	rig_open(&g, NULL);
+	c.rows_exact = g.r.rt->exec_caps.flags & GENAI_EXEC_CAP_ROWS_EXACT;
+	rnd_seed(1);
+	cases(&c);
+	rig_close(&g);
+	ck_assert_msg(!c.failed, "%u of %u results are wrong; first: %s",
+		      c.failed, c.failed + c.passed, c.first);
+	if (!c.passed)
+		cf_skip("carries none of these operators");
+}
+
+#define CORPUS(name)                                                           \
+	static void name##_cases(void)                                         \
+	{                                                                      \
+		corpus(corpus_##name);                                         \
+	}
+CORPUS(elementwise)
+CORPUS(norms)
+CORPUS(rows)
+CORPUS(index)
+CORPUS(matmul)
+CORPUS(prompt)
+CORPUS(attention)
+CORPUS(exact)
+CORPUS(chunks)
+
+#define E GENAI_IFACE_EXECUTOR
+static const struct cf_test tests[] = {
+	{"executor/numbers-elementwise", "GM-101", E, 0, elementwise_cases},
+	{"executor/numbers-norms", "GM-101", E, 0, norms_cases},
+	{"executor/numbers-rows", "GM-101", E, 0, rows_cases},
+	{"executor/numbers-index", "GM-101", E, 0, index_cases},
+	{"executor/numbers-products", "GM-101 GM-102", E, 0, matmul_cases},
+	{"executor/numbers-prompt", "GM-101 GM-102", E, 0, prompt_cases},
+	{"executor/numbers-attention", "GM-101", E, 0, attention_cases},
+	{"executor/numbers-exact", "GM-101", E, 0, exact_cases},
+	{"executor/numbers-chunks", "GM-101 GM-113", E, 0, chunks_cases},
+};
+const struct cf_suite cf_suite_numbers = {tests,
+					  sizeof(tests) / sizeof(tests[0])};
