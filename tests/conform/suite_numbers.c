@@ -49,6 +49,28 @@ static bool may_refuse(const struct op_graph *og, int32_t rc,
 	return rc == GENAI_E_UNSUPPORTED && named;
 }
 
+// What was tried, by the operator of the last node, and whether a plan was ever
+// made for it: who lists an operator carries some of it.
+static struct {
+	const char *op;
+	bool planned;
+} tried[128];
+static uint32_t n_tried;
+
+static void note_tried(const struct op_graph *og, bool planned)
+{
+	const char *op = og->nodes[og->g.n_nodes - 1].op;
+	uint32_t i = 0;
+
+	while (i < n_tried && strcmp(tried[i].op, op))
+		i++;
+	if (i == 128)
+		return;
+	n_tried += i == n_tried;
+	tried[i].op = op;
+	tried[i].planned |= planned;
+}
+
 static void bind_inputs(struct op_graph *og)
 {
 	for (uint32_t i = 0; i < og->g.n_inputs; i++) {
@@ -130,6 +152,7 @@ static int32_t run(struct check *c, struct op_graph *og, struct op_how *how,
 	o = rig_options(&g, &og->g, max);
 	rc = rig_try_plan(&g, &o, &og->g, err);
 	c->refused = rc && may_refuse(og, rc, err);
+	note_tried(og, !rc);
 	if (rc)
 		return rc;
 	rig_adopt(&g, &og->g, max, how->cut_rows);
@@ -147,12 +170,22 @@ static int32_t run(struct check *c, struct op_graph *og, struct op_how *how,
 static void corpus(void (*cases)(struct check *c))
 {
 	struct check c = {.run = run, .brief = cf.o.brief};
+	char refused[400] = "";
 
 	rig_open(&g, NULL);
 	c.rows_exact = g.r.rt->exec_caps.flags & GENAI_EXEC_CAP_ROWS_EXACT;
 	rnd_seed(1);
 	cases(&c);
 	rig_close(&g);
+	for (uint32_t i = 0; i < n_tried; i++)
+		if (!tried[i].planned) {
+			strncat(refused, " ",
+				sizeof(refused) - 1 - strlen(refused));
+			strncat(refused, tried[i].op,
+				sizeof(refused) - 1 - strlen(refused));
+		}
+	ck_assert_msg(!*refused, "listed, and every case of it refused:%s",
+		      refused);
 	ck_assert_msg(!c.failed, "%u of %u results are wrong; first: %s",
 		      c.failed, c.failed + c.passed, c.first);
 	if (!c.passed)

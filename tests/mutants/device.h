@@ -33,4 +33,9 @@ extern struct genai_executor_ops mutant_executors[2]; /* eager, captured */
 void mutant_wrap_executors(const struct genai_executor_ops *eager,
 			   const struct genai_executor_ops *captured);
 
+/* ---- graph.c ---- */
+
+/* The graph that the executor sees. */
+const struct genai_graph *mutant_graph(const struct genai_graph *g);
+
 #endif

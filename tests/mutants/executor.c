@@ -19,6 +19,7 @@ static struct {
 	struct genai_pager_api seen_pager;
 } apis[16];
 static bool many; // rows in this step
+static bool over16; // of them
 
 static int32_t x_wait(void *self, struct genai_stream *s, struct genai_point p,
 		      struct genai_error *err)
@@ -89,6 +90,7 @@ static int32_t create(const struct genai_executor_ops *real_ops, void *self,
 		dense.node_stride = sizeof(struct genai_node);
 		graph = &dense;
 	}
+	graph = mutant_graph(graph);
 	if (is("flags-ignored"))
 		o.flags = 0;
 	kept_max = o.max_inputs;
@@ -198,6 +200,7 @@ static int32_t bind_in(const struct genai_executor_ops *real_ops,
 		stride *= (uint32_t)v.dims[k];
 	}
 	many = v.rank == 2 && v.dims[1] > 1;
+	over16 = v.rank == 3 ? v.dims[1] > 16 : over16;
 	rc = real_ops->bind_input(p, i, &v, err);
 	kept_in = view;
 	first_in = *view;
@@ -276,6 +279,9 @@ static int32_t submit(const struct genai_executor_ops *real_ops,
 	last_signal = *out_signal;
 	if (is("counts-twice") || (is("capture-runs") && captured(real_ops, p)))
 		real_ops->submit(p, s, NULL, 0, out_signal, err);
+	if (is("rows-over-16") && over16)
+		true_stream->ops->copy(true_stream->self, s, behind_out - 4,
+				       behind_out - 8, 4, GENAI_COPY_D2D, NULL);
 	if (is("writes-beyond"))
 		st->ops->copy(st->self, s, behind_out, behind_out - 4, 4,
 			      GENAI_COPY_D2D, NULL);
