@@ -56,6 +56,12 @@ static const char usage[] =
 	"or: genai-conform --parity DIR... [--executors LIST] [--pagers LIST]\n"
 	"  [--budgets LIST] [--seeds N] [--json FILE]\n"
 	"Every configuration gives the same tokens: docs/PARITY.md.\n"
+	"or: genai-conform --parity DIR... --reference MODULE [--seeds N]\n"
+	"  [--tokens N] [--config FILE] [--set KEY=VALUE]...\n"
+	"The configured modules against another's numbers, as near as rounding lets.\n"
+	"or: genai-conform --goldens [--config FILE] [--set KEY=VALUE]...\n"
+	"  [--model DIR] DIR...\n"
+	"Model folders against what was recorded with them (golden/).\n"
 	"Exit status: 0 all passed, 1 a failure, 2 wrong use.\n";
 
 // ---- options ----
@@ -457,6 +463,11 @@ int main(int argc, char **argv)
 	SRunner *sr;
 	int rc;
 
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--goldens"))
+			return conform_goldens(argc, argv);
+		else if (!strcmp(argv[i], "--reference"))
+			return conform_reference(argc, argv);
 	for (int i = 1; i < argc; i++)
 		if (!strcmp(argv[i], "--parity"))
 			return conform_parity(argc, argv);

@@ -8,4 +8,9 @@
 /* genai-conform --parity ...: 0, 1 when a seed differed, 2 for bad options. */
 int conform_parity(int argc, char **argv);
 
+/* genai-conform --goldens ...: 0, 1 when a folder differed, 2 for bad options. */
+int conform_goldens(int argc, char **argv);
+/* genai-conform --parity ... --reference MODULE: the same. */
+int conform_reference(int argc, char **argv);
+
 #endif

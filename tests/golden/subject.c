@@ -20,34 +20,62 @@ void subject_close(struct subject *u)
 	memset(u, 0, sizeof(*u));
 }
 
+#define MOST_SETS 80
+
+struct settings {
+	char text[8][400];
+	const char *v[MOST_SETS];
+	uint32_t n;
+};
+
+static void set(struct settings *s, const char *fmt, const char *a,
+		const char *b, const char *c)
+{
+	if (!a)
+		return;
+	snprintf(s->text[s->n], sizeof(s->text[0]), fmt, a, b, c);
+	s->v[s->n] = s->text[s->n];
+	s->n++;
+}
+
+static void settings(struct settings *s, const struct subject_where *where,
+		     const struct subject_cell *c)
+{
+	s->n = 0;
+	set(s, "runtime.context=%s", "auto", NULL, NULL);
+	if (where->modules) {
+		set(s, "module.%s.path=%s/%s.so", where->device, where->modules,
+		    where->device);
+		set(s, "module.%s.path=%s/%s.so", c->pager, where->modules,
+		    c->pager);
+	}
+	if (where->device) {
+		set(s, "runtime.executor=%s:%s", where->device, c->executor,
+		    NULL);
+		set(s, "runtime.stream=%s", where->device, NULL, NULL);
+		set(s, "runtime.barrier=%s", where->device, NULL, NULL);
+	}
+	set(s, "runtime.pager=%s", c->pager, NULL, NULL);
+	set(s, "runtime.weight_budget=%s", c->budget, NULL, NULL);
+	for (uint32_t i = 0; i < where->n_sets && s->n < MOST_SETS; i++)
+		s->v[s->n++] = where->sets[i];
+}
+
 int32_t subject_open(struct subject *u, const struct subject_where *where,
 		     const char *folder, const struct subject_cell *c, bool all,
 		     struct genai_error *err)
 {
-	char set[8][400];
-	const char *sets[8];
+	struct settings s;
 	struct genai_runtime_options o = {.size = sizeof(o),
 					  .config_path = where->config,
-					  .sets = sets,
-					  .n_sets = 8,
+					  .sets = s.v,
 					  .log = quiet};
 	struct genai_model_options mo = {
 		.size = sizeof(mo), .flags = all ? GENAI_MODEL_ALL_LOGITS : 0};
 	int32_t rc;
 
-	snprintf(set[0], 400, "module.%s.path=%s/%s.so", where->device,
-		 where->modules, where->device);
-	snprintf(set[1], 400, "module.%s.path=%s/%s.so", c->pager,
-		 where->modules, c->pager);
-	snprintf(set[2], 400, "runtime.executor=%s:%s", where->device,
-		 c->executor);
-	snprintf(set[3], 400, "runtime.pager=%s", c->pager);
-	snprintf(set[4], 400, "runtime.weight_budget=%s", c->budget);
-	snprintf(set[5], 400, "runtime.context=auto");
-	snprintf(set[6], 400, "runtime.stream=%s", where->device);
-	snprintf(set[7], 400, "runtime.barrier=%s", where->device);
-	for (int i = 0; i < 8; i++)
-		sets[i] = set[i];
+	settings(&s, where, c);
+	o.n_sets = s.n;
 	memset(u, 0, sizeof(*u));
 	rc = genai_open(&o, &u->rt, err);
 	if (!rc)
@@ -62,11 +90,22 @@ int32_t subject_open(struct subject *u, const struct subject_where *where,
 	return rc;
 }
 
+uint32_t subject_dtype(const struct subject *u)
+{
+	const struct genai_step *st = &u->model->step;
+
+	return st->n_layers ? st->layers[0].dtype : GENAI_DT_F32;
+}
+
+uint32_t subject_layers(const struct subject *u)
+{
+	return u->model->step.n_layers;
+}
+
 // fp16 and bf16 graphs compute in their own type; the goldens widened it.
 struct golden_tolerance subject_tolerance(const struct subject *u)
 {
-	const struct genai_step *st = &u->model->step;
-	uint32_t dtype = st->n_layers ? st->layers[0].dtype : GENAI_DT_F32;
+	uint32_t dtype = subject_dtype(u);
 	bool big = u->info.weights_bytes > 32 << 20;
 
 	if (dtype == GENAI_DT_BF16)

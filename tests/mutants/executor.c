@@ -242,10 +242,12 @@ static int32_t submit(const struct genai_executor_ops *real_ops,
 {
 	const struct genai_stream_api *st;
 	const struct genai_barrier_api *ba;
-	struct genai_point before;
+	struct genai_point before, unwanted;
 	uint32_t at = 0;
 	int32_t rc = 0;
 
+	if (!out_signal)
+		out_signal = &unwanted;
 	while (at < 15 && apis[at].plan != p)
 		at++;
 	st = &apis[at].stream;
@@ -280,8 +282,8 @@ static int32_t submit(const struct genai_executor_ops *real_ops,
 	if (is("counts-twice") || (is("capture-runs") && captured(real_ops, p)))
 		real_ops->submit(p, s, NULL, 0, out_signal, err);
 	if (is("rows-over-16") && over16)
-		true_stream->ops->copy(true_stream->self, s, behind_out - 4,
-				       behind_out - 8, 4, GENAI_COPY_D2D, NULL);
+		st->ops->copy(st->self, s, behind_out - 4, behind_out - 8, 4,
+			      GENAI_COPY_D2D, NULL);
 	if (is("writes-beyond"))
 		st->ops->copy(st->self, s, behind_out, behind_out - 4, 4,
 			      GENAI_COPY_D2D, NULL);

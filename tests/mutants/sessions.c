@@ -144,9 +144,12 @@ static int32_t submit(const struct genai_executor_ops *ops,
 		      const struct genai_point *wait, uint32_t n_wait,
 		      struct genai_point *out_signal, struct genai_error *err)
 {
+	struct genai_point unwanted;
 	struct genai_plan *to = p;
 	int32_t rc;
 
+	if (!out_signal)
+		out_signal = &unwanted;
 	mutant_manners("submit");
 	n_steps++;
 	if (is("submit-malloc"))
