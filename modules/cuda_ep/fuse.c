@@ -6,6 +6,9 @@
  * and, when g and u are quantised products of the same a with matrices of the
  * same form,                                            ->  one node
  *     y = Add(quantised product, stored vector)         ->  product with bias
+ *     y, s = norm(x + skip); product(y)                 ->  product with norm
+ * the last on top of the others, when nothing else reads y, and nothing reads s
+ * before the product.
  */
 #include "modules/cuda_ep/plan.h"
 
@@ -191,6 +194,74 @@ static void try_add(struct genai_plan *p, const struct graph_uses *u,
 	}
 }
 
+/* A root mean square norm of rows, alone or with a skip. */
+static bool is_norm(const struct genai_graph *g, uint32_t node)
+{
+	const struct genai_node *n;
+	uint32_t gamma;
+	bool skip;
+
+	if (node == GENAI_NONE)
+		return false;
+	n = genai_graph_node(g, node);
+	skip = !strcmp(n->op, "SkipSimplifiedLayerNormalization");
+	gamma = input(n, skip ? 2 : 1);
+	if ((!skip && strcmp(n->op, "SimplifiedLayerNormalization") &&
+	     strcmp(n->op, "RMSNormalization")) ||
+	    gamma == GENAI_NONE || input(n, skip ? 3 : 2) != GENAI_NONE ||
+	    genai_graph_value(g, gamma)->tensor == GENAI_NONE ||
+	    attr_int(n, "axis") != -1)
+		return false;
+	for (uint32_t i = 1; i < n->n_outputs; i++)
+		if (n->outputs[i] != GENAI_NONE && (!skip || i != 3))
+			return false;
+	return true;
+}
+
+/* Does a node between the two read the value? */
+static bool read_between(const struct genai_graph *g, uint32_t value,
+			 uint32_t from, uint32_t to)
+{
+	for (uint32_t k = from + 1; k < to && value != GENAI_NONE; k++) {
+		const struct genai_node *n = genai_graph_node(g, k);
+
+		for (uint32_t i = 0; i < n->n_inputs; i++)
+			if (n->inputs[i] == value)
+				return true;
+	}
+	return false;
+}
+
+/* The norm in front of a product; other fusions may have it done by a later
+ * node, which is given. */
+static void try_norm(struct genai_plan *p, const struct graph_uses *u,
+		     uint32_t node)
+{
+	const struct genai_graph *g = u->g;
+	struct cep_fusion *f = &p->fusions[node];
+	const struct genai_node *n = genai_graph_node(g, node), *m;
+	uint32_t a, norm, reads = f->kind == CEP_FUSE_GATE_UP ? 2 : 1;
+
+	if (f->kind == CEP_FUSE_GATE_UP || f->kind == CEP_FUSE_BIAS)
+		n = genai_graph_node(g, producer(g, f->gate));
+	else if (f->kind != CEP_FUSE_NONE)
+		return;
+	if (strcmp(n->op, "MatMulNBits") || !n->n_inputs ||
+	    n->inputs[0] == GENAI_NONE || input(n, 4) != GENAI_NONE)
+		return;
+	a = n->inputs[0];
+	norm = producer(g, a);
+	if (u->count[a] != reads || !is_norm(g, norm))
+		return;
+	m = genai_graph_node(g, norm);
+	if (m->outputs[0] != a ||
+	    read_between(g, m->n_outputs > 3 ? m->outputs[3] : GENAI_NONE, norm,
+			 node))
+		return;
+	f->norm = norm + 1;
+	p->fusions[norm].kind = CEP_FUSE_ABSORBED;
+}
+
 int32_t cep_fuse(struct genai_plan *p, struct genai_error *err)
 {
 	const struct genai_graph *g = p->x.graph;
@@ -217,8 +288,26 @@ int32_t cep_fuse(struct genai_plan *p, struct genai_error *err)
 			try_mul(p, &u, k);
 		else if (is_op(g, k, "", "Add", 2))
 			try_add(p, &u, k);
+	for (uint32_t k = 0; k < g->n_nodes; k++)
+		try_norm(p, &u, k);
 	p->self->host->free(p->self->host->ctx, u.count);
 	return 0;
+}
+
+static void apply_norm(const struct genai_plan *p, struct cep_node *n,
+		       uint32_t norm)
+{
+	const struct genai_node *m = genai_graph_node(p->x.graph, norm);
+	bool skip = !strncmp(m->op, "Skip", 4);
+
+	while (n->n_in <= CEP_IN_GAMMA)
+		n->in_value[n->n_in++] = GENAI_NONE;
+	n->in_value[0] = m->inputs[0];
+	n->in_value[CEP_IN_SKIP] = skip ? m->inputs[1] : GENAI_NONE;
+	n->in_value[CEP_IN_GAMMA] = m->inputs[skip ? 2 : 1];
+	n->n_out = 2;
+	n->out_value[1] = m->n_outputs > 3 ? m->outputs[3] : GENAI_NONE;
+	n->norm = m;
 }
 
 void cep_fuse_apply(const struct genai_plan *p, struct cep_node *n)
@@ -228,6 +317,8 @@ void cep_fuse_apply(const struct genai_plan *p, struct cep_node *n)
 	const struct genai_node *x, *y;
 
 	n->absorbed = f->kind == CEP_FUSE_ABSORBED;
+	if (n->absorbed)
+		n->n_out = 1; /* a norm's sum is of the node that does it */
 	if (f->kind == CEP_FUSE_SILU_MUL) {
 		n->op = &cep_op_silu_mul;
 		n->in_value[0] = f->gate;
@@ -252,4 +343,6 @@ void cep_fuse_apply(const struct genai_plan *p, struct cep_node *n)
 			n->in_value[5 + i] = input(y, from[i]);
 		}
 	}
+	if (f->norm)
+		apply_norm(p, n, f->norm - 1);
 }

@@ -24,6 +24,9 @@
 
 struct cep_op;
 
+/* Inputs of a product with a norm in front of it. */
+enum { CEP_IN_SKIP = 12, CEP_IN_GAMMA };
+
 struct cep_node {
 	const struct genai_node *node;
 	const struct cep_op *op;
@@ -38,6 +41,9 @@ struct cep_node {
 	uint64_t sync_bytes;	  /* the node's own, zero, left zero */
 	bool folded;		  /* value known: nothing to run */
 	bool absorbed;		  /* a later node does its work */
+	/* a product that takes in[0], or in[0] + in[CEP_IN_SKIP], by way of
+	 * this norm; out[1] is that sum */
+	const struct genai_node *norm;
 	/* prepare fills, run reads: EXEC_STATE */
 	_Alignas(max_align_t) unsigned char state[EXEC_STATE_BYTES];
 };
@@ -169,6 +175,14 @@ extern const struct cep_op cep_op_gate_up;  /* a; b, scales, zp, bias; twice */
 int32_t cep_prepare_silu_mul(struct cep_node *n, struct genai_error *err);
 int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err);
 int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r);
+
+/* ---- op_rowwise.c ---- */
+
+/* A norm's epsilon, by its operator. */
+float cep_norm_eps(const struct genai_node *norm);
+/* Run the norm that p describes, for a node. */
+int32_t cep_run_norm_of(const struct cep_node *n, struct cep_run *r,
+			uint32_t dtype, const struct cep_norm *p);
 
 #define CEP_OP_ROW(domain, op, since, prepare, run, ...)                       \
 	int32_t prepare(struct cep_node *n, struct genai_error *err);          \

@@ -19,6 +19,7 @@ struct nbits_state {
 	bool gemm4;		     /* more rows go to gemm4 */
 	int64_t part;		     /* parts of a sum, in the workspace */
 	int64_t pair;		     /* bytes of one of two products */
+	int64_t normed;		     /* where a norm's result lies */
 };
 EXEC_STATE(nbits_state, cep_node)
 
@@ -123,11 +124,14 @@ static uint32_t ring_bytes(const struct cep_node *n, uint32_t warps,
 	       groups * 16 * (nbits_state(n)->zp ? 24 : 16);
 }
 
-/* Of a block of one row: activations and the sums of classes besides. */
+/* Of a block of one row: activations, the norm's weights, and the sums of
+ * classes besides. */
 static uint32_t one_bytes(const struct cep_node *n, const struct cep_sum4 *o,
 			  uint32_t warps, uint32_t groups)
 {
-	return ring_bytes(n, warps, groups) + o->tiles * TILE * 2 +
+	uint32_t row = o->tiles * TILE * 2;
+
+	return ring_bytes(n, warps, groups) + (n->norm ? 2 * row : row) +
 	       groups * o->n_class * 64;
 }
 
@@ -155,7 +159,7 @@ static void slice_memory(struct cep_node *n, int64_t rows)
 	n->sync_bytes = (uint64_t)((groups + FEW_WARPS - 1) / FEW_WARPS) * 4;
 }
 
-int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
+static int32_t prepare(struct cep_node *n, struct genai_error *err)
 {
 	struct nbits_state *s = nbits_state(n);
 	static const char *const attrs[] = {"K",
@@ -201,6 +205,35 @@ int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
 	memcpy(dims, a->dims, sizeof(dims));
 	dims[a->rank - 1] = s->n;
 	return cep_out(n, 0, a->dtype, a->rank, dims, err);
+}
+
+/* A norm in front: room for its result; its sum is an output. */
+static int32_t prepare_norm(struct cep_node *n, struct genai_error *err)
+{
+	struct nbits_state *s = nbits_state(n);
+	const struct cep_tensor *a = n->in[0];
+
+	if (!n->norm)
+		return 0;
+	s->normed = (int64_t)(n->workspace_bytes + 255) / 256 * 256;
+	n->workspace_bytes =
+		(uint64_t)(s->normed + s->m * s->k * cep_dtype_bytes(a->dtype));
+	return cep_out(n, 1, a->dtype, a->rank, a->dims, err);
+}
+
+int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
+{
+	uint32_t n_in = n->n_in, n_out = n->n_out;
+	int32_t rc;
+
+	if (n->norm) {
+		n->n_in = 6;
+		n->n_out = 1;
+	}
+	rc = prepare(n, err);
+	n->n_in = n_in;
+	n->n_out = n_out;
+	return rc ? rc : prepare_norm(n, err);
 }
 
 /* Row groups a block takes, and its warps: the fewest tiles for the busiest SM
@@ -365,6 +398,68 @@ static uint32_t async_of(const struct cep_node *n, const uint64_t *s,
 	       (nbits_state(n)->zp && !zlow ? CEP_ASYNC_ZEROS : 0);
 }
 
+/* What the norm in front reads and writes. */
+static struct cep_norm norm_of(const struct cep_node *n,
+			       const struct cep_run *r, const struct cep_mm *p)
+{
+	const struct cep_tensor *skip = n->in[CEP_IN_SKIP];
+
+	return (struct cep_norm){
+		.x = n->in[0]->addr,
+		.skip = skip ? skip->addr : 0,
+		.skip_rows = skip ? cep_count(skip) / p->k : 0,
+		.gamma = n->in[CEP_IN_GAMMA]->addr,
+		.out = r->workspace + (uint64_t)nbits_state(n)->normed,
+		.sum = n->out[1] ? n->out[1]->addr : 0,
+		.rows = p->m,
+		.dim = p->k,
+		.eps = cep_norm_eps(n->norm),
+	};
+}
+
+/* One row is normed by the kernel that multiplies it; else a kernel goes
+ * before, which sums alike. */
+static bool norms_itself(const struct cep_node *n, const struct cep_norm *x)
+{
+	return x->rows == 1 && nbits_state(n)->fast && x->dim <= 8192 &&
+	       !((x->x | x->skip | x->gamma | x->sum) & 15);
+}
+
+static int32_t norm_before(const struct cep_node *n, struct cep_run *r,
+			   struct cep_mm *p)
+{
+	uint32_t dtype = n->in[0]->dtype;
+	struct cep_norm x;
+
+	if (!n->norm)
+		return 0;
+	x = norm_of(n, r, p);
+	if (norms_itself(n, &x))
+		return 0;
+	p->a = x.out;
+	p->vec_a = cep_is_vec(p->a, p->lda, cep_dtype_bytes(dtype));
+	return cep_run_norm_of(n, r, dtype, &x);
+}
+
+/* The sums, and the norm where the kernel does it. */
+static struct cep_sum4 sum_for(const struct cep_node *n,
+			       const struct cep_run *r, const struct cep_mm *p)
+{
+	struct cep_sum4 o = sum_of(n);
+	struct cep_norm x;
+
+	if (!n->norm)
+		return o;
+	x = norm_of(n, r, p);
+	if (norms_itself(n, &x)) {
+		o.skip = x.skip;
+		o.gamma = x.gamma;
+		o.sum = x.sum;
+		o.eps = x.eps;
+	}
+	return o;
+}
+
 static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
 			 struct cep_mm *p)
 {
@@ -372,7 +467,7 @@ static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
 	static const enum cep_kernel tiled[2][3] = KERNELS(gemv4t);
 	static const enum cep_kernel few[3][2][3] = FEW(few4t);
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
-	struct cep_sum4 o = sum_of(n);
+	struct cep_sum4 o = sum_for(n, r, p);
 	struct cep_mv_tiled q;
 	struct cep_mv q1;
 	int32_t rc;
@@ -519,9 +614,13 @@ static int32_t nbits_general(struct cep_node *n, struct cep_run *r,
 int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
 {
 	struct cep_mm p = nbits_params(n, r, 1, 5);
+	int32_t rc;
 
 	if (!p.m || !p.n)
 		return 0;
+	rc = norm_before(n, r, &p);
+	if (rc)
+		return rc;
 	if (p.m <= EXACT_ROWS && nbits_state(n)->fast)
 		return run_gemv4(n, r, &p);
 	return nbits_general(n, r, &p, 1);
@@ -550,7 +649,7 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 {
 	struct nbits_state *s = nbits_state(n);
 	struct cep_tensor *in[CEP_MAX_IN];
-	uint32_t n_in = n->n_in;
+	uint32_t n_in = n->n_in, n_out = n->n_out;
 	int64_t rows;
 	int32_t rc;
 
@@ -559,9 +658,11 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 	n->in[4] = NULL;
 	n->in[5] = in[GATE + 3];
 	n->n_in = 6;
-	rc = cep_prepare_nbits(n, err);
+	n->n_out = 1;
+	rc = prepare(n, err);
 	memcpy(n->in, in, sizeof(in));
 	n->n_in = n_in;
+	n->n_out = n_out;
 	if (nbits_state(n)->fast)
 		slice_memory(n, 8);
 	/* both products before they are put together, then the parts; those
@@ -573,7 +674,7 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 		  256;
 	s->part = 2 * s->pair;
 	n->workspace_bytes += (uint64_t)s->part;
-	return rc;
+	return rc ? rc : prepare_norm(n, err);
 }
 
 /* Both matrices in their parts. */
@@ -600,7 +701,7 @@ static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 	static const enum cep_kernel few[3][2][3] = FEW(few4dt);
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
 	uint64_t bias2 = n->in[UP + 3] ? n->in[UP + 3]->addr : 0;
-	struct cep_sum4 o = sum_of(n);
+	struct cep_sum4 o = sum_for(n, r, p);
 	struct cep_mv_dual_tiled q;
 	struct cep_mv_dual q1;
 	int32_t rc;
@@ -664,6 +765,9 @@ int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r)
 
 	if (!p.m || !p.n)
 		return 0;
+	rc = norm_before(n, r, &p);
+	if (rc)
+		return rc;
 	if (p.m <= EXACT_ROWS && nbits_state(n)->fast)
 		return run_gemv4_dual(n, r, &p);
 	if (cep_prompt_takes(r->self, dtype, &p)) {
@@ -673,6 +777,8 @@ int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r)
 	p.out = r->workspace;
 	rc = nbits_general(n, r, &p, GATE);
 	u = nbits_params(n, r, UP, UP + 3);
+	u.a = p.a;
+	u.vec_a = p.vec_a;
 	u.out = r->workspace + (uint64_t)s->pair;
 	if (!rc)
 		rc = nbits_general(n, r, &u, UP);

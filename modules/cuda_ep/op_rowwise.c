@@ -10,6 +10,17 @@ struct norm_state {
 };
 EXEC_STATE(norm_state, cep_node)
 
+float cep_norm_eps(const struct genai_node *norm)
+{
+	for (uint32_t i = 0; i < norm->n_attrs; i++) {
+		const struct genai_attr *a = genai_node_attr(norm, i);
+
+		if (!strcmp(a->name, "epsilon") && a->kind == GENAI_ATTR_FLOAT)
+			return (float)a->f;
+	}
+	return strncmp(norm->op, "Skip", 4) ? 1e-5f : 1e-12f;
+}
+
 int32_t cep_prepare_norm(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", "epsilon", "stash_type",
@@ -45,7 +56,7 @@ int32_t cep_prepare_norm(struct cep_node *n, struct genai_error *err)
 				     "rows of %lld elements", (long long)dim);
 	*norm_state(n) = (struct norm_state){
 		.dim = dim,
-		.eps = cep_attr_float(n, "epsilon", 1e-5f),
+		.eps = cep_norm_eps(n->node),
 	};
 	return cep_out(n, 0, t->dtype, t->rank, t->dims, err);
 }
@@ -84,7 +95,7 @@ int32_t cep_prepare_skipnorm(struct cep_node *n, struct genai_error *err)
 	*norm_state(n) = (struct norm_state){
 		.dim = dim,
 		.skip = true,
-		.eps = cep_attr_float(n, "epsilon", 1e-12f),
+		.eps = cep_norm_eps(n->node),
 	};
 	for (uint32_t i = 1; i < n->n_out && i < 3; i++)
 		if (n->out[i])
@@ -97,6 +108,30 @@ int32_t cep_prepare_skipnorm(struct cep_node *n, struct genai_error *err)
 static uint64_t addr_of(const struct cep_node *n, uint32_t i)
 {
 	return i < n->n_in && n->in[i] ? n->in[i]->addr : 0;
+}
+
+int32_t cep_run_norm_of(const struct cep_node *n, struct cep_run *r,
+			uint32_t dtype, const struct cep_norm *p)
+{
+	/* by the length alone, so that alignment does not change sums */
+	if (p->dim % 8 == 0 && p->dim <= 8192) {
+		if (((p->x | p->skip | p->bias | p->gamma | p->beta | p->out |
+		      p->sum) &
+		     15))
+			return cep_node_fail(n, r->err, GENAI_E_INVAL,
+					     "an input is not aligned to 16");
+		return cep_run_kernel(
+			r,
+			cep_by_dtype(dtype, CEP_K_cep_norm8_f32,
+				     CEP_K_cep_norm8_f16, CEP_K_cep_norm8_bf16),
+			(struct cep_dim3){(uint32_t)p->rows, 1, 1},
+			(p->dim / 8 + 31) / 32 * 32, 0, p);
+	}
+	return cep_run_kernel(
+		r,
+		cep_by_dtype(dtype, CEP_K_cep_norm_f32, CEP_K_cep_norm_f16,
+			     CEP_K_cep_norm_bf16),
+		(struct cep_dim3){(uint32_t)p->rows, 1, 1}, 256, p->dim * 4, p);
 }
 
 int32_t cep_run_norm(struct cep_node *n, struct cep_run *r)
@@ -124,25 +159,7 @@ int32_t cep_run_norm(struct cep_node *n, struct cep_run *r)
 		p.gamma = addr_of(n, 1);
 		p.beta = addr_of(n, 2);
 	}
-	/* by the length alone, so that alignment does not change sums */
-	if (p.dim % 8 == 0 && p.dim <= 8192) {
-		if (((p.x | p.skip | p.bias | p.gamma | p.beta | p.out |
-		      p.sum) &
-		     15))
-			return cep_node_fail(n, r->err, GENAI_E_INVAL,
-					     "an input is not aligned to 16");
-		return cep_run_kernel(
-			r,
-			cep_by_dtype(t->dtype, CEP_K_cep_norm8_f32,
-				     CEP_K_cep_norm8_f16, CEP_K_cep_norm8_bf16),
-			(struct cep_dim3){(uint32_t)p.rows, 1, 1},
-			(p.dim / 8 + 31) / 32 * 32, 0, &p);
-	}
-	return cep_run_kernel(
-		r,
-		cep_by_dtype(t->dtype, CEP_K_cep_norm_f32, CEP_K_cep_norm_f16,
-			     CEP_K_cep_norm_bf16),
-		(struct cep_dim3){(uint32_t)p.rows, 1, 1}, 256, p.dim * 4, &p);
+	return cep_run_norm_of(n, r, t->dtype, &p);
 }
 
 struct row_state {

@@ -96,6 +96,7 @@ static int32_t prepare(struct exec_variant *v, uint32_t i,
 		memcpy(n->out_value, x->out, x->n_out * sizeof(*x->out));
 	cep_fuse_apply(p, n);
 	x->n_in = n->n_in;
+	x->n_out = n->n_out;
 	x->in = n->in_value;
 	x->out = n->out_value;
 	exec_link(v, i, n->in, n->out);

@@ -23,6 +23,8 @@ struct cep_fusion {
 	enum cep_fuse_kind kind;
 	uint32_t sigmoid, mul; /* nodes */
 	uint32_t gate, up;     /* values */
+	/* node + 1 of a norm whose result only this product takes; or 0 */
+	uint32_t norm;
 };
 
 /* A node of a variant, with room for its value, if it is folded. */

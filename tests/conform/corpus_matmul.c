@@ -323,6 +323,89 @@ static void swiglu_case(struct check *c, struct nbits t, uint64_t cut)
 	free(mid);
 }
 
+/* A product behind a norm: one node, unless somebody else reads the norm. */
+static int32_t normed_run(struct check *c, const struct nbits *t,
+			  const void *skip, const void *gamma, void *out,
+			  void *sum, void *mid, uint64_t cut, int captured,
+			  struct genai_error *err)
+{
+	int64_t ad[3] = {1, t->m, t->k}, od[3] = {1, t->m, t->n};
+	struct rig_how how = {.cut_rows = cut,
+			      .captured = captured,
+			      .steps = captured ? 3 : 1};
+	uint32_t a, x[4], y[5] = {GENAI_NONE, RIG_END};
+	static struct rig_graph g;
+
+	rig_graph_init(&g);
+	a = rig_input(&g, t->dtype, 3, ad, t->a);
+	x[0] = a;
+	x[1] = skip ? rig_input(&g, t->dtype, 3, ad, (void *)skip)
+		    : rig_const(&g, t->dtype, 1, &t->k, gamma);
+	x[2] = skip ? rig_const(&g, t->dtype, 1, &t->k, gamma) : RIG_END;
+	x[3] = RIG_END;
+	rig_node(&g, skip ? "com.microsoft" : "",
+		 skip ? "SkipSimplifiedLayerNormalization"
+		      : "SimplifiedLayerNormalization",
+		 x);
+	rig_attr_float(&g, "epsilon", 1e-6);
+	y[0] = mid ? rig_output(&g, t->dtype, 3, ad, mid) : rig_value(&g);
+	if (skip) {
+		y[1] = y[2] = GENAI_NONE;
+		y[3] = rig_output(&g, t->dtype, 3, ad, sum);
+		y[4] = RIG_END;
+	}
+	rig_node_out(&g, y);
+	a = product(&g, t, y[0]);
+	rig_node(&g, "", "Neg", (uint32_t[]){a, RIG_END});
+	rig_node_out(&g, (uint32_t[]){rig_output(&g, t->dtype, 3, od, out),
+				      RIG_END});
+	return rig_run(c->rig, &g, &how, err);
+}
+
+static void normed_case(struct check *c, struct nbits t, bool skip,
+			uint64_t cut)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	uint64_t size = t.dtype == GENAI_DT_F32 ? 4 : 2, count, in;
+	void *out[3], *sum[3], *mid, *s, *gamma;
+	int32_t rc = 0;
+
+	if (!check_begin(c,
+			 "normed product dtype %u m %lld n %lld k %lld skip %d "
+			 "cut %llu",
+			 t.dtype, (long long)t.m, (long long)t.n,
+			 (long long)t.k, skip, (unsigned long long)cut))
+		return;
+	nbits_make(&t);
+	count = (uint64_t)(t.m * t.n);
+	in = (uint64_t)(t.m * t.k);
+	s = rnd_tensor(t.dtype, in, -1, 1);
+	gamma = rnd_tensor(t.dtype, (uint64_t)t.k, .5f, 2);
+	mid = calloc(in, 4);
+	for (int i = 0; i < 3; i++) {
+		out[i] = calloc(count, 4);
+		sum[i] = calloc(in, 4);
+		rc = rc ? rc
+			: normed_run(c, &t, skip ? s : NULL, gamma, out[i],
+				     sum[i], i ? NULL : mid, i == 2 ? cut : 0,
+				     i == 2, &err);
+	}
+	if (rc)
+		check_result(c, false, "%s", err.text);
+	for (int i = 1; !rc && i < 3; i++) {
+		check_same(c, out[0], out[i], count * size);
+		check_same(c, sum[0], sum[i], in * size);
+	}
+	nbits_free(&t);
+	free(s);
+	free(gamma);
+	free(mid);
+	for (int i = 0; i < 3; i++) {
+		free(out[i]);
+		free(sum[i]);
+	}
+}
+
 static const uint32_t floats[3] = {GENAI_DT_F32, GENAI_DT_F16, GENAI_DT_BF16};
 
 /* Every small number of rows; K that ends inside a block. */
@@ -600,6 +683,19 @@ void corpus_matmul(struct check *c)
 						 .bits = 4,
 						 .zp = i % 2},
 				  i % 3 * 7 + 2);
+	for (int d = 0; d < 3; d++)
+		for (int i = 0; i < 8; i++)
+			normed_case(c,
+				    (struct nbits){.dtype = floats[d],
+						   .m = i & 1 ? 1 : 3 + 20 * d,
+						   .n = 70,
+						   .k = i & 2	? 352
+							: i & 4 ? 2112
+								: 3072,
+						   .block = 32,
+						   .bits = 4,
+						   .zp = i % 3},
+				    i & 4, 31);
 	/* 1 to 64 rows: the same bits */
 	for (int d = 1; d < 3; d++)
 		for (int i = 0; i < 9; i++)

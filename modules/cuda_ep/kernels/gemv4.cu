@@ -473,6 +473,65 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 		}
 	}
 
+	__device__ __forceinline__ void stage_gamma(unsigned char *to) const
+	{
+		for (u32 i = threadIdx.x; i < p.k / 8; i += blockDim.x)
+			((uint4 *)to)[i] = ((const uint4 *)o.gamma)[i];
+	}
+
+	// The norm of a + skip, with the sums of norm_fast in rows.cu: as if
+	// thread i had elements 8 i to 8 i + 7.
+	__device__ __forceinline__ void stage_norm(unsigned char *to,
+						   const unsigned char *gamma,
+						   float *red) const
+	{
+		u32 n = p.k / 8, n_red = (n + 31) / 32;
+		float r = 0;
+
+		for (u32 w = warp; w < n_red; w += warps) {
+			u32 i = w * 32 + lane;
+			float v[8], s[8], acc = 0;
+			__align__(16) T e[8];
+
+			if (i < n) {
+				load8((const T *)p.a + i * 8, v);
+				if (o.skip)
+					load8((const T *)o.skip + i * 8, s);
+				for (int k = 0; k < 8; k++) {
+					e[k] = from_f<T>(o.skip ? v[k] + s[k]
+								: v[k]);
+					v[k] = to_f(e[k]);
+					acc = fmaf(v[k], v[k], acc);
+				}
+				((uint4 *)to)[i] = *(const uint4 *)e;
+				if (o.sum && blockIdx.x == 0)
+					((uint4 *)o.sum)[i] = *(const uint4 *)e;
+			}
+			acc = warp_sum(acc);
+			if (lane == 0)
+				red[w] = acc;
+		}
+		__syncthreads();
+		for (u32 w = 0; w < n_red; w++)
+			r += red[w];
+		r = 1.f / sqrtf(r / (float)p.k + o.eps);
+		for (u32 w = warp; w * 32 < o.tiles * 32; w += warps) {
+			u32 i = w * 32 + lane;
+			float v[8], s[8];
+			__align__(16) T e[8];
+
+			if (i >= n) {
+				((uint4 *)to)[i] = make_uint4(0, 0, 0, 0);
+				continue;
+			}
+			load8((const T *)to + i * 8, v);
+			load8((const T *)gamma + i * 8, s);
+			for (int k = 0; k < 8; k++)
+				e[k] = from_f<T>(v[k] * r * s[k]);
+			((uint4 *)to)[i] = in_order(*(const uint4 *)e);
+		}
+	}
+
 	// Classes to slices to the sum; what is not there counts as 0.
 	__device__ __forceinline__ float finish(const float *s) const
 	{
@@ -500,7 +559,8 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 
 	__device__ __forceinline__ void run_one(unsigned char *smem)
 	{
-		unsigned char *x;
+		__shared__ float red[32];
+		unsigned char *x, *gamma;
 		float *slot;
 		cursor c;
 
@@ -512,6 +572,7 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 				      (ZP == CEP_ZP_NONE ? 0 : p.groups * 16));
 		xs = x;
 		slot = (float *)(x + o.tiles * 512);
+		gamma = (unsigned char *)(slot + p.groups * o.n_class * 16);
 		step_rg = warps / o.n_class;
 		step_c = warps % o.n_class;
 		c.rg = warp / o.n_class;
@@ -521,8 +582,13 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 		walk(
 			c,
 			[&] {
+				if (o.gamma)
+					stage_gamma(gamma);
 				cep_wait();
-				stage(x);
+				if (o.gamma)
+					stage_norm(x, gamma, red);
+				else
+					stage(x);
 				__syncthreads();
 			},
 			[&](const cursor &d) {

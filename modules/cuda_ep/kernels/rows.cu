@@ -83,7 +83,8 @@ template <class T> __device__ __forceinline__ void store8(T *p, const float *x)
 }
 
 // The same for rows of a multiple of 8 elements, up to 8 a thread, aligned:
-// everything is loaded at once and stays in registers.
+// everything is loaded at once and stays in registers.  gemv4.cu does the same
+// sums for its one row.
 template <class T> __device__ __forceinline__ void norm_fast(const cep_norm &p)
 {
 	__shared__ float red[32];
@@ -119,7 +120,7 @@ template <class T> __device__ __forceinline__ void norm_fast(const cep_norm &p)
 		if (p.sum)
 			store8((T *)p.sum + row * p.dim + at, v);
 		for (int i = 0; i < 8; i++)
-			acc += p.layer ? v[i] : v[i] * v[i];
+			acc = fmaf(p.layer ? 1.f : v[i], v[i], acc);
 	}
 	acc = block_sum(acc, red);
 	if (p.layer) {
