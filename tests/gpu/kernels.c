@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 {
 	const char *driver = NULL, *suite = NULL;
 	struct genai_error err = GENAI_ERROR_INIT;
-	struct check c = {.run = gpu_run, .print = true, .rows_exact = true};
+	struct check c = {.run = gpu_run, .print = true};
 	bool require = false;
 	int overlap = 1;
 
@@ -55,8 +55,11 @@ int main(int argc, char **argv)
 	}
 	rnd_seed(1);
 	for (size_t i = 0; i < sizeof(suites) / sizeof(suites[0]); i++)
-		if (!suite || !strcmp(suite, suites[i].name))
+		if (!suite || !strcmp(suite, suites[i].name)) {
+			/* of products, not of whole layers in fp32 */
+			c.rows_exact = suites[i].run != corpus_chunks;
 			suites[i].run(&c);
+		}
 	gpu_close(c.ctx);
 	printf("%u passed, %u failed, %u skipped\n", c.passed, c.failed,
 	       c.skipped);
