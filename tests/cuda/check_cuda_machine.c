@@ -300,7 +300,7 @@ END_TEST
 /* Whatever part of the weights stays on the device. */
 START_TEST(budgets)
 {
-	static const char *const each[] = {"0",	  "1",	  "10%",
+	static const char *const each[] = {"0",	  "1B",	  "10%",
 					   "50%", "100%", "auto"};
 	int64_t got[CUDA_TALK];
 	struct sim_run r;
