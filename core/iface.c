@@ -33,7 +33,8 @@ static const struct {
 	E(plan_destroy), E(bind_input), E(bind_output), E(output_shape),
 	E(submit), E(stats),
 	P(caps), P(open), P(close), P(add), P(seal), P(step_begin), P(acquire),
-	P(release), P(step_end), P(reset), P(stats),
+	P(release), P(step_end), P(reset), P(stats), P(replay_begin),
+	P(resident),
 	// clang-format on
 };
 

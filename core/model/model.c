@@ -319,7 +319,9 @@ int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 		.pager = &m->paging.api,
 		.n_max_inputs = m->step.graph->n_inputs,
 	};
-	struct genai_view *max = calloc(o.n_max_inputs + 1, sizeof(*max));
+	// the largest step; behind it the one of a single position
+	uint32_t n = o.n_max_inputs;
+	struct genai_view *max = calloc(2 * (size_t)n + 1, sizeof(*max));
 	int32_t rc;
 
 	if (!max)
@@ -332,7 +334,11 @@ int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 		genai_model_kv_view(l, 0, m->context, &max[l->past_key]);
 		genai_model_kv_view(l, 0, m->context, &max[l->past_value]);
 	}
+	memcpy(max + n, max, n * sizeof(*max));
+	fill_view(&max[n + m->step.ids], GENAI_DT_I64, 2, 1, 1);
 	o.max_inputs = max;
+	o.repeated = max + n;
+	o.n_repeated = 1;
 	rc = rt->exec.plan_create(genai_module_self(rt->executor.module),
 				  m->step.graph, &o, &plan, err);
 	free(max);

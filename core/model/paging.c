@@ -65,38 +65,25 @@ static int32_t read_budget(struct genai_paging *p, uint64_t room,
 	return 0;
 }
 
-static int32_t page_target(struct genai_paging *p, uint64_t *out,
-			   struct genai_error *err)
+static uint64_t page_target(const struct genai_paging *p)
 {
-	struct genai_runtime *rt = p->rt;
-	char section[80] = "module ";
-	const char *v;
-	struct genai_error why = GENAI_ERROR_INIT;
-	double percent = -1;
+	const struct genai_runtime *rt = p->rt;
 	uint64_t least = p->weights_bytes / MAX_PAGES + 1;
+	uint64_t bytes = rt->pager_caps.page_bytes;
 
 	if (least < LEAST_PAGE)
 		least = LEAST_PAGE;
-	strncat(section, genai_module_name(rt->pager.module), 64);
-	v = genai_config_get(rt->config, section, "page_bytes");
-	*out = MAX_PAGE;
-	if (v && strcmp(v, "auto")) {
-		if (genai_parse_bytes(v, out, &percent, &why) || percent >= 0)
-			return genai_config_fail(
-				rt->config, section, "page_bytes", err, "%s",
-				percent >= 0 ? "not a percentage" : why.text);
-		if (*out < least)
-			*out = least;
-		if (*out > MOST_PAGE)
-			*out = MOST_PAGE;
-	} else if (!rt->pager_ops.plan && p->budget / 16 < MAX_PAGE &&
-		   p->budget / 16 >= MIN_PAGE) {
-		// small budgets need small pages: a ring of four takes a
-		// quarter of the budget.  Without room for a ring nothing is
-		// streamed, and small pages would only be small launches
-		*out = p->budget / 16;
-	}
-	return 0;
+	if (bytes)
+		return bytes < least	   ? least
+		       : bytes > MOST_PAGE ? MOST_PAGE
+					   : bytes;
+	// small budgets need small pages: a ring of four takes a quarter of the
+	// budget.  Without room for a ring nothing is streamed, and small pages
+	// would only be small launches
+	if (!rt->pager_ops.plan && p->budget / 16 < MAX_PAGE &&
+	    p->budget / 16 >= MIN_PAGE)
+		return p->budget / 16;
+	return MAX_PAGE;
 }
 
 // ---- groupings ----
@@ -255,10 +242,9 @@ int32_t genai_paging_seal(struct genai_paging *p, struct genai_plan *plan,
 
 	if (!rc)
 		rc = read_budget(p, room, err);
-	if (!rc)
-		rc = page_target(p, &target, err);
 	if (rc)
 		goto out;
+	target = page_target(p);
 	b.in_place = p->budget == UINT64_MAX &&
 		     p->rt->device.caps.flags & GENAI_STREAM_CAP_SHARED;
 	rc = choose(p, &b, target, &how, err);

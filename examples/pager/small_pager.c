@@ -10,7 +10,7 @@
 #include <genai/pager.h>
 
 #define ALIGN 256u // of pages; their extents are aligned to 16
-#define SLOTS 3u // a page, the next one, and one to spare
+#define SLOTS 3u   // a page, the next one, and one to spare
 
 struct module {
 	const struct genai_host *host;
@@ -73,7 +73,8 @@ static int32_t caps(void *self, struct genai_pager_caps *out,
 		    struct genai_error *err)
 {
 	static const struct genai_pager_caps c = {
-		sizeof(c), GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE};
+		.size = sizeof(c),
+		.flags = GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE};
 
 	(void)self;
 	(void)err;
@@ -508,6 +509,32 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 	return 0;
 }
 
+static int32_t replay_begin(struct genai_pager *p, struct genai_stream *stream,
+			    struct genai_error *err)
+{
+	(void)stream; // the copies of the step before are on it
+	if (!p->is_sealed || p->in_step)
+		return FAIL(p, err, GENAI_E_STATE,
+			    "replay_begin before seal or inside a step");
+	return 0;
+}
+
+static int32_t resident(struct genai_pager *p, uint32_t visit,
+			uint32_t *out_kind, struct genai_error *err)
+{
+	enum placement at;
+
+	if (!p->is_sealed)
+		return FAIL(p, err, GENAI_E_STATE, "resident before seal");
+	if (visit >= p->n_visits)
+		return FAIL(p, err, GENAI_E_INVAL, "no visit %u", visit);
+	at = p->pages[p->sweep[visit].page].placement;
+	*out_kind = at == PINNED     ? GENAI_PLACE_DEVICE
+		    : at == IN_PLACE ? GENAI_PLACE_IN_PLACE
+				     : 0;
+	return 0;
+}
+
 static int32_t stats(struct genai_pager *p, struct genai_pager_stats *out,
 		     struct genai_error *err)
 {
@@ -551,6 +578,8 @@ static const struct genai_pager_ops table = {
 	.step_end = step_end,
 	.reset = reset,
 	.stats = stats,
+	.replay_begin = replay_begin,
+	.resident = resident,
 };
 
 static int32_t init(const struct genai_host *host,

@@ -22,6 +22,7 @@
 
 struct module {
 	const struct genai_host *host;
+	uint64_t page_bytes; // 0: auto
 };
 
 enum placement { PINNED, STREAMED, IN_PLACE };
@@ -91,11 +92,13 @@ static void give(struct genai_pager *p, void *m)
 static int32_t caps(void *self, struct genai_pager_caps *out,
 		    struct genai_error *err)
 {
-	static const struct genai_pager_caps c = {
-		sizeof(c), GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE |
-				   GENAI_PAGER_CAP_ASYNC};
+	struct module *m = self;
+	struct genai_pager_caps c = {.size = sizeof(c),
+				     .flags = GENAI_PAGER_CAP_STABLE |
+					      GENAI_PAGER_CAP_IN_PLACE |
+					      GENAI_PAGER_CAP_ASYNC,
+				     .page_bytes = m->page_bytes};
 
-	(void)self;
 	(void)err;
 	genai_struct_give(out, &c);
 	return 0;
@@ -709,6 +712,37 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 	return 0;
 }
 
+// A step finds nothing of the one before but its last copies.
+static int32_t replay_begin(struct genai_pager *p, struct genai_stream *stream,
+			    struct genai_error *err)
+{
+	struct genai_point tail = {NULL, 0};
+	int32_t rc = 0;
+
+	if (!p->is_sealed || p->in_step)
+		return FAIL(p, err, GENAI_E_STATE,
+			    "replay_begin before seal or inside a step");
+	if (p->slots)
+		rc = p->stream.ops->mark(p->stream.self, p->copies, &tail, err);
+	return rc ? rc : p->stream.ops->wait(p->stream.self, stream, tail, err);
+}
+
+static int32_t resident(struct genai_pager *p, uint32_t visit,
+			uint32_t *out_kind, struct genai_error *err)
+{
+	enum placement at;
+
+	if (!p->is_sealed)
+		return FAIL(p, err, GENAI_E_STATE, "resident before seal");
+	if (visit >= p->n_visits)
+		return FAIL(p, err, GENAI_E_INVAL, "no visit %u", visit);
+	at = p->pages[p->sweep[visit].page].placement;
+	*out_kind = at == PINNED     ? GENAI_PLACE_DEVICE
+		    : at == IN_PLACE ? GENAI_PLACE_IN_PLACE
+				     : 0;
+	return 0;
+}
+
 static int32_t stats(struct genai_pager *p, struct genai_pager_stats *out,
 		     struct genai_error *err)
 {
@@ -753,6 +787,8 @@ static const struct genai_pager_ops table = {
 	.step_end = step_end,
 	.reset = reset,
 	.stats = stats,
+	.replay_begin = replay_begin,
+	.resident = resident,
 };
 
 static int32_t init(const struct genai_host *host,
@@ -766,6 +802,8 @@ static int32_t init(const struct genai_host *host,
 		return host->error_set(host->ctx, err, GENAI_E_NOMEM,
 				       "no memory for the module");
 	m->host = host;
+	m->page_bytes = 0;
+	host->config_get_u64(host->ctx, "page_bytes", &m->page_bytes);
 	*out_self = m;
 	return 0;
 }
@@ -781,7 +819,7 @@ static const struct genai_iface ifaces[] = {
 	{GENAI_IFACE_PAGER, "reader_pager", 1, 0, &table},
 };
 
-// How large pages are is the core's business; that it can be told so is ours.
+// The core asks for it: caps.
 static const struct genai_config_key keys[] = {
 	{"page_bytes", "auto", GENAI_KEY_BYTES, 0, NULL,
 	 "size of a page; auto: by the budget"},

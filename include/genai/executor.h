@@ -54,14 +54,21 @@ struct genai_plan_options {
 	 * it is taken in plan_create, with tags. */
 	const struct genai_view *max_inputs;
 	uint32_t n_max_inputs;
-	uint32_t reserved;
+	/* Shapes of steps that will be submitted again and again, and are worth
+	 * a recording: n_repeated times n_max_inputs views, as above.  What
+	 * visits say about a step's work is about the first of them; about the
+	 * largest where there is none.  Steps of all other shapes come once. */
+	uint32_t n_repeated;
+	const struct genai_view *repeated;
 };
 
-#define GENAI_WEIGHT_GATHER 1u	 /* read sparsely, by index: never streamed */
-#define GENAI_WEIGHT_ROWS 2u	 /* may be cut along its first dimension, where
-				    there are many rows at multiples of 8 */
-#define GENAI_WEIGHT_FILL_PARTS 4u /* ROWS: fill is only for parts; whole it is
-				      used as stored */
+#define GENAI_WEIGHT_GATHER 1u /* read sparsely, by index: never streamed */
+#define GENAI_WEIGHT_ROWS                                                      \
+	2u /* may be cut along its first dimension, where                      \
+	      there are many rows at multiples of 8 */
+#define GENAI_WEIGHT_FILL_PARTS                                                \
+	4u			 /* ROWS: fill is only for parts; whole it is  \
+				    used as stored */
 #define GENAI_WEIGHT_ANY_ROWS 8u /* ROWS: parts may begin at any row */
 
 /* A part of a stored tensor that a node reads. */
@@ -105,8 +112,8 @@ struct genai_exec_stats {
 	uint32_t n_fallbacks;
 	uint64_t steps;
 	uint64_t captures, replays;
-	uint64_t host_nodes;	    /* nodes folded while planning */
-	uint64_t device_bytes;	    /* activations and workspace */
+	uint64_t host_nodes;   /* nodes folded while planning */
+	uint64_t device_bytes; /* activations and workspace */
 	/* steps that ran eagerly though recording was wanted, by reason */
 	struct {
 		char reason[48];

@@ -41,7 +41,7 @@ struct exec_step;
 struct exec_shared {
 	void *self;
 	const struct genai_host *host;
-	pthread_mutex_t lock; /* of the list, and of the plans' tails */
+	pthread_mutex_t lock; /* of the list */
 	struct exec_plan *plans;
 };
 
@@ -117,9 +117,10 @@ struct exec_plan {
 	const struct genai_barrier_api *barrier;
 	const struct genai_pager_api *pager;
 	bool captured;
-	struct genai_view *max_inputs, *inputs,
-		*outputs;    /* size 0: not bound */
-	uint64_t generation; /* of bindings */
+	struct genai_view *max_inputs, *repeated;
+	uint32_t n_repeated;
+	struct genai_view *inputs, *outputs; /* size 0: not bound */
+	uint64_t generation;		     /* of bindings */
 
 	struct exec_value *values;
 	struct genai_mem mem; /* arena, workspace, sync, constants */
@@ -135,16 +136,15 @@ struct exec_plan {
 	uint32_t *inputs_of; /* per visit: inputs of its node, a bit each */
 	uint32_t n_visits;
 	struct genai_visit_page *pages;
+	uint32_t n_pages;
 	uint32_t *node_pages; /* first page of each node; n_nodes + 1 */
 	uint32_t *part_rows;  /* per node: rows of parts that may run at once */
 	genai_addr parts[EXEC_MAX_PARTS * EXEC_MAX_IN];
 	bool has_pages, submitted;
-	bool resident; /* the last eager step copied nothing */
+	bool resident; /* nothing that it visits comes and goes */
 
 	struct exec_recording recorded[EXEC_RECORDINGS];
 	uint32_t n_recorded;
-	struct genai_point tail; /* of the last eager step's copies, of any
-				    plan that shares the pager */
 	struct genai_exec_stats stats;
 };
 

@@ -98,6 +98,41 @@ static int32_t check_options(struct exec_plan *p,
 	return 0;
 }
 
+// Every repeated shape is within the largest.
+static int32_t check_repeated(struct exec_plan *p,
+			      const struct genai_plan_options *o,
+			      struct genai_error *err)
+{
+	uint32_t n = p->graph->n_inputs;
+
+	for (uint64_t i = 0; i < (uint64_t)o->n_repeated * n; i++) {
+		const struct genai_view *most = &o->max_inputs[i % n];
+		const struct genai_view *v = &o->repeated[i];
+		bool fits = v->rank == most->rank && v->dtype == most->dtype;
+
+		for (uint32_t d = 0; fits && d < v->rank; d++)
+			fits = v->dims[d] >= 0 && v->dims[d] <= most->dims[d];
+		if (!fits)
+			return EXEC_FAIL(p, err, GENAI_E_INVAL,
+					 "graph input %u: a repeated shape is "
+					 "not within the largest",
+					 (uint32_t)(i % n));
+	}
+	return 0;
+}
+
+// Strides may be left out.
+static void take_view(struct genai_view *v, const struct genai_view *from)
+{
+	bool strides = false;
+
+	*v = *from;
+	for (uint32_t d = 0; d < v->rank; d++)
+		strides |= v->strides[d] != 0;
+	if (!strides)
+		exec_dense(v->rank, v->dims, v->strides);
+}
+
 static int32_t take_tables(struct exec_plan *p,
 			   const struct genai_plan_options *o,
 			   struct genai_error *err)
@@ -105,16 +140,18 @@ static int32_t take_tables(struct exec_plan *p,
 	const struct genai_graph *g = p->graph;
 	const struct genai_host *h = p->host;
 	uint64_t nodes = g->n_nodes + UINT64_C(1);
+	uint64_t repeated = (uint64_t)o->n_repeated * g->n_inputs;
 
 	p->max_inputs = exec_zalloc(h, g->n_inputs * sizeof(*p->max_inputs));
+	p->repeated = exec_zalloc(h, repeated * sizeof(*p->repeated));
 	p->inputs = exec_zalloc(h, g->n_inputs * sizeof(*p->inputs));
 	p->outputs = exec_zalloc(h, g->n_outputs * sizeof(*p->outputs));
 	p->values = exec_zalloc(h, g->n_values * sizeof(*p->values));
 	p->sync_offset = exec_zalloc(h, nodes * sizeof(*p->sync_offset));
 	p->node_pages = exec_zalloc(h, nodes * sizeof(*p->node_pages));
 	p->part_rows = exec_zalloc(h, nodes * sizeof(*p->part_rows));
-	if (!p->max_inputs || !p->inputs || !p->outputs || !p->values ||
-	    !p->sync_offset || !p->node_pages || !p->part_rows)
+	if (!p->max_inputs || !p->repeated || !p->inputs || !p->outputs ||
+	    !p->values || !p->sync_offset || !p->node_pages || !p->part_rows)
 		return EXEC_FAIL(p, err, GENAI_E_NOMEM,
 				 "no memory for a plan of %u values",
 				 g->n_values);
@@ -123,16 +160,12 @@ static int32_t take_tables(struct exec_plan *p,
 	for (uint32_t i = 0; i < g->n_outputs; i++)
 		p->values[g->outputs[i]].output = i;
 	for (uint32_t i = 0; i < g->n_inputs; i++) {
-		struct genai_view *v = &p->max_inputs[i];
-		bool strides = false;
-
 		p->values[g->inputs[i]].input = i;
-		*v = o->max_inputs[i];
-		for (uint32_t d = 0; d < v->rank; d++)
-			strides |= v->strides[d] != 0;
-		if (!strides)
-			exec_dense(v->rank, v->dims, v->strides);
+		take_view(&p->max_inputs[i], &o->max_inputs[i]);
 	}
+	for (uint64_t i = 0; i < repeated; i++)
+		take_view(&p->repeated[i], &o->repeated[i]);
+	p->n_repeated = o->n_repeated;
 	return 0;
 }
 
@@ -174,6 +207,7 @@ static void plan_free(struct exec_plan *p)
 	if (p->m->close)
 		p->m->close(p);
 	h->free(h->ctx, p->max_inputs);
+	h->free(h->ctx, p->repeated);
 	h->free(h->ctx, p->inputs);
 	h->free(h->ctx, p->outputs);
 	h->free(h->ctx, p->values);
@@ -209,6 +243,8 @@ int32_t exec_create(struct exec_shared *shared, const struct exec_module *m,
 	p->barrier = o->barrier;
 	p->pager = o->pager;
 	rc = check_options(p, o, err);
+	if (!rc)
+		rc = check_repeated(p, o, err);
 	if (!rc)
 		rc = take_tables(p, o, err);
 	if (!rc && m->open)

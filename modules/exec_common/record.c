@@ -39,23 +39,14 @@ static int32_t broke_off(struct exec_step *s, int32_t rc)
 	return rc;
 }
 
-// An eager step leaves copies for the next step of whoever has the pager: every
-// plan of it must be ordered after them before it replays.
-static void share_tail(struct exec_plan *p, struct genai_point tail)
-{
-	pthread_mutex_lock(&p->shared->lock);
-	for (struct exec_plan *q = p->shared->plans; q; q = q->next)
-		if (q->pager && q->pager->pager == p->pager->pager)
-			q->tail = tail;
-	pthread_mutex_unlock(&p->shared->lock);
-}
-
-static int32_t wait_tail(struct exec_step *s)
+// Order the stream after copies that the pager made for this step.
+static int32_t replay_begin(struct exec_step *s)
 {
 	struct exec_plan *p = s->plan;
 
-	return p->tail.stream ? S(p)->wait(SELF(p), s->stream, p->tail, s->err)
-			      : 0;
+	return p->n_visits ? p->pager->ops->replay_begin(p->pager->pager,
+							 s->stream, s->err)
+			   : 0;
 }
 
 int32_t exec_run_eager(struct exec_step *s)
@@ -65,35 +56,11 @@ int32_t exec_run_eager(struct exec_step *s)
 
 	if (rc)
 		return broke_off(s, rc);
-	if (tail.stream)
-		share_tail(s->plan, tail);
 	s->variant->steps++;
 	return 0;
 }
 
 // ---- recordings ----
-
-// Steps of one token are repeated and worth recording; prompts are not.
-static bool is_decode(const struct exec_plan *p, const struct exec_variant *v)
-{
-	const struct genai_view *ids = v->in;
-
-	if (p->graph->n_inputs && ids->rank >= 2 && ids->dims[1] == 1)
-		return true;
-	for (uint32_t i = 0; i < p->graph->n_inputs; i++) {
-		const struct genai_view *a = &v->in[i];
-		int64_t elements = 1;
-
-		if (!memcmp(a->dims, p->max_inputs[i].dims,
-			    a->rank * sizeof(a->dims[0])))
-			continue;
-		for (uint32_t d = 0; d < a->rank; d++)
-			elements *= a->dims[d];
-		if (elements != 1)
-			return false;
-	}
-	return true;
-}
 
 static enum reason can_record(const struct exec_plan *p)
 {
@@ -162,7 +129,7 @@ static int32_t record(struct exec_step *s, genai_addr *bound, bool *out_begun)
 	struct exec_plan *p = s->plan;
 	struct genai_recording *recording = NULL;
 	struct genai_point tail;
-	int32_t rc = MUTANT(2) ? 0 : wait_tail(s); // R2
+	int32_t rc = MUTANT(2) ? 0 : replay_begin(s); // R2
 
 	*out_begun = false;
 	if (!rc)
@@ -218,7 +185,7 @@ int32_t exec_run_captured(struct exec_step *s)
 	struct exec_recording *r;
 	int32_t rc = 0;
 
-	if (!s->variant->steps || !is_decode(p, s->variant))
+	if (!s->variant->steps || !s->variant->repeats)
 		return exec_run_eager(s);
 	r = find_recording(s);
 	if (!r)
@@ -228,7 +195,7 @@ int32_t exec_run_captured(struct exec_step *s)
 	if (!r)
 		return exec_run_eager(s);
 	if (!MUTANT(4)) // R2
-		rc = wait_tail(s);
+		rc = replay_begin(s);
 	if (!rc)
 		rc = S(p)->launch_graph(SELF(p), r->recording, s->stream,
 					s->err);

@@ -142,14 +142,16 @@ static int32_t run_node(struct exec_step *s, uint32_t node)
 	return rc;
 }
 
-static uint64_t pager_copies(const struct exec_plan *p)
+// Does all that is visited stay where it is from step to step?
+static int32_t ask_resident(struct exec_plan *p, struct genai_error *err)
 {
-	struct genai_pager_stats st = {.size = sizeof(st)};
+	uint32_t kind = GENAI_PLACE_DEVICE;
+	int32_t rc = 0;
 
-	if (!p->n_visits || !p->pager->ops->stats ||
-	    p->pager->ops->stats(p->pager->pager, &st, NULL))
-		return UINT64_MAX;
-	return st.copies;
+	for (uint32_t i = 0; i < p->n_pages && kind && !rc; i++)
+		rc = p->pager->ops->resident(p->pager->pager, i, &kind, err);
+	p->resident = kind != 0;
+	return rc;
 }
 
 // A launch's context has to live until it is done: a variant has one for each,
@@ -174,7 +176,6 @@ int32_t exec_run(struct exec_step *s, bool recording,
 	struct exec_plan *p = s->plan;
 	const struct exec_module *m = p->m;
 	bool paged = p->n_visits > 0;
-	uint64_t before = recording ? 0 : pager_copies(p);
 	int32_t rc = take_contexts(s);
 
 	*out_tail = (struct genai_point){NULL, 0};
@@ -192,8 +193,6 @@ int32_t exec_run(struct exec_step *s, bool recording,
 	if (!rc && paged)
 		rc = p->pager->ops->step_end(p->pager->pager, s->stream,
 					     out_tail, s->err);
-	if (!rc && !recording)
-		p->resident = !paged || before == pager_copies(p);
 	return rc;
 }
 
@@ -226,6 +225,8 @@ int32_t exec_submit(struct genai_plan *plan, struct genai_stream *stream,
 		rc = check_ready(p, err);
 	if (!rc)
 		rc = exec_variant_resolve(v, err);
+	if (!rc && !p->submitted)
+		rc = ask_resident(p, err);
 	for (uint32_t i = 0; !rc && i < n_wait; i++)
 		rc = S(p)->wait(SELF(p), stream, wait[i], err);
 	if (rc)

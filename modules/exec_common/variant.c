@@ -198,6 +198,24 @@ static int32_t add_node(struct exec_variant *v, uint32_t i,
 	return rc ? rc : settle(v, i, err);
 }
 
+static bool is_repeated(const struct exec_plan *p, const struct genai_view *in)
+{
+	uint32_t n = p->graph->n_inputs;
+
+	for (uint32_t k = 0; k < p->n_repeated; k++) {
+		const struct genai_view *r = p->repeated + (size_t)k * n;
+		uint32_t i = 0;
+
+		while (i < n && in[i].rank == r[i].rank &&
+		       !memcmp(in[i].dims, r[i].dims,
+			       r[i].rank * sizeof(r[i].dims[0])))
+			i++;
+		if (i == n)
+			return true;
+	}
+	return false;
+}
+
 int32_t exec_variant_new(struct exec_plan *p, const struct genai_view *in,
 			 const struct genai_view *out,
 			 struct exec_variant **out_v, struct genai_error *err)
@@ -224,6 +242,7 @@ int32_t exec_variant_new(struct exec_plan *p, const struct genai_view *in,
 	}
 	memcpy(v->in, in, g->n_inputs * sizeof(*in));
 	memcpy(v->out, out, g->n_outputs * sizeof(*out));
+	v->repeats = is_repeated(p, in);
 	set_sources(v);
 	for (uint32_t i = 0; !rc && i < g->n_nodes; i++)
 		rc = add_node(v, i, err);

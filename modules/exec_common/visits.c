@@ -106,42 +106,12 @@ static void find_work(struct exec_plan *p, const struct exec_variant *v)
 		p->visits[p->n_visits - 1].units_after = units;
 }
 
-// The shapes of a step of one position: the largest integer input has the ids.
-// NULL if the graph has no such step; that is no error.
-static struct exec_variant *one_position(struct exec_plan *p)
-{
-	struct genai_view *in =
-		exec_zalloc(p->host, p->graph->n_inputs * sizeof(*in));
-	struct genai_view *ids = NULL;
-	struct exec_variant *v = NULL;
-	int64_t most = 0;
-
-	for (uint32_t i = 0; in && i < p->graph->n_inputs; i++) {
-		int64_t n = 1;
-
-		in[i] = p->max_inputs[i];
-		for (uint32_t d = 0; d < in[i].rank; d++)
-			n *= in[i].dims[d];
-		if ((in[i].dtype != GENAI_DT_I64 &&
-		     in[i].dtype != GENAI_DT_I32) ||
-		    n <= most)
-			continue;
-		most = n;
-		ids = &in[i];
-	}
-	for (uint32_t d = 0; ids && d < ids->rank; d++)
-		ids->dims[d] = ids->strides[d] = 1;
-	if (ids && exec_variant_new(p, in, p->outputs, &v, NULL))
-		v = NULL;
-	p->host->free(p->host->ctx, in);
-	return v;
-}
-
 int32_t exec_find_visits(struct exec_plan *p, struct exec_variant *v,
 			 struct genai_error *err)
 {
-	struct exec_variant *one;
+	struct exec_variant *often = NULL;
 	uint64_t most = 0;
+	int32_t rc = 0;
 
 	for (uint32_t i = 0; i < p->graph->n_nodes; i++)
 		most += v->facts[i].n_in;
@@ -159,10 +129,12 @@ int32_t exec_find_visits(struct exec_plan *p, struct exec_variant *v,
 				    exec_is_weight(v, n->in[k]))
 					visit_input(p, v, i, k);
 	}
-	one = one_position(p);
-	find_work(p, one ? one : v);
-	exec_variant_free(one);
-	return 0;
+	if (p->n_repeated)
+		rc = exec_variant_new(p, p->repeated, p->outputs, &often, err);
+	if (!rc)
+		find_work(p, often ? often : v);
+	exec_variant_free(often);
+	return rc;
 }
 
 int32_t exec_plan_visits(struct genai_plan *plan,
@@ -335,6 +307,7 @@ int32_t exec_plan_set_pages(struct genai_plan *plan,
 		memcpy(copy, pages, n_pages * sizeof(*copy));
 	p->host->free(p->host->ctx, p->pages);
 	p->pages = copy;
+	p->n_pages = n_pages;
 	for (uint32_t i = 0; i < p->graph->n_nodes; i++) {
 		uint32_t n = count_pages(p, i, copy, at, n_pages);
 

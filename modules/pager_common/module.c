@@ -18,6 +18,7 @@ static int32_t init(const struct genai_host *host,
 	memset(m, 0, sizeof(*m));
 	m->host = host;
 	m->async = PAGER_ASYNC;
+	host->config_get_u64(host->ctx, "page_bytes", &m->page_bytes);
 	rc = host->config_get_u64(host->ctx, "ring_slots", &m->ring_slots);
 	if (rc || m->ring_slots == 1 || m->ring_slots > 4096)
 		rc = host->error_set(host->ctx, err, GENAI_E_CONFIG,
@@ -42,7 +43,7 @@ static const struct genai_iface ifaces[] = {
 };
 
 static const struct genai_config_key keys[] = {
-	{"page_bytes", "auto", GENAI_KEY_STR, 0, NULL,
+	{"page_bytes", "auto", GENAI_KEY_BYTES, 0, NULL,
 	 "size of a page, about: auto (at most 16MiB), or bytes; small budgets "
 	 "get smaller ones"},
 	{"ring_slots", "auto", GENAI_KEY_STR, 0, NULL,

@@ -12,8 +12,10 @@ static int32_t caps(void *self, struct genai_pager_caps *out,
 		    struct genai_error *err)
 {
 	struct pager_module *m = self;
-	struct genai_pager_caps c = {
-		sizeof(c), GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE};
+	struct genai_pager_caps c = {.size = sizeof(c),
+				     .flags = GENAI_PAGER_CAP_STABLE |
+					      GENAI_PAGER_CAP_IN_PLACE,
+				     .page_bytes = m->page_bytes};
 
 	(void)err;
 	if (m->async)
@@ -312,7 +314,7 @@ static int32_t prime(struct genai_pager *p, struct genai_error *err)
 {
 	int32_t rc = 0;
 
-	for (uint32_t i = 0; !rc && i < p->n_slots; i++) {
+	for (uint32_t i = 0; !rc && p->m->async && i < p->n_slots; i++) {
 		p->slots[i].free_at = (struct genai_point){NULL, 0};
 		p->slots[i].held = 0;
 		rc = load(p, &p->slots[i], p->streamed[i], p->copies, err);
@@ -329,13 +331,13 @@ static int32_t step_begin(struct genai_pager *p, struct genai_stream *stream,
 		return PAGER_FAIL(p, err, GENAI_E_STATE,
 				  p->sealed ? "step_begin inside a step"
 					    : "step_begin before seal");
-	if (p->m->async && p->n_slots && !p->primed) {
-		int32_t rc;
+	if (!p->primed) {
+		int32_t rc =
+			recording
+				? PAGER_FAIL(p, err, GENAI_E_STATE,
+					     "a recording before replay_begin")
+				: prime(p, err);
 
-		if (recording)
-			return PAGER_FAIL(p, err, GENAI_E_STATE,
-					  "a recording before any step");
-		rc = prime(p, err);
 		if (rc)
 			return rc;
 	}
@@ -485,16 +487,45 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 			(struct genai_point){NULL, 0};
 	}
 	p->tail = (struct genai_point){NULL, 0};
-	if (!p->m->async || !p->n_slots)
-		return 0;
-	// a recorded step may come next: it calls nobody and finds the ring
-	// as it was when it was recorded
-	rc = prime(p, err);
-	if (!rc)
-		rc = p->barrier.ops->host_read(p->barrier.self, &p->tail, 1,
-					       UINT64_MAX, err);
-	p->primed = !rc;
+	return 0;
+}
+
+// A recorded step finds the ring as the step before left it: its copies are on
+// a stream that only the pager knows.
+static int32_t replay_begin(struct genai_pager *p, struct genai_stream *stream,
+			    struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	if (!p->sealed || p->in_step)
+		return PAGER_FAIL(p, err, GENAI_E_STATE,
+				  p->sealed ? "replay_begin inside a step"
+					    : "replay_begin before seal");
+	if (!p->primed)
+		rc = prime(p, err);
+	if (!rc && !MUTANT(11)) // R2
+		rc = p->stream.ops->wait(p->stream.self, stream, p->tail, err);
 	return rc;
+}
+
+static int32_t resident(struct genai_pager *p, uint32_t visit,
+			uint32_t *out_kind, struct genai_error *err)
+{
+	static const uint32_t kinds[] = {
+		[PAGER_PINNED] = GENAI_PLACE_DEVICE,
+		[PAGER_IN_PLACE] = GENAI_PLACE_IN_PLACE,
+		[PAGER_STREAMED] = 0,
+	};
+
+	if (!p->sealed)
+		return PAGER_FAIL(p, err, GENAI_E_STATE,
+				  "resident before seal");
+	if (visit >= p->n_sweep)
+		return PAGER_FAIL(p, err, GENAI_E_INVAL,
+				  "visit %u of %u is asked about", visit,
+				  p->n_sweep);
+	*out_kind = kinds[p->pages[p->sweep[visit].page].placement];
+	return 0;
 }
 
 static int32_t stats(struct genai_pager *p, struct genai_pager_stats *out,
@@ -519,5 +550,7 @@ const struct genai_pager_ops pager_table = {
 	.step_end = step_end,
 	.reset = reset,
 	.stats = stats,
+	.replay_begin = replay_begin,
+	.resident = resident,
 	.plan = plan,
 };

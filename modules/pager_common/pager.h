@@ -50,7 +50,7 @@ struct pager_slot {
 
 struct pager_module {
 	const struct genai_host *host;
-	uint64_t ring_slots; /* 0: auto */
+	uint64_t ring_slots, page_bytes; /* 0: auto */
 	bool async;
 };
 

@@ -307,9 +307,10 @@ AT(genai_place, size, 0);
 AT(genai_place, kind, 4);
 AT(genai_place, addr, 8);
 
-SIZE(genai_pager_caps, 8);
+SIZE(genai_pager_caps, 16);
 AT(genai_pager_caps, size, 0);
 AT(genai_pager_caps, flags, 4);
+AT(genai_pager_caps, page_bytes, 8);
 
 SIZE(genai_pager_report, 104);
 AT(genai_pager_report, size, 0);
@@ -336,7 +337,7 @@ AT(genai_pager_stats, acquires, 16);
 AT(genai_pager_stats, copies, 24);
 AT(genai_pager_stats, copy_bytes, 32);
 
-SIZE(genai_pager_ops, 104);
+SIZE(genai_pager_ops, 120);
 AT(genai_pager_ops, size, 0);
 AT(genai_pager_ops, version, 4);
 AT(genai_pager_ops, reserved, 6);
@@ -351,7 +352,9 @@ AT(genai_pager_ops, release, 64);
 AT(genai_pager_ops, step_end, 72);
 AT(genai_pager_ops, reset, 80);
 AT(genai_pager_ops, stats, 88);
-AT(genai_pager_ops, plan, 96);
+AT(genai_pager_ops, replay_begin, 96);
+AT(genai_pager_ops, resident, 104);
+AT(genai_pager_ops, plan, 112);
 
 SIZE(genai_pager_api, 24);
 AT(genai_pager_api, ops, 0);
@@ -371,7 +374,7 @@ AT(genai_exec_caps, n_ops, 24);
 AT(genai_exec_caps, op_stride, 28);
 AT(genai_exec_caps, ops, 32);
 
-SIZE(genai_plan_options, 48);
+SIZE(genai_plan_options, 56);
 AT(genai_plan_options, size, 0);
 AT(genai_plan_options, flags, 4);
 AT(genai_plan_options, stream, 8);
@@ -379,7 +382,8 @@ AT(genai_plan_options, barrier, 16);
 AT(genai_plan_options, pager, 24);
 AT(genai_plan_options, max_inputs, 32);
 AT(genai_plan_options, n_max_inputs, 40);
-AT(genai_plan_options, reserved, 44);
+AT(genai_plan_options, n_repeated, 44);
+AT(genai_plan_options, repeated, 48);
 
 SIZE(genai_visit, 80);
 AT(genai_visit, size, 0);

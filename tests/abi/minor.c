@@ -35,6 +35,8 @@ static const struct genai_pager_ops table = {
 	.step_end = NONE,
 	.reset = NONE,
 	.stats = NONE,
+	.replay_begin = NONE,
+	.resident = NONE,
 };
 
 static int32_t init(const struct genai_host *host,

@@ -333,8 +333,6 @@ int32_t book_step(struct book *b, int32_t recording, struct genai_error *err)
 		return rc;
 	if (recording)
 		cf_wait(&b->r, b->s, tail);
-	else
-		b->tail = tail;
 	return 0;
 }
 

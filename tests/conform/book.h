@@ -67,7 +67,6 @@ struct book {
 	} seen[BOOK_MAX_SEEN];
 	uint32_t n_seen, before; /* before: the last step */
 	bool recording;
-	struct genai_point tail;
 	bool stable; /* addresses may not change */
 };
 

@@ -26,7 +26,8 @@ static void broke(struct rig *g, const char *rule)
 static int32_t hostile_caps(void *self, struct genai_pager_caps *out,
 			    struct genai_error *err)
 {
-	struct genai_pager_caps c = {sizeof(c), GENAI_PAGER_CAP_STABLE};
+	struct genai_pager_caps c = {.size = sizeof(c),
+				     .flags = GENAI_PAGER_CAP_STABLE};
 
 	(void)self;
 	(void)err;
@@ -126,6 +127,30 @@ static int32_t hostile_end(struct genai_pager *p, struct genai_stream *s,
 	return g->r.st->mark(g->r.d, g->loads, out_tail, err);
 }
 
+// What the step before left undone is done first.
+static int32_t hostile_replay(struct genai_pager *p, struct genai_stream *s,
+			      struct genai_error *err)
+{
+	struct rig *g = rig_of(p);
+	struct genai_point tail;
+	int32_t rc = g->r.st->mark(g->r.d, g->loads, &tail, err);
+
+	g->begun++;
+	if (g->in_step)
+		broke(g, "replay_begin inside a step");
+	return rc ? rc : g->r.st->wait(g->r.d, s, tail, err);
+}
+
+static int32_t hostile_resident(struct genai_pager *p, uint32_t visit,
+				uint32_t *out_kind, struct genai_error *err)
+{
+	(void)p;
+	(void)visit;
+	(void)err;
+	*out_kind = 0; // here one moment and gone the next
+	return 0;
+}
+
 static int32_t hostile_reset(struct genai_pager *p,
 			     const struct genai_ticket *ticket,
 			     struct genai_error *err)
@@ -178,6 +203,8 @@ static void hostile_open(struct rig *g)
 		.step_end = hostile_end,
 		.reset = hostile_reset,
 		.stats = hostile_stats,
+		.replay_begin = hostile_replay,
+		.resident = hostile_resident,
 	};
 	g->pager = (struct genai_pager_api){&g->pager_ops,
 					    (struct genai_pager *)(void *)g, g};
@@ -310,6 +337,8 @@ int32_t rig_try_plan(struct rig *g, const struct genai_plan_options *o,
 		     struct genai_graph *graph, struct genai_error *err)
 {
 	static _Thread_local struct genai_view lent[RIG_MAX_IO];
+	static _Thread_local struct genai_view more[4 * RIG_MAX_IO];
+	size_t n = (size_t)o->n_repeated * graph->n_inputs;
 	static union {
 		struct genai_plan_options o;
 		char bytes[1024];
@@ -319,11 +348,15 @@ int32_t rig_try_plan(struct rig *g, const struct genai_plan_options *o,
 	memcpy(lent, o->max_inputs, o->n_max_inputs * sizeof(*lent));
 	memcpy(options.bytes, o, o->size);
 	options.o.max_inputs = lent;
+	if (n)
+		memcpy(more, o->repeated, n * sizeof(*more));
+	options.o.repeated = more;
 	rc = g->r.rt->exec.plan_create(
 		genai_module_self(g->r.rt->executor.module), graph, &options.o,
 		&g->plan, err);
 	// given for the call only
 	memset(lent, 0xff, sizeof(lent));
+	memset(more, 0xff, sizeof(more));
 	memset(&options, 0xff, sizeof(options));
 	return rc;
 }
@@ -339,16 +372,30 @@ static void bind(struct rig *g, bool input, uint32_t i,
 	memset(&lent, 0xff, sizeof(lent));
 }
 
+// Of token ids one at a time is repeated, of anything else all of it.
+static void find_repeated(struct rig *g, const struct genai_graph *graph,
+			  const struct genai_view *max_in)
+{
+	const int64_t one[] = {1, 1};
+
+	memcpy(g->repeated, max_in, graph->n_inputs * sizeof(*max_in));
+	if (max_in[0].dtype == GENAI_DT_I64 && max_in[0].rank == 2)
+		g->repeated[0] = rig_view(GENAI_DT_I64, 2, one);
+}
+
 struct genai_plan_options rig_options(struct rig *g, struct genai_graph *graph,
 				      const struct genai_view *max_in)
 {
+	find_repeated(g, graph, max_in);
 	return (struct genai_plan_options){
 		.size = sizeof(struct genai_plan_options),
 		.stream = &g->r.d->stream,
 		.barrier = &g->barrier,
 		.pager = g->paged ? &g->paging.api : &g->pager,
 		.max_inputs = max_in,
-		.n_max_inputs = graph->n_inputs};
+		.n_max_inputs = graph->n_inputs,
+		.n_repeated = 1,
+		.repeated = g->repeated};
 }
 
 static void take_buffers(struct rig *g, struct genai_graph *graph,

@@ -27,7 +27,7 @@ struct rig {
 	struct genai_barrier_ops tapped;
 	struct genai_barrier_api barrier;
 	uint32_t barriers; /* calls by the executor */
-	struct genai_view max_in[RIG_MAX_IO];
+	struct genai_view max_in[RIG_MAX_IO], repeated[RIG_MAX_IO];
 	struct genai_view in[RIG_MAX_IO], out[RIG_MAX_IO];
 	struct genai_mem in_mem[RIG_MAX_IO], out_mem[RIG_MAX_IO];
 	genai_addr guard; /* behind output 0; 0: none */
@@ -39,6 +39,7 @@ struct rig {
 	struct rig_part parts[RIG_MAX_PARTS];
 	uint32_t n_parts, next, steps;
 	uint32_t refuse_visit; /* the n-th from now on; 0: none */
+	uint32_t begun; /* calls of replay_begin */
 	bool in_step;
 	const char *broken; /* the first rule that the executor broke */
 	struct genai_stream *loads;

@@ -94,6 +94,14 @@ static void create_refuses(void)
 	o = rig_options(&g, graph, max);
 	o.flags = 1u << 31;
 	CF_FAILS(GENAI_E_UNSUPPORTED, try_plan(&o));
+	o = rig_options(&g, graph, max);
+	g.repeated[0].dims[1] = LM_STEP + 1;
+	CF_FAILS(0, try_plan(&o));
+	g.repeated[0].dims[1] = -1;
+	CF_FAILS(0, try_plan(&o));
+	o = rig_options(&g, graph, max);
+	g.repeated[0].rank = 1;
+	CF_FAILS(0, try_plan(&o));
 	o = rig_options(&g, graph, &wrong);
 	CF_FAILS(0, try_plan(&o));
 	ck_assert_ptr_null(g.plan);

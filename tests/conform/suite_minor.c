@@ -111,7 +111,7 @@ static void pager_sizes(void)
 	book_make(&b, 5, 12);
 	any_size(ask_report, "report", UP_TO(genai_pager_report, slot_bytes));
 	book_open(&b, NULL);
-	any_size(ask_pager_caps, "caps", UP_TO(genai_pager_caps, flags));
+	any_size(ask_pager_caps, "caps", UP_TO(genai_pager_caps, page_bytes));
 	any_size(ask_pager_stats, "stats",
 		 UP_TO(genai_pager_stats, copy_bytes));
 	book_close(&b);

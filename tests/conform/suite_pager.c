@@ -180,6 +180,63 @@ static void budgets(void)
 	}
 }
 
+// What is said to stay is where it is said to be, is not copied again, and any
+// number of it is held at once.
+static void resident_under(uint32_t part)
+{
+	static struct genai_place place[BOOK_MAX_VISITS];
+	uint32_t kind[BOOK_MAX_VISITS], moves = 0;
+	struct genai_point ready, tail;
+
+	open_book(33, 24);
+	CF_FAILS(GENAI_E_STATE, b.ops->resident(b.p, 0, &kind[0], &cf_err));
+	CF_OK(book_seal(&b, b.total * part / 100, &cf_err));
+	for (uint32_t v = 0; v < b.n_visits; v++) {
+		kind[v] = 77;
+		CF_OK(b.ops->resident(b.p, v, &kind[v], &cf_err));
+		moves += !kind[v] &&
+			 (!v || b.sweep[v - 1].page != b.sweep[v].page);
+	}
+	CF_FAILS(GENAI_E_INVAL,
+		 b.ops->resident(b.p, b.n_visits, &kind[0], &cf_err));
+	ck_assert_msg(moves == b.report.n_streamed,
+		      "%u pages are said to come and go, %u to be streamed",
+		      moves, b.report.n_streamed);
+	CF_OK(b.ops->step_begin(b.p, b.s, 0, &cf_err));
+	for (uint32_t v = 0; v < b.n_visits; v++) {
+		uint32_t copies = book_tap.copies;
+
+		CF_OK(b.ops->acquire(b.p, v, b.s, &place[v], &ready, &cf_err));
+		cf_wait(&b.r, b.s, ready);
+		book_use(&b, v, &place[v]);
+		if (!kind[v]) {
+			CF_OK(b.ops->release(b.p, v, cf_mark(&b.r, b.s),
+					     &cf_err));
+			continue;
+		}
+		ck_assert_msg(place[v].kind == kind[v],
+			      "visit %u stays in a place of kind %u, and is in "
+			      "one of kind %u",
+			      v, kind[v], place[v].kind);
+		ck_assert_msg(book_tap.copies == copies,
+			      "visit %u stays, and is copied", v);
+	}
+	for (uint32_t v = 0; v < b.n_visits; v++)
+		if (kind[v])
+			CF_OK(b.ops->release(b.p, v, cf_mark(&b.r, b.s),
+					     &cf_err));
+	CF_OK(b.ops->step_end(b.p, b.s, &tail, &cf_err));
+	CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "with what stays held throughout");
+	close_book();
+}
+
+static void resident(void)
+{
+	for (uint32_t part = 0; part <= 100; part += 20)
+		resident_under(part);
+}
+
 // What plan says is what seal does; it takes nothing and forgets the pages.
 static void plan(void)
 {
@@ -262,6 +319,7 @@ static void order(void)
 
 	open_book(41, 10);
 	CF_FAILS(GENAI_E_STATE, b.ops->step_begin(b.p, b.s, 0, &cf_err));
+	CF_FAILS(GENAI_E_STATE, b.ops->replay_begin(b.p, b.s, &cf_err));
 	CF_OK(book_seal(&b, b.total / 2, &cf_err));
 	CF_FAILS(GENAI_E_STATE,
 		 b.ops->acquire(b.p, 0, b.s, &place, &ready, &cf_err));
@@ -270,6 +328,7 @@ static void order(void)
 	CF_FAILS(GENAI_E_STATE, b.ops->step_end(b.p, b.s, &tail, &cf_err));
 	CF_OK(b.ops->step_begin(b.p, b.s, 0, &cf_err));
 	CF_FAILS(GENAI_E_STATE, b.ops->step_begin(b.p, b.s, 0, &cf_err));
+	CF_FAILS(GENAI_E_STATE, b.ops->replay_begin(b.p, b.s, &cf_err));
 	CF_FAILS(GENAI_E_STATE,
 		 b.ops->acquire(b.p, 1, b.s, &place, &ready, &cf_err));
 	CF_FAILS(GENAI_E_STATE,
@@ -587,6 +646,7 @@ static const struct cf_test tests[] = {
 	{"pager/close-ticket", "GM-82", P, 0, close_ticket},
 	{"pager/err-null", "GM-5", P, 0, err_null},
 	{"pager/stats", "GM-83", P, 0, stats},
+	{"pager/resident", "GM-96", P, 0, resident},
 	{"pager/plan", "GM-92", P, 0, plan},
 	{"pager/alloc-fails", "GM-7", P, 0, alloc_fails},
 };

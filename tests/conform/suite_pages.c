@@ -116,12 +116,14 @@ static void replayed(void)
 		open_wide(cf_schedule(i % n), 700 + i, i % 2 ? 120 : 12,
 			  i % 2 ? 0 : 3, 40);
 		steps(1, "before it is recorded");
-		cf_wait(&b.r, b.s, b.tail);
+		CF_OK(b.ops->replay_begin(b.p, b.s, &cf_err));
 		CF_OK(b.r.st->capture_begin(b.r.d, b.s, &cf_err));
 		CF_OK(book_step(&b, 1, &cf_err));
 		CF_OK(b.r.st->capture_end(b.r.d, b.s, &rec, &cf_err));
-		for (int k = 0; k < 2; k++)
+		for (int k = 0; k < 2; k++) {
+			CF_OK(b.ops->replay_begin(b.p, b.s, &cf_err));
 			CF_OK(b.r.st->launch_graph(b.r.d, rec, b.s, &cf_err));
+		}
 		book_replayed(&b);
 		steps(1, "replayed");
 		t = cf_drain(&b.r);

@@ -105,7 +105,7 @@ static struct genai_recording *record(void)
 {
 	struct genai_recording *rec = NULL;
 
-	cf_wait(&b.r, b.s, b.tail);
+	CF_OK(b.ops->replay_begin(b.p, b.s, &cf_err));
 	CF_OK(b.r.st->capture_begin(b.r.d, b.s, &cf_err));
 	CF_OK(book_step(&b, 1, &cf_err));
 	CF_OK(b.r.st->capture_end(b.r.d, b.s, &rec, &cf_err));
@@ -114,7 +114,7 @@ static struct genai_recording *record(void)
 
 static void replay(struct genai_recording *rec)
 {
-	cf_wait(&b.r, b.s, b.tail);
+	CF_OK(b.ops->replay_begin(b.p, b.s, &cf_err));
 	CF_OK(b.r.st->launch_graph(b.r.d, rec, b.s, &cf_err));
 	book_replayed(&b);
 }
@@ -180,7 +180,7 @@ static void recording_aborted(void)
 
 	book_open_sealed(&b, 77, 24, NULL);
 	CF_OK(book_step(&b, 0, &cf_err));
-	cf_wait(&b.r, b.s, b.tail);
+	CF_OK(b.ops->replay_begin(b.p, b.s, &cf_err));
 	CF_OK(b.r.st->capture_begin(b.r.d, b.s, &cf_err));
 	CF_OK(book_step(&b, 1, &cf_err));
 	CF_OK(b.r.st->capture_abort(b.r.d, b.s, &cf_err));
@@ -251,7 +251,7 @@ static void reset(void)
 			recover(cf_schedule(i), 9000 + 10 * i + seed);
 }
 
-// What comes after a reset calls no pager: a step that was recorded before.
+// What comes after a reset may be a step that was recorded before.
 static void reset_replay(void)
 {
 	uint32_t n = cf_n_schedules();
@@ -266,8 +266,7 @@ static void reset_replay(void)
 			rec = record();
 			replay(rec);
 			break_a_step();
-			CF_OK(b.r.st->launch_graph(b.r.d, rec, b.s, &cf_err));
-			book_replayed(&b);
+			replay(rec);
 			CF_OK(book_step(&b, 0, &cf_err));
 			replay(rec);
 			book_check(&b, "replayed right after a reset");
@@ -275,6 +274,26 @@ static void reset_replay(void)
 			book_close(&b);
 			book_free(&b);
 		}
+}
+
+// Recorded before any step was run.
+static void record_first(void)
+{
+	uint32_t n = cf_n_schedules();
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct genai_recording *rec;
+
+		book_open_sealed(&b, 800 + i, 26, cf_schedule(i));
+		rec = record();
+		replay(rec);
+		CF_OK(book_step(&b, 0, &cf_err));
+		replay(rec);
+		book_check(&b, "recorded before any step");
+		drop(rec);
+		book_close(&b);
+		book_free(&b);
+	}
 }
 
 // Two pagers of one device do not disturb each other.
@@ -323,6 +342,7 @@ static const struct cf_test tests[] = {
 	{"pager/recording-aborted", "GM-87", P, REC, recording_aborted},
 	{"pager/reset", "GM-88", P, 0, reset},
 	{"pager/reset-replay", "GM-88", P, REC, reset_replay},
+	{"pager/record-first", "GM-95", P, REC, record_first},
 	{"pager/two-pagers", "GM-89", P, 0, two_pagers},
 };
 const struct cf_suite cf_suite_paging = {tests,

@@ -406,9 +406,48 @@ static void records(void)
 		      "%lu captures and %lu replays in %d equal steps",
 		      (unsigned long)st.captures, (unsigned long)st.replays,
 		      2 * N_TEXT);
+	ck_assert_msg(g.begun == st.captures + st.replays,
+		      "%u calls of replay_begin for %lu captures and %lu "
+		      "replays",
+		      g.begun, (unsigned long)st.captures,
+		      (unsigned long)st.replays);
 	ck_assert_msg(g.steps == steps,
 		      "a replay calls the pager: %u times in %d steps",
 		      g.steps - steps, N_TEXT);
+	lm_close();
+}
+
+// Each repeated shape has a recording of its own.
+static void records_shapes(void)
+{
+	struct genai_exec_stats st = {.size = sizeof(st)};
+	struct genai_plan_options o;
+	struct genai_view max, often[2];
+	float got[LM_VOCAB];
+
+	reference_rows();
+	rig_open(&g, NULL);
+	need_lm();
+	graph = rig_lm(&made);
+	rig_lm_view(&max);
+	o = rig_options(&g, graph, &max);
+	often[0] = g.repeated[0];
+	often[1] = rig_view(GENAI_DT_I64, 2, (int64_t[]){1, 3});
+	o.repeated = often;
+	o.n_repeated = 2;
+	CF_OK(rig_try_plan(&g, &o, graph, &cf_err));
+	rig_adopt(&g, graph, &max, 40);
+	for (int i = 0; i < 24; i++) {
+		int many = i / 4 % 2 ? 3 : 1, at = i % (N_TEXT - 3);
+
+		rig_lm_run(&g, &text[at], many, got);
+		ck_assert_msg(!memcmp(got, rows[many][at], sizeof(got)),
+			      "step %d of %d rows: other numbers", i, many);
+	}
+	CF_OK(g.r.rt->exec.stats(g.plan, &st, &cf_err));
+	ck_assert_msg(st.captures >= 2 && st.replays >= 16,
+		      "%lu captures and %lu replays in steps of two shapes",
+		      (unsigned long)st.captures, (unsigned long)st.replays);
 	lm_close();
 }
 
@@ -509,6 +548,7 @@ static const struct cf_test tests[] = {
 	{"executor/other-stream", "GM-124", E, 0, other_stream},
 	{"executor/state", "GM-128", E, 0, state},
 	{"executor/records", "GM-119", E, CF_RECORDS, records},
+	{"executor/records-shapes", "GM-119", E, CF_RECORDS, records_shapes},
 	{"executor/records-between", "GM-120", E, CF_RECORDS, records_between},
 	{"executor/bad-index", "GM-121", E, 0, bad_index},
 	{"executor/two-plans", "GM-122", E, 0, two_plans},

@@ -62,6 +62,25 @@ static int32_t pg_end(struct genai_pager *p, struct genai_stream *s,
 	return 0;
 }
 
+static int32_t pg_replay(struct genai_pager *p, struct genai_stream *s,
+			 struct genai_error *err)
+{
+	(void)p;
+	(void)s;
+	(void)err;
+	return 0;
+}
+
+static int32_t pg_resident(struct genai_pager *p, uint32_t visit,
+			   uint32_t *out_kind, struct genai_error *err)
+{
+	(void)p;
+	(void)visit;
+	(void)err;
+	*out_kind = GENAI_PLACE_DEVICE;
+	return 0;
+}
+
 static int32_t pg_stats(struct genai_pager *p, struct genai_pager_stats *s,
 			struct genai_error *err)
 {
@@ -82,6 +101,8 @@ static const struct genai_pager_ops pager_ops = {
 	.release = pg_release,
 	.step_end = pg_end,
 	.stats = pg_stats,
+	.replay_begin = pg_replay,
+	.resident = pg_resident,
 };
 
 struct sweep {
@@ -220,6 +241,8 @@ int32_t gpu_run(struct check *c, struct op_graph *g, struct op_how *how,
 		.pager = &papi,
 		.max_inputs = max,
 		.n_max_inputs = g->g.n_inputs,
+		.n_repeated = 1,
+		.repeated = max,
 	};
 	struct genai_ticket ticket = {.seal = 77};
 	const struct genai_visit *visits = NULL;

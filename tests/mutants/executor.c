@@ -57,6 +57,13 @@ static int32_t x_release(struct genai_pager *p, uint32_t visit,
 	return true_pager.release(p, visit, point, err);
 }
 
+static int32_t x_replay(struct genai_pager *p, struct genai_stream *s,
+			struct genai_error *err)
+{
+	return is("replay-unsaid") ? 0
+				   : true_pager.replay_begin(p, s, err);
+}
+
 // ---- executors ----
 
 static const struct genai_executor_ops *inner[2];
@@ -93,6 +100,10 @@ static int32_t create(const struct genai_executor_ops *real_ops, void *self,
 	graph = mutant_graph(graph);
 	if (is("flags-ignored"))
 		o.flags = 0;
+	if (is("repeated-one") && o.n_repeated)
+		o.n_repeated = 1;
+	if (is("repeated-unchecked") && o.repeated[0].dims[1] != 1)
+		o.n_repeated = 0;
 	kept_max = o.max_inputs;
 	first_max = *o.max_inputs;
 
@@ -104,6 +115,7 @@ static int32_t create(const struct genai_executor_ops *real_ops, void *self,
 	seen_pager = *o.pager->ops;
 	seen_pager.acquire = x_acquire;
 	seen_pager.release = x_release;
+	seen_pager.replay_begin = x_replay;
 	at = is("one-plan") ? 0 : n_plans++ % 16;
 	apis[at].stream =
 		(struct genai_stream_api){&true_stream, o.stream->self};

@@ -322,6 +322,28 @@ static int32_t m_reset(struct genai_pager *p, const struct genai_ticket *t,
 	return rc;
 }
 
+static int32_t m_replay(struct genai_pager *p, struct genai_stream *s,
+			struct genai_error *err)
+{
+	if (is("replay-unordered"))
+		return 0;
+	if (is("replay-anytime"))
+		p->in_step = false;
+	return pager_table.replay_begin(p, s, err);
+}
+
+static int32_t m_resident(struct genai_pager *p, uint32_t visit,
+			  uint32_t *out_kind, struct genai_error *err)
+{
+	int32_t rc = pager_table.resident(p, visit, out_kind, err);
+
+	if (!rc && is("resident-always") && !*out_kind)
+		*out_kind = GENAI_PLACE_DEVICE;
+	if (!rc && is("resident-never"))
+		*out_kind = 0;
+	return rc && is("resident-anything") ? 0 : rc;
+}
+
 static int32_t m_stats(struct genai_pager *p, struct genai_pager_stats *out,
 		       struct genai_error *err)
 {
@@ -352,6 +374,8 @@ static struct genai_pager_ops table = {
 	.step_end = m_end,
 	.reset = m_reset,
 	.stats = m_stats,
+	.replay_begin = m_replay,
+	.resident = m_resident,
 	.plan = m_plan,
 };
 

@@ -96,8 +96,9 @@ static int32_t caps(void *self, struct genai_pager_caps *out,
 		    struct genai_error *err)
 {
 	static const struct genai_pager_caps c = {
-		sizeof(c), GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE |
-				   GENAI_PAGER_CAP_ASYNC};
+		.size = sizeof(c),
+		.flags = GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE |
+			 GENAI_PAGER_CAP_ASYNC};
 
 	(void)self;
 	(void)err;
@@ -855,13 +856,39 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 		p->recording = false;
 	p->primed = false;
 	p->tail = (struct genai_point){NULL, 0};
-	if (!p->n_slots || is("reset-later"))
-		return 0;
-	rc = prime(p, err);
-	if (!rc && !is("reset-unread"))
-		rc = p->barrier.ops->host_read(p->barrier.self, &p->tail, 1,
-					       UINT64_MAX, err);
-	return is("reset-error-lost") ? 0 : rc;
+	return 0;
+}
+
+static int32_t replay_begin(struct genai_pager *p, struct genai_stream *stream,
+			    struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	if (!p->is_sealed || p->in_step)
+		return FAIL(p, err, GENAI_E_STATE,
+			    "replay_begin before seal or inside a step");
+	if (p->n_slots && !p->primed && !is("replay-unprimed"))
+		rc = prime(p, err);
+	if (!rc && !is("replay-unordered"))
+		rc = p->stream.ops->wait(p->stream.self, stream, p->tail, err);
+	return is("replay-error-lost") ? 0 : rc;
+}
+
+static int32_t resident(struct genai_pager *p, uint32_t visit,
+			uint32_t *out_kind, struct genai_error *err)
+{
+	static const uint32_t kinds[] = {
+		[PINNED] = GENAI_PLACE_DEVICE,
+		[IN_PLACE] = GENAI_PLACE_IN_PLACE,
+		[STREAMED] = 0,
+	};
+
+	if (!p->is_sealed)
+		return FAIL(p, err, GENAI_E_STATE, "resident before seal");
+	if (visit >= p->n_visits)
+		return FAIL(p, err, GENAI_E_INVAL, "no visit %u", visit);
+	*out_kind = kinds[p->pages[p->sweep[visit].page].placement];
+	return 0;
 }
 
 static int32_t stats(struct genai_pager *p, struct genai_pager_stats *out,
@@ -915,6 +942,8 @@ static const struct genai_pager_ops table = {
 	.step_end = step_end,
 	.reset = reset,
 	.stats = stats,
+	.replay_begin = replay_begin,
+	.resident = resident,
 };
 
 static struct module *only;

@@ -16,6 +16,7 @@ enum {
 	HOST_WAITS = 8,	  // R1: acquire waits on the host
 	HELD_TAKEN = 9,	  // R5: a held slot is loaded over
 	RING_OFF = 10,	  // the slot's next page is another's
+	NO_REPLAY = 11,	  // R2: replay_begin orders nothing
 };
 enum {
 	NO_WAIT = 1,	 // the executor does not wait for the page
@@ -71,6 +72,7 @@ static const struct {
 	{NO_READY, 0, "captured", GENAI_E_ORDER, "'compute' reads"},
 	{NO_TAIL, 0, "captured", GENAI_E_STATE, "pager"},
 	{RING_OFF, 0, "eager", GENAI_E_STATE, "slot"},
+	{NO_REPLAY, 0, "captured", GENAI_E_STATE, "outside it"},
 	{0, NO_WAIT, "eager", GENAI_E_ORDER, "'compute' reads"},
 	{0, NO_WAIT, "captured", GENAI_E_ORDER, "'compute' reads"},
 	{0, NO_R2, "captured", GENAI_E_STATE, "outside it"},

@@ -10,6 +10,10 @@
  * and close.  Every step acquires and releases every visit; several may be held
  * at once, in order.  A page stays while any of its visits is held.
  *
+ * A step may be recorded and replayed instead.  A replay calls replay_begin and
+ * nothing else: what the step did is in the recording.  Whoever submits steps,
+ * replayed or not, orders each after the one before.
+ *
  * A synchronous pager copies on the stream that acquire names, in order with
  * the kernels; an asynchronous one on a stream of its own, ordered by points
  * both ways.  That is the only difference between them.  Neither ever waits on
@@ -45,8 +49,9 @@ struct genai_extent {
 	void *ctx;
 };
 
-#define GENAI_PAGE_NO_STREAM 1u /* pinned or in place, never in the ring: read
-				   sparsely, or at unknown times */
+#define GENAI_PAGE_NO_STREAM                                                   \
+	1u /* pinned or in place, never in the ring: read                      \
+	      sparsely, or at unknown times */
 
 #define GENAI_VISIT_EXPERT 1u /* used only if the data says so (reserved) */
 
@@ -56,7 +61,7 @@ struct genai_sweep_visit {
 	uint32_t page;
 	uint64_t offset; /* of the visit's bytes in the page */
 	uint64_t bytes;	 /* 0: a few of them, chosen by data */
-	uint32_t flags; /* GENAI_VISIT_* */
+	uint32_t flags;	 /* GENAI_VISIT_* */
 	/* What a step does up to this visit and with it, after the visit
 	 * before: units of work, and bytes of device memory beside the visits'
 	 * own.  0 units: held together with the visit before.  If all visits
@@ -77,8 +82,9 @@ struct genai_place {
 	uint64_t addr; /* of the visit's first byte */
 };
 
-#define GENAI_PAGER_CAP_STABLE 1u /* addresses are fixed from seal to close:
-				     acquire/release may be recorded */
+#define GENAI_PAGER_CAP_STABLE                                                 \
+	1u /* addresses are fixed from seal to close:                          \
+	      acquire/release may be recorded */
 #define GENAI_PAGER_CAP_IN_PLACE 2u
 #define GENAI_PAGER_CAP_EXPERT 4u
 #define GENAI_PAGER_CAP_ASYNC 8u
@@ -86,6 +92,7 @@ struct genai_place {
 struct genai_pager_caps {
 	uint32_t size;
 	uint32_t flags;
+	uint64_t page_bytes; /* that pages should have, about; 0: any */
 };
 
 /* What seal decided. */
@@ -99,7 +106,7 @@ struct genai_pager_report {
 	uint64_t streamed_bytes; /* copied to the device per sweep */
 	uint64_t host_bytes;	 /* host memory of the pager: fills, staging */
 	uint32_t ring_slots;
-	uint32_t n_streamed;	 /* pages that go through the ring */
+	uint32_t n_streamed; /* pages that go through the ring */
 	uint64_t slot_bytes;
 	/* What a step takes, by the rates of the device (without them in units
 	 * that compare plans): at best, with copies beside the kernels; in this
@@ -176,16 +183,27 @@ struct genai_pager_ops {
 			    struct genai_stream *stream,
 			    struct genai_point *out_tail,
 			    struct genai_error *err);
-	/* After an error: forget the sweep and what the ring holds, and load
-	 * what a step finds there at its beginning: it is there when this
-	 * returns, because a recorded step, which does not call the pager, may
-	 * come next.  ticket: a drain of everything; stale afterwards. */
+	/* After an error: forget the sweep and what the ring holds.  A step or
+	 * replay_begin comes next.  ticket: a drain of everything. */
 	int32_t (*reset)(struct genai_pager *pager,
 			 const struct genai_ticket *ticket,
 			 struct genai_error *err);
 	int32_t (*stats)(struct genai_pager *pager,
 			 struct genai_pager_stats *out_stats,
 			 struct genai_error *err);
+	/* Between steps: make ready, by work that is enqueued before this
+	 * returns, what a step finds when it begins, and order stream after it.
+	 * Called on the stream right before a step is recorded there, and
+	 * before every replay.  Never allocates, maps or blocks. */
+	int32_t (*replay_begin)(struct genai_pager *pager,
+				struct genai_stream *stream,
+				struct genai_error *err);
+	/* Where the bytes of a visit stay from seal to close:
+	 * GENAI_PLACE_DEVICE or GENAI_PLACE_IN_PLACE.  They are never copied
+	 * again, and any number of such visits may be held at once.  0: they
+	 * come and go. */
+	int32_t (*resident)(struct genai_pager *pager, uint32_t visit,
+			    uint32_t *out_kind, struct genai_error *err);
 	/* What seal would decide for the pages and the sweep; takes nothing,
 	 * and forgets the pages: others may be added.  The core compares
 	 * groupings by the times of the report: a pager that cannot tell them
