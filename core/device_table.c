@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 // ---- memory ----
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/config/keys.h"
 
 #define ALIGN 64u

@@ -6,7 +6,7 @@
 
 #include <genai/executor.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/module.h"
 #include "core/config/spell.h"
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/config/keys.h"
-#include "core/secure.h"
+#include "core/base/secure.h"
 
 // Where libtool puts the modules of a program that was built but not installed:
 // in .libs beside it.  Empty if it has no such folder.

@@ -13,12 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/elf.h"
-#include "core/error.h"
+#include "core/base/elf.h"
+#include "core/base/error.h"
 #include "core/config/ini.h"
 #include "core/config/keys.h"
 #include "core/modfind.h"
-#include "core/secure.h"
+#include "core/base/secure.h"
 
 #define MAX_TABLE (64u << 10) // bytes of a block or an interface table
 #define MAX_COUNT 256u	      // interfaces, keys

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 static struct genai_module *loaded(struct genai_runtime *rt, const char *name)
 {

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/model/model.h"
 #include "core/text/sampler.h"
 #include "core/text/template.h"

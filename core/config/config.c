@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/config/ini.h"
 #include "core/config/keys.h"
-#include "core/secure.h"
+#include "core/base/secure.h"
 #include "core/config/spell.h"
 
 // Keeps the search for duplicates short.

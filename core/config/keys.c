@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/config/config.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/config/ini.h"
 #include "core/config/spell.h"
 

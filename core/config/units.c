@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 // Digits at *p into *out_v; *p moves behind them.
 static int32_t digits(const char **p, uint64_t *out_v, struct genai_error *err)

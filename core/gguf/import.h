@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/gguf/blocks.h"
 #include "core/gguf/gguf.h"
 #include "core/modelgen/modelgen.h"

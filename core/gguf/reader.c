@@ -1,8 +1,8 @@
 // reader.c - the GGUF container: header, keys, tensor table.
 #include "core/gguf/gguf.h"
 #include "core/gguf/blocks.h"
-#include "core/error.h"
-#include "core/mapping.h"
+#include "core/base/error.h"
+#include "core/base/mapping.h"
 #include "core/modelgen/half.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef GENAI_CORE_GRAPH_BUILDER_H
 #define GENAI_CORE_GRAPH_BUILDER_H
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/graph/arena.h"
 #include "core/graph/build.h"
 #include "core/graph/names.h"

@@ -4,7 +4,7 @@
 // through the longest chunk, the plan; so plans are made and dropped again.
 #include <inttypes.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/model/session.h"
 
 uint64_t genai_model_session_bytes(const struct genai_model *m)

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 #define MAX_JSON (16u << 20)
 #define MAX_DEPTH 64

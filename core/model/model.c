@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 // Tokens of a prompt that go through the graph together, where the model does
 // not say.  Wide: on devices that compute themselves, whose products need many

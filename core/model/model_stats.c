@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 void genai_model_add_stats(struct genai_exec_stats *sum,
 			   const struct genai_exec_stats *x)

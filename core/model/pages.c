@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/graph/build.h"
 
 #define TILED 2u     /* of cut: it is, wherever it lies */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 #define MAX_PAGE (UINT64_C(16) << 20)
 #define MIN_PAGE (UINT64_C(4) << 10) /* where the pager cannot tell */

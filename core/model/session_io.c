@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 // ---- binding ----
 

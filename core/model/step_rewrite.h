@@ -4,7 +4,7 @@
 #ifndef GENAI_CORE_MODEL_STEP_REWRITE_H
 #define GENAI_CORE_MODEL_STEP_REWRITE_H
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/graph/build.h"
 #include "core/model/step.h"
 

@@ -4,7 +4,7 @@
 #ifndef GENAI_CORE_MODELGEN_GEN_H
 #define GENAI_CORE_MODELGEN_GEN_H
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/modelgen/modelgen.h"
 #include "core/modelgen/wire.h"
 

@@ -1,5 +1,5 @@
 // synth.c - model folders of real architectures with random weights.
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/modelgen/modelgen.h"
 
 #include <errno.h>

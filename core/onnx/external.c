@@ -1,7 +1,7 @@
 // external.c - the files that a model names.
 #include "core/onnx/external.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 #include <errno.h>
 #include <fcntl.h>

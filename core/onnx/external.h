@@ -18,7 +18,7 @@
 
 #include <genai/types.h>
 
-#include "core/mapping.h"
+#include "core/base/mapping.h"
 
 #define GENAI_EXTERNAL_MAX_PATH 4096u
 

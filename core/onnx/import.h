@@ -4,7 +4,7 @@
 #define GENAI_CORE_ONNX_IMPORT_H
 
 #include "core/graph/builder.h"
-#include "core/mapping.h"
+#include "core/base/mapping.h"
 #include "core/onnx/external.h"
 #include "core/onnx/onnx.h"
 #include "core/onnx/onnx.pb-c.h"

@@ -1,7 +1,7 @@
 // payload.c - the data of a TensorProto, read straight from the file.
 #include "core/onnx/payload.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/graph/build.h"
 #include "core/onnx/wire.h"
 

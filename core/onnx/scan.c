@@ -1,7 +1,7 @@
 // scan.c - the first look at an untrusted model file.
 #include "core/onnx/scan.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/onnx/wire.h"
 
 #include <stdlib.h>

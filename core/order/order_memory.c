@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 static int32_t add_block(struct genai_order *o, const void *host,
 			 struct genai_range r, const char *tag,

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 static int32_t add_op(struct order_recording *rec, struct order_op op,
 		      struct genai_error *err)

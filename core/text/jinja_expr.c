@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 // A list of expressions up to a closing token; with pairs, "key: value".
 static int sequence(struct jinja_parser *p, enum jinja_token close, bool pairs,

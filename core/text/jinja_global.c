@@ -7,7 +7,7 @@
 #include <locale.h>
 #include <time.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 JINJA_FN(range)
 {

@@ -4,7 +4,7 @@
 
 #include <stdarg.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 int jinja_parse_fail(struct jinja_parser *p, const char *fmt, ...)
 {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 static struct jinja_node *begin(struct jinja_parser *p, int kind)
 {

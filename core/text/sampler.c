@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/text/sampler_math.h"
 
 #define MAX_VOCAB (1u << 22)

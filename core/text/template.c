@@ -5,7 +5,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/text/jinja.h"
 
 struct genai_template {

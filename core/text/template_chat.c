@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/text/jinja.h"
 
 #define MAX_FILE (64u << 20)

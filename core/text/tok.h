@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 #include <jansson.h>
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/text/tokenizer.h"
 
 // Limits on what a file may hold.

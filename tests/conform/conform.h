@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/runtime.h"
 
 /* Capabilities without which a test does not apply. */

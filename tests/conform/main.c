@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/elf.h"
+#include "core/base/elf.h"
 
 struct cf cf;
 

@@ -1,7 +1,7 @@
 // check_error.c - the error record.
 #include <string.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/unit/harness.h"
 
 START_TEST(fills)

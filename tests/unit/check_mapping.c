@@ -1,5 +1,5 @@
 // check_mapping.c - file mappings, and files that shrink under them.
-#include "core/mapping.h"
+#include "core/base/mapping.h"
 #include "tests/unit/harness.h"
 
 #include <errno.h>

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/module.h"
-#include "core/secure.h"
+#include "core/base/secure.h"
 #include "tests/unit/harness.h"
 
 #define NOBODY 65534

@@ -3,7 +3,7 @@
 #ifndef GENAI_TESTS_PAGING_KIT_H
 #define GENAI_TESTS_PAGING_KIT_H
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "core/graph/build.h"
 #include "core/model/paging.h"
 #include "tests/unit/session_kit.h"

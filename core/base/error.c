@@ -1,5 +1,5 @@
 // error.c - the error record: one line of text, inline, never a pointer.
-#include "core/error.h"
+#include "core/base/error.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -80,12 +80,12 @@ void genai_error_prefix(struct genai_error *err, const char *fmt, ...)
 const char *genai_status_name(int32_t code)
 {
 	static const char *const names[] = {
-		"GENAI_OK",	    "GENAI_E_INVAL",	   "GENAI_E_NOMEM",
-		"GENAI_E_IO",	    "GENAI_E_FORMAT",	   "GENAI_E_UNSUPPORTED",
-		"GENAI_E_CONFIG",   "GENAI_E_MODULE",	   "GENAI_E_ABI",
-		"GENAI_E_NODEVICE", "GENAI_E_DEVICE",	   "GENAI_E_LIMIT",
-		"GENAI_E_STATE",    "GENAI_E_BUSY",	   "GENAI_E_DEADLINE",
-		"GENAI_E_NOSYS",    "GENAI_E_FORKED",	   "GENAI_E_INTERRUPTED",
+		"GENAI_OK",	    "GENAI_E_INVAL",  "GENAI_E_NOMEM",
+		"GENAI_E_IO",	    "GENAI_E_FORMAT", "GENAI_E_UNSUPPORTED",
+		"GENAI_E_CONFIG",   "GENAI_E_MODULE", "GENAI_E_ABI",
+		"GENAI_E_NODEVICE", "GENAI_E_DEVICE", "GENAI_E_LIMIT",
+		"GENAI_E_STATE",    "GENAI_E_BUSY",   "GENAI_E_DEADLINE",
+		"GENAI_E_NOSYS",    "GENAI_E_FORKED", "GENAI_E_INTERRUPTED",
 		"GENAI_E_NOTFOUND", "GENAI_E_ORDER"};
 
 	if (code == GENAI_PENDING)

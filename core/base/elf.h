@@ -1,8 +1,8 @@
 /* elf.h - what can be told about a shared object without running it, and about
  * a loaded one without trusting it.
  * Owns: ELF headers.  Does not know: modules. */
-#ifndef GENAI_CORE_ELF_H
-#define GENAI_CORE_ELF_H
+#ifndef GENAI_CORE_BASE_ELF_H
+#define GENAI_CORE_BASE_ELF_H
 
 #include <link.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* error.h - filling the caller's error record, from inside the core.
  * Modules use the host table's error_set instead. */
-#ifndef GENAI_CORE_ERROR_H
-#define GENAI_CORE_ERROR_H
+#ifndef GENAI_CORE_BASE_ERROR_H
+#define GENAI_CORE_BASE_ERROR_H
 
 #include <stdarg.h>
 #include <genai/types.h>

@@ -6,8 +6,8 @@
  * one of our mappings, puts a zero page there and marks the mapping broken;
  * other SIGBUS go to the handler that was there before.  So no read crashes,
  * and genai_mapping_check() tells, before any result is believed. */
-#ifndef GENAI_CORE_MAPPING_H
-#define GENAI_CORE_MAPPING_H
+#ifndef GENAI_CORE_BASE_MAPPING_H
+#define GENAI_CORE_BASE_MAPPING_H
 
 #include <genai/types.h>
 

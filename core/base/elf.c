@@ -1,11 +1,11 @@
 // elf.c - checks of shared objects before and after dlopen.
-#include "core/elf.h"
+#include "core/base/elf.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
 #include <genai/module.h>
-#include "core/error.h"
+#include "core/base/error.h"
 
 #if defined(__x86_64__)
 #define OWN_MACHINE EM_X86_64

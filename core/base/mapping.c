@@ -1,7 +1,7 @@
 // mapping.c - read-only file mappings, and the SIGBUS of a truncated file.
-#include "core/mapping.h"
+#include "core/base/mapping.h"
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 #include <errno.h>
 #include <fcntl.h>

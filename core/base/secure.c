@@ -1,5 +1,5 @@
 // secure.c - opening files that decide what code runs.
-#include "core/secure.h"
+#include "core/base/secure.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 bool genai_is_privileged(void)
 {

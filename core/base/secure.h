@@ -1,8 +1,8 @@
 /* secure.h - opening files that decide what code runs.
  * In a privileged process (AT_SECURE: set-uid, capabilities) such a file must
  * belong to root and be writable by nobody else. */
-#ifndef GENAI_CORE_SECURE_H
-#define GENAI_CORE_SECURE_H
+#ifndef GENAI_CORE_BASE_SECURE_H
+#define GENAI_CORE_BASE_SECURE_H
 
 #include <stdbool.h>
 #include <genai/types.h>
