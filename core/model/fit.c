@@ -9,8 +9,8 @@
 
 uint64_t genai_model_session_bytes(const struct genai_model *m)
 {
-	return m->context * m->kv_row_bytes + m->chunk * sizeof(int64_t) +
-	       2 * SESSION_WORD_BYTES +
+	return genai_states_bytes(&m->step.states, m->context) +
+	       m->chunk * sizeof(int64_t) + 2 * SESSION_WORD_BYTES +
 	       session_max_rows(m) * m->vocab * session_logit_bytes(m);
 }
 

@@ -212,11 +212,19 @@ static void read_names(struct reader *r, const json_t *dec,
 	get_template(r, in, "past_key_names", c->past_key, sizeof(c->past_key));
 	get_template(r, in, "past_value_names", c->past_value,
 		     sizeof(c->past_value));
+	get_template(r, in, "past_conv_names", c->past_conv,
+		     sizeof(c->past_conv));
+	get_template(r, in, "past_recurrent_names", c->past_recurrent,
+		     sizeof(c->past_recurrent));
 	get_str(r, out, "logits", c->logits, sizeof(c->logits));
 	get_template(r, out, "present_key_names", c->present_key,
 		     sizeof(c->present_key));
 	get_template(r, out, "present_value_names", c->present_value,
 		     sizeof(c->present_value));
+	get_template(r, out, "present_conv_names", c->present_conv,
+		     sizeof(c->present_conv));
+	get_template(r, out, "present_recurrent_names", c->present_recurrent,
+		     sizeof(c->present_recurrent));
 }
 
 static void read_decoder(struct reader *r, const json_t *dec,
@@ -367,6 +375,10 @@ static void defaults(struct genai_model_config *c)
 	strcpy(c->logits, "logits");
 	strcpy(c->present_key, "present.%d.key");
 	strcpy(c->present_value, "present.%d.value");
+	strcpy(c->past_conv, "past_conv.%d");
+	strcpy(c->present_conv, "present_conv.%d");
+	strcpy(c->past_recurrent, "past_recurrent.%d");
+	strcpy(c->present_recurrent, "present_recurrent.%d");
 	c->bos = c->pad = -1;
 	c->temperature = c->repetition_penalty = 1;
 	c->top_p = 1;

@@ -20,7 +20,9 @@ struct genai_model_config {
 	int64_t bos, pad; /* -1: none */
 	char input_ids[128], attention_mask[128], position_ids[128];
 	char past_key[128], past_value[128]; /* with %d */
+	char past_conv[128], past_recurrent[128];
 	char logits[128], present_key[128], present_value[128];
+	char present_conv[128], present_recurrent[128];
 	/* search */
 	int32_t do_sample;
 	double temperature, top_p, repetition_penalty;

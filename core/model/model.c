@@ -18,6 +18,7 @@
 // rows to be busy; not where that takes an eighth of device_limit.
 #define WIDE_CHUNK 2048
 #define DEFAULT_CHUNK 512
+#define MAX_CACHE (UINT64_C(1) << 46)
 
 static double now_s(void)
 {
@@ -137,31 +138,6 @@ static int32_t load_files(struct genai_model *m, const char *path,
 
 // ---- sizes ----
 
-uint64_t genai_model_kv_row(const struct genai_step_layer *l)
-{
-	uint64_t e = l->dtype == GENAI_DT_F32 ? 4 : 2;
-
-	return (uint64_t)l->heads * (uint64_t)l->head_size * e;
-}
-
-void genai_model_kv_view(const struct genai_step_layer *l, genai_addr addr,
-			 uint64_t rows, struct genai_view *out)
-{
-	memset(out, 0, sizeof(*out));
-	out->size = sizeof(*out);
-	out->dtype = l->dtype;
-	out->rank = 4;
-	out->addr = addr;
-	out->dims[0] = 1;
-	out->dims[1] = l->heads;
-	out->dims[2] = (int64_t)rows;
-	out->dims[3] = l->head_size;
-	out->strides[0] = (int64_t)rows * l->heads * l->head_size;
-	out->strides[1] = l->head_size;
-	out->strides[2] = l->heads * l->head_size;
-	out->strides[3] = 1;
-}
-
 static int32_t model_context(struct genai_model *m, struct genai_error *err)
 {
 	int64_t c = m->config.context_length, rope = m->step.rope_rows;
@@ -209,7 +185,7 @@ static uint64_t kv_room(struct genai_model *m)
 static int32_t choose_context(struct genai_model *m, struct genai_error *err)
 {
 	const char *v = genai_config_get(m->rt->config, "runtime", "context");
-	uint64_t want, fit;
+	uint64_t row = m->step.states.row_bytes, want, fit, fixed;
 
 	if (strcmp(v, "auto")) {
 		if (genai_parse_u64(v, &want, NULL) || !want)
@@ -225,9 +201,11 @@ static int32_t choose_context(struct genai_model *m, struct genai_error *err)
 		return 0;
 	}
 	m->context = m->model_context;
-	if (!m->kv_row_bytes)
+	if (!row)
 		return 0;
-	fit = kv_room(m) / m->kv_row_bytes;
+	fit = kv_room(m);
+	fixed = genai_states_bytes(&m->step.states, 0);
+	fit = fit > fixed ? (fit - fixed) / row : 0;
 	if (fit >= m->context)
 		return 0;
 	if (!fit)
@@ -235,7 +213,7 @@ static int32_t choose_context(struct genai_model *m, struct genai_error *err)
 				  "%s: one position of the key/value cache "
 				  "takes %" PRIu64
 				  " bytes: no room for any; raise device_limit",
-				  m->folder, m->kv_row_bytes);
+				  m->folder, row);
 	m->context = fit;
 	genai_log_line(&m->rt->log, GENAI_LOG_WARN,
 		       "%s: context limited to %" PRIu64 " of %" PRIu64
@@ -247,15 +225,15 @@ static int32_t choose_context(struct genai_model *m, struct genai_error *err)
 // No product of the two overflows from here on.
 static int32_t check_cache(struct genai_model *m, struct genai_error *err)
 {
-	uint64_t bytes;
+	uint64_t bytes, row = m->step.states.row_bytes;
 
-	if (!__builtin_mul_overflow(m->context, m->kv_row_bytes, &bytes) &&
-	    bytes <= UINT64_C(1) << 46)
+	if (!__builtin_mul_overflow(m->context, row, &bytes) &&
+	    bytes <= MAX_CACHE && m->step.states.replaced_bytes <= MAX_CACHE)
 		return 0;
 	return genai_fail(err, GENAI_E_LIMIT,
 			  "%s: a key/value cache of %" PRIu64
 			  " positions of %" PRIu64 " bytes is too large",
-			  m->folder, m->context, m->kv_row_bytes);
+			  m->folder, m->context, row);
 }
 
 static int32_t choose_sizes(struct genai_model *m, struct genai_error *err)
@@ -276,8 +254,6 @@ static int32_t choose_sizes(struct genai_model *m, struct genai_error *err)
 				  ", but the logits are %" PRId64 " wide",
 				  m->folder, m->config.vocab_size, vocab);
 	m->vocab = (uint32_t)vocab;
-	for (uint32_t i = 0; i < m->step.n_layers; i++)
-		m->kv_row_bytes += 2 * genai_model_kv_row(&m->step.layers[i]);
 	rc = choose_context(m, err);
 	if (!rc)
 		rc = check_cache(m, err);
@@ -328,11 +304,10 @@ int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	fill_view(&max[m->step.ids], GENAI_DT_I64, 2, 1, (int64_t)m->chunk);
 	fill_view(&max[m->step.past], GENAI_DT_I32, 1, 1, 1);
-	for (uint32_t i = 0; i < m->step.n_layers; i++) {
-		const struct genai_step_layer *l = &m->step.layers[i];
+	for (uint32_t i = 0; i < m->step.states.n; i++) {
+		const struct genai_state *s = &m->step.states.v[i];
 
-		genai_model_kv_view(l, 0, m->context, &max[l->past_key]);
-		genai_model_kv_view(l, 0, m->context, &max[l->past_value]);
+		genai_state_view(s, 0, m->context, &max[s->in]);
 	}
 	memcpy(max + n, max, n * sizeof(*max));
 	fill_view(&max[n + m->step.ids], GENAI_DT_I64, 2, 1, 1);
@@ -363,11 +338,12 @@ static uint64_t driver_bytes(struct genai_device *d)
 	return st.device_used_bytes - d->used;
 }
 
-// What device_limit leaves for weights: caches of one session set aside.
+// What device_limit leaves for weights: states of one session set aside.
 static uint64_t weight_room(struct genai_model *m)
 {
 	struct genai_device *d = &m->rt->device;
-	uint64_t aside = m->context * m->kv_row_bytes + (UINT64_C(4) << 20),
+	uint64_t aside = genai_states_bytes(&m->step.states, m->context) +
+			 (UINT64_C(4) << 20),
 		 limit = d->limit;
 
 	if (limit == UINT64_MAX) {
@@ -560,7 +536,7 @@ int32_t genai_model_get_info(const struct genai_model *m,
 		.model_context = m->model_context,
 		.context = m->context,
 		.weights_bytes = m->paging.weights_bytes,
-		.kv_bytes_per_position = m->kv_row_bytes,
+		.kv_bytes_per_position = m->step.states.row_bytes,
 		.n_eos = c->n_eos,
 		.all_logits = m->all_logits && !m->step.one_row,
 		.eos = c->eos,

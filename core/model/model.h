@@ -22,7 +22,7 @@ struct genai_model {
 	bool plan_taken;
 	bool all_logits;
 	bool no_config; /* the folder has no genai_config.json */
-	uint64_t context, model_context, kv_row_bytes, chunk;
+	uint64_t context, model_context, chunk;
 	uint32_t vocab;
 	uint32_t n_sessions;
 	struct genai_session *sessions; /* list */
@@ -37,11 +37,6 @@ int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 uint64_t genai_model_session_bytes(const struct genai_model *m);
 /* Memory did not suffice: add to err which context would fit. */
 void genai_model_advise(struct genai_model *m, struct genai_error *err);
-/* View of a cache tensor of rows positions at addr: [1, heads, rows, size],
- * position-major. */
-void genai_model_kv_view(const struct genai_step_layer *l, genai_addr addr,
-			 uint64_t rows, struct genai_view *out);
-uint64_t genai_model_kv_row(const struct genai_step_layer *l);
 /* The folder of a path that may name a .onnx file in it. */
 int32_t genai_model_folder(const char *path, char *out, size_t cap,
 			   char *out_file, size_t file_cap,

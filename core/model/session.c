@@ -36,8 +36,8 @@ static int32_t check_ids(struct genai_session *s, const int64_t *ids,
 	return 0;
 }
 
-static int32_t append_chunk(struct genai_session *s, const int64_t *ids,
-			    uint64_t n, struct genai_error *err)
+int32_t session_append_chunk(struct genai_session *s, const int64_t *ids,
+			     uint64_t n, struct genai_error *err)
 {
 	uint32_t turn = s->stage_turn++ % 2;
 	int64_t *stage = (int64_t *)s->stage.host + turn * s->m->chunk;
@@ -73,11 +73,12 @@ int32_t genai_session_append(struct genai_session *s, const int64_t *ids,
 		return rc;
 	}
 	before = s->length;
+	rc = session_keep(s, ids, count, err);
 	while (!rc && done < count) {
 		uint64_t n =
 			count - done < s->m->chunk ? count - done : s->m->chunk;
 
-		rc = append_chunk(s, ids + done, n, err);
+		rc = session_append_chunk(s, ids + done, n, err);
 		done += n;
 	}
 	if (!rc)
@@ -112,7 +113,7 @@ int32_t genai_session_rewind(struct genai_session *s, uint64_t length,
 				  length, s->length);
 	sure = session_certain(s) < length ? session_certain(s) : length;
 	s->handed = s->computed;
-	rc = session_set_past(s, length, err);
+	rc = session_go_back(s, length, err);
 	if (rc)
 		session_recover(s, sure);
 	return rc;
@@ -141,8 +142,9 @@ int32_t genai_session_next(struct genai_session *s, int32_t ahead,
 					  m->context);
 		rc = session_submit(s, 1, err);
 	}
-	if (!rc && ahead && s->computed - s->handed == 1 &&
-	    s->length < m->context)
+	// what is replaced cannot be taken back
+	if (!rc && ahead && !m->step.states.replaced_bytes &&
+	    s->computed - s->handed == 1 && s->length < m->context)
 		rc = session_submit(s, 1, err);
 	if (!rc)
 		rc = session_read_token(s, out_id, err);
@@ -151,6 +153,7 @@ int32_t genai_session_next(struct genai_session *s, int32_t ahead,
 		return rc;
 	}
 	s->handed++;
+	session_note(s, *out_id);
 	return 0;
 }
 
@@ -164,22 +167,23 @@ static int32_t alloc(struct genai_session *s, uint32_t kind, uint64_t bytes,
 				     err);
 }
 
-static int32_t kv_alloc(struct genai_session *s, struct genai_error *err)
+static int32_t states_alloc(struct genai_session *s, struct genai_error *err)
 {
 	struct genai_model *m = s->m;
 	struct genai_error why = GENAI_ERROR_INIT;
-	uint64_t bytes = m->context * m->kv_row_bytes;
+	uint64_t bytes = genai_states_bytes(&m->step.states, m->context);
 	int32_t rc;
 
 	if (!bytes)
 		return 0;
-	rc = alloc(s, GENAI_MEM_DEVICE, bytes, GENAI_TAG_KV, &s->kv, &why);
+	rc = alloc(s, GENAI_MEM_DEVICE, bytes, GENAI_TAG_KV, &s->states, &why);
 	if (rc == GENAI_E_LIMIT)
 		return genai_fail(err, rc,
 				  "the key/value cache for %" PRIu64
 				  " positions needs %" PRIu64 " bytes (%" PRIu64
 				  " each): %s",
-				  m->context, bytes, m->kv_row_bytes, why.text);
+				  m->context, bytes, m->step.states.row_bytes,
+				  why.text);
 	if (rc && err)
 		*err = why;
 	return rc;
@@ -190,8 +194,13 @@ static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 	struct genai_model *m = s->m;
 	uint64_t logits =
 		session_max_rows(m) * m->vocab * session_logit_bytes(m);
-	int32_t rc = kv_alloc(s, err);
+	int32_t rc = states_alloc(s, err);
 
+	if (!rc && m->step.states.replaced_bytes) {
+		s->known = calloc(m->context, sizeof(*s->known));
+		if (!s->known)
+			rc = genai_fail(err, GENAI_E_NOMEM, "no memory");
+	}
 	if (!rc)
 		rc = alloc(s, GENAI_MEM_DEVICE, m->chunk * sizeof(int64_t),
 			   GENAI_TAG_ACTIVATIONS, &s->ids, err);
@@ -221,7 +230,7 @@ static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 // The first length; what is in the way may be another session's failure.
 static int32_t begin(struct genai_session *s, struct genai_error *err)
 {
-	int32_t rc = session_set_past(s, 0, err);
+	int32_t rc = session_go_back(s, 0, err);
 
 	if (rc)
 		session_recover(s, 0);
@@ -247,6 +256,7 @@ int32_t genai_session_open(struct genai_model *m, struct genai_session **out_s,
 	if (!s)
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	s->m = m;
+	s->kept = SESSION_NOT_KEPT;
 	s->next = m->sessions;
 	m->sessions = s;
 	m->n_sessions++;
@@ -308,7 +318,7 @@ void genai_session_close(struct genai_session *s)
 		if (s->plan == m->plan)
 			m->plan = NULL;
 	}
-	give(s, &s->kv, &ticket, &rc, &err);
+	give(s, &s->states, &ticket, &rc, &err);
 	give(s, &s->ids, &ticket, &rc, &err);
 	give(s, &s->past, &ticket, &rc, &err);
 	give(s, &s->token, &ticket, &rc, &err);
@@ -324,5 +334,6 @@ void genai_session_close(struct genai_session *s)
 	if (*p)
 		*p = s->next;
 	m->n_sessions--;
+	free(s->known);
 	free(s);
 }

@@ -21,8 +21,8 @@ struct genai_session {
 	struct genai_model *m;
 	struct genai_session *next;
 	struct genai_plan *plan;
-	struct genai_mem ids, past, token, logits, kv; /* device */
-	struct genai_mem doors, stage, host_logits;    /* pinned host */
+	struct genai_mem ids, past, token, logits, states; /* device */
+	struct genai_mem doors, stage, host_logits;	   /* pinned host */
 	struct genai_point door_at[SLOTS];
 	struct genai_point stage_at[2];
 	uint32_t stage_turn;
@@ -32,7 +32,12 @@ struct genai_session {
 	uint64_t rows;	   /* rows of logits of the last step; 0: void */
 	bool lost;	   /* its last step was skipped: another failed */
 	bool broken;	   /* its recovery failed: void until one does not */
+	/* With states that are replaced (session_state.c): the tokens so far,
+	 * and how many of them the copy of the states has seen. */
+	int64_t *known;
+	uint64_t kept; /* or SESSION_NOT_KEPT */
 };
+#define SESSION_NOT_KEPT UINT64_MAX
 
 static inline const struct genai_stream_ops *
 session_ops(const struct genai_session *s)
@@ -75,6 +80,18 @@ int32_t session_bind(struct genai_session *s, struct genai_error *err);
 /* The length on the device, and here; what was computed is void. */
 int32_t session_set_past(struct genai_session *s, uint64_t length,
 			 struct genai_error *err);
+/* Compute n tokens more, at most a chunk: they are enqueued. */
+int32_t session_append_chunk(struct genai_session *s, const int64_t *ids,
+			     uint64_t n, struct genai_error *err);
+/* Tokens will be appended: keep what the states are now. */
+int32_t session_keep(struct genai_session *s, const int64_t *ids, size_t count,
+		     struct genai_error *err);
+/* A token was chosen, and will be the next one. */
+void session_note(struct genai_session *s, int64_t id);
+/* Be where the sequence was after length positions; what was computed is void.
+ * Waits for the device. */
+int32_t session_go_back(struct genai_session *s, uint64_t length,
+			struct genai_error *err);
 /* Enqueue the step for the n ids in the device buffer. */
 int32_t session_submit(struct genai_session *s, uint64_t n,
 		       struct genai_error *err);

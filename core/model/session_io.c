@@ -54,7 +54,7 @@ int32_t session_bind(struct genai_session *s, struct genai_error *err)
 	struct genai_model *m = s->m;
 	const struct genai_executor_ops *x = &m->rt->exec;
 	static const int64_t one[2] = {1, 1};
-	uint64_t at = s->kv.range.addr;
+	const struct genai_states *states = &m->step.states;
 	struct genai_view v;
 	int32_t rc;
 
@@ -70,20 +70,14 @@ int32_t session_bind(struct genai_session *s, struct genai_error *err)
 		if (!rc)
 			rc = x->bind_output(s->plan, m->step.best, &v, err);
 	}
-	for (uint32_t i = 0; !rc && i < m->step.n_layers; i++) {
-		const struct genai_step_layer *l = &m->step.layers[i];
-		uint64_t bytes = m->context * genai_model_kv_row(l);
+	for (uint32_t i = 0; !rc && i < states->n; i++) {
+		uint64_t at = genai_states_at(states, i, m->context);
 
-		genai_model_kv_view(l, at, m->context, &v);
-		rc = x->bind_input(s->plan, l->past_key, &v, err);
+		genai_state_view(&states->v[i], s->states.range.addr + at,
+				 m->context, &v);
+		rc = x->bind_input(s->plan, states->v[i].in, &v, err);
 		if (!rc)
-			rc = x->bind_output(s->plan, l->present_key, &v, err);
-		genai_model_kv_view(l, at + bytes, m->context, &v);
-		if (!rc)
-			rc = x->bind_input(s->plan, l->past_value, &v, err);
-		if (!rc)
-			rc = x->bind_output(s->plan, l->present_value, &v, err);
-		at += 2 * bytes;
+			rc = x->bind_output(s->plan, states->v[i].out, &v, err);
 	}
 	return rc;
 }
@@ -166,7 +160,7 @@ static int32_t restart(struct genai_session *s, uint64_t length,
 	memset(s->stage_at, 0, sizeof(s->stage_at));
 	s->handed = s->computed;
 	s->length = length;
-	rc = session_set_past(s, length, err);
+	rc = session_go_back(s, length, err);
 	s->broken = s->broken && rc;
 	s->lost = s->lost && rc;
 	return rc;

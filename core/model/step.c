@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SIDE (1 << 16) // of heads and of their size: no product overflows
-
 // ---- logits ----
 
 // Walk back from the logits over elementwise nodes to the head's product.
@@ -173,110 +171,13 @@ static uint32_t find_in(const struct genai_graph *g, const uint32_t *list,
 	return GENAI_NONE;
 }
 
-// The number in name where the template has %d, or -1.
-static int64_t match(const char *template, const char *name)
-{
-	const char *p = strstr(template, "%d");
-	size_t pre = (size_t)(p - template), post = strlen(p + 2);
-	size_t n = strlen(name);
-	int64_t v = 0;
-
-	if (n <= pre + post || strncmp(template, name, pre) ||
-	    strcmp(name + n - post, p + 2) || n - pre - post > 6)
-		return -1;
-	for (size_t i = pre; i < n - post; i++) {
-		if (name[i] < '0' || name[i] > '9')
-			return -1;
-		v = v * 10 + (name[i] - '0');
-	}
-	return v;
-}
-
-static int32_t layer_shape(const struct step_rewrite *r,
-			   struct genai_step_layer *l,
-			   const struct genai_value *key)
-{
-	if (key->rank != 4)
-		return genai_fail(r->err, GENAI_E_UNSUPPORTED,
-				  "graph input %s: rank %d, expected 4",
-				  key->name, (int)key->rank);
-	l->heads = key->dims[1] > 0 ? key->dims[1] : r->c->n_kv_heads;
-	l->head_size = key->dims[3] > 0 ? key->dims[3] : r->c->head_size;
-	l->dtype = key->dtype;
-	if (l->heads > MAX_SIDE || l->head_size > MAX_SIDE)
-		return genai_fail(r->err, GENAI_E_LIMIT,
-				  "graph input %s: %lld heads of size %lld, at "
-				  "most %d of each",
-				  key->name, (long long)l->heads,
-				  (long long)l->head_size, MAX_SIDE);
-	if (l->heads <= 0 || l->head_size <= 0)
-		return genai_fail(r->err, GENAI_E_FORMAT,
-				  "graph input %s: neither the graph nor "
-				  "genai_config.json says how many heads of "
-				  "what size",
-				  key->name);
-	if (l->dtype != GENAI_DT_F32 && l->dtype != GENAI_DT_F16 &&
-	    l->dtype != GENAI_DT_BF16)
-		return genai_fail(r->err, GENAI_E_UNSUPPORTED,
-				  "graph input %s: a key/value cache of type "
-				  "%s is not carried",
-				  key->name, genai_dtype_name(l->dtype));
-	return 0;
-}
-
-// Layers are found by name in the graph: numbers need not be consecutive.
-static int32_t find_layers(struct step_rewrite *r, struct genai_step *s)
-{
-	const struct genai_graph *g = s->graph;
-	int32_t rc = 0;
-
-	s->layers = calloc(g->n_inputs + 1, sizeof(*s->layers));
-	if (!s->layers)
-		return genai_fail(r->err, GENAI_E_NOMEM, "no memory");
-	for (uint32_t i = 0; !rc && i < g->n_inputs; i++) {
-		const struct genai_value *v =
-			genai_graph_value(g, g->inputs[i]);
-		struct genai_step_layer *l = &s->layers[s->n_layers];
-		int64_t number = match(r->c->past_key, v->name);
-		char name[160];
-
-		if (number < 0)
-			continue;
-		l->past_key = i;
-		snprintf(name, sizeof(name), r->c->past_value, (int)number);
-		l->past_value = find_in(g, g->inputs, g->n_inputs, name);
-		if (l->past_value == GENAI_NONE)
-			return genai_fail(r->err, GENAI_E_FORMAT,
-					  "graph input %s is missing", name);
-		snprintf(name, sizeof(name), r->c->present_key, (int)number);
-		l->present_key = find_in(g, g->outputs, g->n_outputs, name);
-		if (l->present_key != GENAI_NONE) {
-			snprintf(name, sizeof(name), r->c->present_value,
-				 (int)number);
-			l->present_value =
-				find_in(g, g->outputs, g->n_outputs, name);
-		}
-		if (l->present_key == GENAI_NONE ||
-		    l->present_value == GENAI_NONE)
-			return genai_fail(r->err, GENAI_E_FORMAT,
-					  "graph output %s is missing", name);
-		rc = layer_shape(r, l, v);
-		s->n_layers++;
-	}
-	return rc;
-}
-
 static int32_t check_inputs(struct step_rewrite *r, struct genai_step *s)
 {
 	const struct genai_graph *g = s->graph;
 
 	for (uint32_t i = 0; i < g->n_inputs; i++) {
-		bool known = i == s->ids || i == s->past;
-
-		for (uint32_t k = 0; k < s->n_layers; k++)
-			known |= i == s->layers[k].past_key ||
-				 i == s->layers[k].past_value;
-		if (!known)
+		if (i != s->ids && i != s->past &&
+		    !genai_states_has(&s->states, i))
 			return genai_fail(
 				r->err, GENAI_E_UNSUPPORTED,
 				"graph input %s: its meaning is not known",
@@ -313,7 +214,7 @@ static int64_t rope_rows(const struct genai_graph *g)
 	return rows;
 }
 
-// Outputs beyond logits and caches are not computed for their own sake.
+// Outputs beyond logits and states are not computed for their own sake.
 static void drop_outputs(struct step_rewrite *r, uint32_t logits)
 {
 	const struct genai_graph *g = r->g;
@@ -321,9 +222,7 @@ static void drop_outputs(struct step_rewrite *r, uint32_t logits)
 	for (uint32_t i = 0; i < g->n_outputs; i++) {
 		const char *name = genai_graph_value(g, g->outputs[i])->name;
 
-		if (g->outputs[i] != logits &&
-		    match(r->c->present_key, name) < 0 &&
-		    match(r->c->present_value, name) < 0)
+		if (g->outputs[i] != logits && !genai_states_names(r->c, name))
 			genai_builder_remove_output(r->b, g->outputs[i]);
 	}
 }
@@ -400,7 +299,7 @@ static int32_t describe(struct step_rewrite *r, struct genai_step *s,
 	lv = genai_graph_value(g, g->outputs[s->logits]);
 	s->logits_dtype = lv->dtype;
 	s->vocab = lv->rank == 3 ? lv->dims[2] : -1;
-	rc = find_layers(r, s);
+	rc = genai_states_find(g, r->c, &s->states, r->err);
 	if (!rc)
 		rc = check_inputs(r, s);
 	s->rope_rows = rope_rows(g);
@@ -441,6 +340,6 @@ int32_t genai_step_build(const struct genai_graph *source,
 void genai_step_free(struct genai_step *s)
 {
 	genai_graph_free(s->graph);
-	free(s->layers);
+	genai_states_free(&s->states);
 	memset(s, 0, sizeof(*s));
 }

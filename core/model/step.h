@@ -16,24 +16,14 @@
 
 #include <genai/graph.h>
 
-#include "core/model/genai_config.h"
-
-#define GENAI_MAX_LAYERS 1024
-
-struct genai_step_layer {
-	uint32_t past_key, past_value;	     /* graph input indices */
-	uint32_t present_key, present_value; /* graph output indices */
-	int64_t heads, head_size;
-	uint32_t dtype;
-};
+#include "core/model/state.h"
 
 struct genai_step {
 	struct genai_graph *graph; /* owned */
 	uint32_t ids, past;	   /* graph input indices */
 	uint32_t logits, total;	   /* graph output indices */
 	uint32_t next, best;	   /* NONE if all rows of logits are wanted */
-	uint32_t n_layers;
-	struct genai_step_layer *layers; /* owned */
+	struct genai_states states;
 	uint32_t logits_dtype;
 	int64_t vocab;	   /* width of the logits, -1 if not declared */
 	int64_t rope_rows; /* rows of the shortest rope table, or -1 */

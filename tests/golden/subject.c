@@ -94,12 +94,12 @@ uint32_t subject_dtype(const struct subject *u)
 {
 	const struct genai_step *st = &u->model->step;
 
-	return st->n_layers ? st->layers[0].dtype : GENAI_DT_F32;
+	return st->states.n ? st->states.v[0].dtype : GENAI_DT_F32;
 }
 
 uint32_t subject_layers(const struct subject *u)
 {
-	return u->model->step.n_layers;
+	return u->model->step.states.n / 2;
 }
 
 // fp16 and bf16 graphs compute in their own type; the goldens widened it.

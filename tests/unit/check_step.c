@@ -228,19 +228,17 @@ START_TEST(inputs_and_outputs)
 	ck_assert_uint_eq(step.graph->n_inputs, 4);
 	ck_assert_str_eq(in_name(step.ids), "input_ids");
 	ck_assert_str_eq(in_name(step.past), "genai.past");
-	ck_assert_str_eq(in_name(step.layers[0].past_key),
-			 "past_key_values.0.key");
-	ck_assert_str_eq(in_name(step.layers[0].past_value),
+	ck_assert_str_eq(in_name(step.states.v[0].in), "past_key_values.0.key");
+	ck_assert_str_eq(in_name(step.states.v[1].in),
 			 "past_key_values.0.value");
-	ck_assert_str_eq(out_name(step.layers[0].present_key), "present.0.key");
-	ck_assert_str_eq(out_name(step.layers[0].present_value),
-			 "present.0.value");
+	ck_assert_str_eq(out_name(step.states.v[0].out), "present.0.key");
+	ck_assert_str_eq(out_name(step.states.v[1].out), "present.0.value");
 	ck_assert_str_eq(out_name(step.total), "genai.total");
 	ck_assert_str_eq(out_name(step.next), "genai.next");
 	ck_assert_str_eq(out_name(step.best), "genai.best");
-	ck_assert_uint_eq(step.n_layers, 1);
-	ck_assert_int_eq(step.layers[0].heads, 2);
-	ck_assert_int_eq(step.layers[0].head_size, 16);
+	ck_assert_uint_eq(step.states.n, 2);
+	ck_assert_int_eq(step.states.v[0].dims[1], 2);
+	ck_assert_int_eq(step.states.v[0].dims[3], 16);
 	ck_assert_int_eq(step.vocab, 8);
 	ck_assert_int_eq(step.rope_rows, 8);
 	ck_assert_uint_eq(step.logits_dtype, GENAI_DT_F32);
@@ -361,8 +359,8 @@ START_TEST(heads_from_the_configuration)
 	config.n_kv_heads = 3;
 	config.head_size = 32;
 	build(&p, false);
-	ck_assert_int_eq(step.layers[0].heads, 3);
-	ck_assert_int_eq(step.layers[0].head_size, 32);
+	ck_assert_int_eq(step.states.v[0].dims[1], 3);
+	ck_assert_int_eq(step.states.v[0].dims[3], 32);
 	drop();
 }
 END_TEST
@@ -381,7 +379,7 @@ static const struct {
 	 "graph output present.0.value is missing"},
 	{{.kv_dtype = GENAI_DT_I8},
 	 GENAI_E_UNSUPPORTED,
-	 "past_key_values.0.key: a key/value cache of type INT8"},
+	 "past_key_values.0.key: a state of type INT8"},
 	{{.kv_dtype = GENAI_DT_U8}, GENAI_E_UNSUPPORTED, "type UINT8"},
 	{{.kv_rank = 3},
 	 GENAI_E_UNSUPPORTED,
@@ -444,7 +442,7 @@ START_TEST(exports)
 	struct genai_runtime *rt = runtime("eager", "pager_sync", "auto", NULL);
 	struct genai_model *m = model(rt, folders[_i], 0);
 
-	ck_assert_uint_eq(m->step.n_layers, 2);
+	ck_assert_uint_eq(m->step.states.n, 4);
 	ck_assert_uint_eq(m->step.graph->n_inputs, 6);
 	ck_assert_uint_eq(m->step.graph->n_outputs, 8);
 	ck_assert_int_eq(m->step.vocab, 512);

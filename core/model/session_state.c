@@ -1,0 +1,117 @@
+// session_state.c - taking a sequence back.
+//
+// Of a cache the length is enough.  A state that is replaced was written over:
+// there is a copy of what it was when tokens were last appended, and at the
+// beginning it was zero.  From the later of the two that is not too late, what
+// is missing is computed again.
+#include "core/model/session.h"
+
+#include <string.h>
+
+static uint64_t replaced_bytes(const struct genai_session *s)
+{
+	return s->m->step.states.replaced_bytes;
+}
+
+static genai_addr replaced(const struct genai_session *s)
+{
+	return s->states.range.addr +
+	       genai_states_replaced_at(&s->m->step.states, s->m->context);
+}
+
+static genai_addr copy_of_replaced(const struct genai_session *s)
+{
+	return s->states.range.addr +
+	       genai_states_copy_at(&s->m->step.states, s->m->context);
+}
+
+static int32_t finish(struct genai_session *s, struct genai_error *err)
+{
+	struct genai_point p;
+	int32_t rc =
+		session_ops(s)->mark(session_self(s), s->m->stream, &p, err);
+
+	return rc ? rc : session_host_read(s, &p, err);
+}
+
+// Zeros, by way of the logits' pinned memory.
+static int32_t clear(struct genai_session *s, struct genai_error *err)
+{
+	uint64_t all = replaced_bytes(s), room = s->host_logits.range.bytes;
+	int32_t rc = 0;
+
+	memset(s->host_logits.host, 0, room < all ? room : all);
+	for (uint64_t at = 0; !rc && at < all; at += room)
+		rc = session_ops(s)->copy(
+			session_self(s), s->m->stream, replaced(s) + at,
+			(uintptr_t)s->host_logits.host,
+			all - at < room ? all - at : room, GENAI_COPY_H2D, err);
+	return rc;
+}
+
+int32_t session_keep(struct genai_session *s, const int64_t *ids, size_t count,
+		     struct genai_error *err)
+{
+	int32_t rc;
+
+	if (!replaced_bytes(s))
+		return 0;
+	memcpy(s->known + s->length, ids, count * sizeof(*ids));
+	s->kept = SESSION_NOT_KEPT;
+	rc = session_ops(s)->copy(session_self(s), s->m->stream,
+				  copy_of_replaced(s), replaced(s),
+				  replaced_bytes(s), GENAI_COPY_D2D, err);
+	// only what is known to be there can be gone back to
+	if (!rc)
+		rc = finish(s, err);
+	if (!rc)
+		s->kept = s->length;
+	return rc;
+}
+
+void session_note(struct genai_session *s, int64_t id)
+{
+	if (s->known && s->length < s->m->context)
+		s->known[s->length] = id;
+}
+
+static int32_t compute_again(struct genai_session *s, uint64_t length,
+			     struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	while (!rc && s->length < length) {
+		uint64_t n = length - s->length;
+
+		if (n > s->m->chunk)
+			n = s->m->chunk;
+		rc = session_append_chunk(s, s->known + s->length, n, err);
+	}
+	if (!rc)
+		rc = session_host_read(s, session_last_door(s), err);
+	s->handed = s->computed;
+	s->rows = 0;
+	return rc;
+}
+
+int32_t session_go_back(struct genai_session *s, uint64_t length,
+			struct genai_error *err)
+{
+	uint64_t from = s->kept <= length ? s->kept : 0;
+	int32_t rc;
+
+	if (!replaced_bytes(s))
+		return session_set_past(s, length, err);
+	if (s->kept <= length)
+		rc = session_ops(s)->copy(session_self(s), s->m->stream,
+					  replaced(s), copy_of_replaced(s),
+					  replaced_bytes(s), GENAI_COPY_D2D,
+					  err);
+	else
+		rc = clear(s, err);
+	if (!rc)
+		rc = session_set_past(s, from, err);
+	if (!rc && from < length)
+		rc = compute_again(s, length, err);
+	return rc;
+}

@@ -1,0 +1,349 @@
+// state.c - the states of a step graph: found by name, laid out in memory.
+#include "core/model/state.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/graph/build.h"
+
+#define MAX_SIDE (1 << 16) // of a dimension
+#define MAX_STATE (UINT64_C(1) << 40)
+#define ALIGN UINT64_C(256) // of what is replaced
+
+// ---- finding ----
+
+// What genai_config.json calls them; grows: the cache of keys or values
+// [batch, heads, positions, size].
+static const struct {
+	size_t in, out; // templates with %d
+	bool grows;
+} names[] = {
+#define NAMES(in, out, grows)                                                  \
+	{                                                                      \
+		offsetof(struct genai_model_config, in),                       \
+			offsetof(struct genai_model_config, out), grows        \
+	}
+	NAMES(past_key, present_key, true),
+	NAMES(past_value, present_value, true),
+	NAMES(past_conv, present_conv, false),
+	NAMES(past_recurrent, present_recurrent, false),
+};
+#define N_NAMES (sizeof(names) / sizeof(names[0]))
+
+static const char *template_at(const struct genai_model_config *c, size_t at)
+{
+	return (const char *)c + at;
+}
+
+// The number in name where the template has %d, or -1.
+static int64_t match(const char *template, const char *name)
+{
+	const char *p = strstr(template, "%d");
+	size_t pre = (size_t)(p - template), post = strlen(p + 2);
+	size_t n = strlen(name);
+	int64_t v = 0;
+
+	if (n <= pre + post || strncmp(template, name, pre) ||
+	    strcmp(name + n - post, p + 2) || n - pre - post > 6)
+		return -1;
+	for (size_t i = pre; i < n - post; i++) {
+		if (name[i] < '0' || name[i] > '9')
+			return -1;
+		v = v * 10 + (name[i] - '0');
+	}
+	return v;
+}
+
+bool genai_states_names(const struct genai_model_config *c, const char *name)
+{
+	for (size_t k = 0; k < N_NAMES; k++)
+		if (match(template_at(c, names[k].out), name) >= 0)
+			return true;
+	return false;
+}
+
+bool genai_states_has(const struct genai_states *s, uint32_t input)
+{
+	for (uint32_t i = 0; i < s->n; i++)
+		if (s->v[i].in == input)
+			return true;
+	return false;
+}
+
+static int32_t check_dtype(const struct genai_value *v, struct genai_error *err)
+{
+	if (v->dtype == GENAI_DT_F32 || v->dtype == GENAI_DT_F16 ||
+	    v->dtype == GENAI_DT_BF16)
+		return 0;
+	return genai_fail(err, GENAI_E_UNSUPPORTED,
+			  "graph input %s: a state of type %s is not carried",
+			  v->name, genai_dtype_name(v->dtype));
+}
+
+// A cache: what the graph leaves open the configuration says.
+static int32_t cache_shape(const struct genai_model_config *c,
+			   struct genai_state *s, const struct genai_value *v,
+			   struct genai_error *err)
+{
+	int64_t heads, size;
+
+	if (v->rank != 4)
+		return genai_fail(err, GENAI_E_UNSUPPORTED,
+				  "graph input %s: rank %d, expected 4",
+				  v->name, (int)v->rank);
+	heads = v->dims[1] > 0 ? v->dims[1] : c->n_kv_heads;
+	size = v->dims[3] > 0 ? v->dims[3] : c->head_size;
+	if (heads > MAX_SIDE || size > MAX_SIDE)
+		return genai_fail(err, GENAI_E_LIMIT,
+				  "graph input %s: %lld heads of size %lld, at "
+				  "most %d of each",
+				  v->name, (long long)heads, (long long)size,
+				  MAX_SIDE);
+	if (heads <= 0 || size <= 0)
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "graph input %s: neither the graph nor "
+				  "genai_config.json says how many heads of "
+				  "what size",
+				  v->name);
+	s->axis = 2;
+	s->dims[0] = s->dims[2] = 1;
+	s->dims[1] = heads;
+	s->dims[3] = size;
+	return 0;
+}
+
+// All but the batch has to be known.
+static int32_t replaced_shape(struct genai_state *s,
+			      const struct genai_value *v,
+			      struct genai_error *err)
+{
+	if (v->rank < 2 || v->rank > GENAI_MAX_RANK)
+		return genai_fail(err, GENAI_E_UNSUPPORTED,
+				  "graph input %s: rank %d, expected 2 or more",
+				  v->name, (int)v->rank);
+	s->dims[0] = 1;
+	for (uint32_t d = 1; d < v->rank; d++) {
+		if (v->dims[d] <= 0)
+			return genai_fail(err, GENAI_E_FORMAT,
+					  "graph input %s: the graph does not "
+					  "say how long dimension %u is",
+					  v->name, d);
+		if (v->dims[d] > MAX_SIDE)
+			return genai_fail(err, GENAI_E_LIMIT,
+					  "graph input %s: dimension %u is "
+					  "%lld, at most %d",
+					  v->name, d, (long long)v->dims[d],
+					  MAX_SIDE);
+		s->dims[d] = v->dims[d];
+	}
+	return 0;
+}
+
+static int32_t shape(const struct genai_model_config *c, struct genai_state *s,
+		     const struct genai_value *v, struct genai_error *err)
+{
+	int32_t rc = s->kind == GENAI_STATE_GROWS ? cache_shape(c, s, v, err)
+						  : replaced_shape(s, v, err);
+
+	if (!rc)
+		rc = check_dtype(v, err);
+	if (rc)
+		return rc;
+	s->dtype = v->dtype;
+	s->rank = v->rank;
+	if (genai_tensor_bytes(s->dtype, s->rank, s->dims, &s->bytes) ||
+	    s->bytes > MAX_STATE)
+		return genai_fail(err, GENAI_E_LIMIT,
+				  "graph input %s: the state is too large",
+				  v->name);
+	return 0;
+}
+
+static uint32_t find(const struct genai_graph *g, const uint32_t *list,
+		     uint32_t n, const char *name)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (!strcmp(genai_graph_value(g, list[i])->name, name))
+			return i;
+	return GENAI_NONE;
+}
+
+static int32_t find_output(const struct genai_graph *g, struct genai_state *s,
+			   const char *template, int64_t number,
+			   struct genai_error *err)
+{
+	char name[160];
+
+	snprintf(name, sizeof(name), template, (int)number);
+	s->out = find(g, g->outputs, g->n_outputs, name);
+	return s->out == GENAI_NONE
+		       ? genai_fail(err, GENAI_E_FORMAT,
+				    "graph output %s is missing", name)
+		       : 0;
+}
+
+// It is written where it was read: nothing may read it later.
+static int32_t check_readers(const struct genai_graph *g,
+			     const struct genai_state *s,
+			     struct genai_error *err)
+{
+	uint32_t in = g->inputs[s->in];
+	const struct genai_value *out =
+		genai_graph_value(g, g->outputs[s->out]);
+
+	for (uint32_t i = out->producer; i < g->n_nodes; i++) {
+		const struct genai_node *n = genai_graph_node(g, i);
+
+		for (uint32_t k = 0; i > out->producer && k < n->n_inputs; k++)
+			if (n->inputs[k] == in)
+				return genai_fail(
+					err, GENAI_E_UNSUPPORTED,
+					"node %s (%s) reads %s after %s was "
+					"written",
+					n->name, n->op,
+					genai_graph_value(g, in)->name,
+					out->name);
+	}
+	return 0;
+}
+
+// Keys come with values.
+static int32_t check_pair(const struct genai_graph *g,
+			  const struct genai_model_config *c, int64_t number,
+			  struct genai_error *err)
+{
+	char name[160];
+
+	snprintf(name, sizeof(name), c->past_value, (int)number);
+	return find(g, g->inputs, g->n_inputs, name) == GENAI_NONE
+		       ? genai_fail(err, GENAI_E_FORMAT,
+				    "graph input %s is missing", name)
+		       : 0;
+}
+
+// Numbers need not be consecutive.
+static int32_t add(const struct genai_graph *g,
+		   const struct genai_model_config *c, uint32_t input,
+		   struct genai_states *out, struct genai_error *err)
+{
+	const struct genai_value *v = genai_graph_value(g, g->inputs[input]);
+	struct genai_state *s = &out->v[out->n];
+	int64_t number = -1;
+	size_t k = 0;
+	int32_t rc = 0;
+
+	for (; k < N_NAMES; k++) {
+		number = match(template_at(c, names[k].in), v->name);
+		if (number >= 0)
+			break;
+	}
+	if (number < 0)
+		return 0;
+	s->in = input;
+	s->kind = names[k].grows ? GENAI_STATE_GROWS : GENAI_STATE_REPLACED;
+	if (!k)
+		rc = check_pair(g, c, number, err);
+	if (!rc)
+		rc = find_output(g, s, template_at(c, names[k].out), number,
+				 err);
+	if (!rc)
+		rc = shape(c, s, v, err);
+	if (!rc && s->kind == GENAI_STATE_REPLACED)
+		rc = check_readers(g, s, err);
+	if (rc)
+		return rc;
+	out->n++;
+	if (names[k].grows)
+		out->row_bytes += s->bytes;
+	else
+		out->replaced_bytes += (s->bytes + ALIGN - 1) / ALIGN * ALIGN;
+	return 0;
+}
+
+int32_t genai_states_find(const struct genai_graph *g,
+			  const struct genai_model_config *config,
+			  struct genai_states *out, struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	memset(out, 0, sizeof(*out));
+	out->v = calloc(g->n_inputs + (size_t)1, sizeof(*out->v));
+	if (!out->v)
+		return genai_fail(err, GENAI_E_NOMEM, "no memory");
+	for (uint32_t i = 0; !rc && i < g->n_inputs; i++)
+		rc = add(g, config, i, out, err);
+	return rc;
+}
+
+void genai_states_free(struct genai_states *s)
+{
+	free(s->v);
+	memset(s, 0, sizeof(*s));
+}
+
+// ---- memory ----
+
+uint64_t genai_states_replaced_at(const struct genai_states *s,
+				  uint64_t positions)
+{
+	return (positions * s->row_bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+uint64_t genai_states_copy_at(const struct genai_states *s, uint64_t positions)
+{
+	return genai_states_replaced_at(s, positions) + s->replaced_bytes;
+}
+
+uint64_t genai_states_bytes(const struct genai_states *s, uint64_t positions)
+{
+	return s->replaced_bytes
+		       ? genai_states_copy_at(s, positions) + s->replaced_bytes
+		       : positions * s->row_bytes;
+}
+
+uint64_t genai_states_at(const struct genai_states *s, uint32_t i,
+			 uint64_t positions)
+{
+	enum genai_state_kind kind = s->v[i].kind;
+	uint64_t at = kind == GENAI_STATE_GROWS
+			      ? 0
+			      : genai_states_replaced_at(s, positions);
+
+	for (uint32_t k = 0; k < i; k++)
+		if (s->v[k].kind != kind)
+			continue;
+		else if (kind == GENAI_STATE_GROWS)
+			at += positions * s->v[k].bytes;
+		else
+			at += (s->v[k].bytes + ALIGN - 1) / ALIGN * ALIGN;
+	return at;
+}
+
+void genai_state_view(const struct genai_state *s, genai_addr addr,
+		      uint64_t positions, struct genai_view *out)
+{
+	bool grows = s->kind == GENAI_STATE_GROWS;
+	int64_t stride = 1;
+
+	memset(out, 0, sizeof(*out));
+	out->size = sizeof(*out);
+	out->dtype = s->dtype;
+	out->rank = s->rank;
+	out->addr = addr;
+	memcpy(out->dims, s->dims, sizeof(out->dims));
+	for (uint32_t d = s->rank; d-- > 1;) {
+		if (grows && d == s->axis)
+			continue;
+		out->strides[d] = stride;
+		stride *= s->dims[d];
+	}
+	if (grows) {
+		out->dims[s->axis] = (int64_t)positions;
+		out->strides[s->axis] = stride;
+		stride *= (int64_t)positions;
+	}
+	out->strides[0] = stride;
+}
