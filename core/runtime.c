@@ -235,6 +235,21 @@ int32_t genai_runtime_submit(struct genai_runtime *rt, struct genai_plan *plan,
 	return rc;
 }
 
+void genai_runtime_enter(struct genai_runtime *rt, struct genai_user *user)
+{
+	user->next = rt->users;
+	rt->users = user;
+}
+
+void genai_runtime_leave(struct genai_runtime *rt, struct genai_user *user)
+{
+	struct genai_user **at = &rt->users;
+
+	while (*at != user)
+		at = &(*at)->next;
+	*at = user->next;
+}
+
 void genai_close(struct genai_runtime *rt)
 {
 	if (!rt)

@@ -16,6 +16,17 @@ struct genai_choice { /* [runtime] executor = MODULE:NAME */
 	char label[64]; /* as configured, for statistics */
 };
 
+/* Whatever uses the device, for recover.c.  Each may be NULL. */
+struct genai_user {
+	struct genai_user *next;
+	/* Did work of it fail, or was it skipped?  It cannot be told later. */
+	void (*look)(struct genai_user *user);
+	/* The device is clear: what was enqueued is void. */
+	int32_t (*reset)(struct genai_user *user, struct genai_error *err);
+	/* All is reset: be again where it was, if it lost work. */
+	int32_t (*back)(struct genai_user *user, struct genai_error *err);
+};
+
 struct genai_runtime {
 	struct genai_config *config;
 	struct genai_log log;
@@ -28,7 +39,7 @@ struct genai_runtime {
 	struct genai_pager_caps pager_caps;
 	struct genai_device device;
 	bool device_open;
-	struct genai_model *models; /* list of those that are open */
+	struct genai_user *users; /* list of those that are open */
 	uint32_t n_models;
 	bool unclear; /* an error of the device was not recovered from */
 };
@@ -43,6 +54,8 @@ int32_t genai_runtime_load(const struct genai_runtime_options *options,
 bool genai_options_known(const void *options, size_t known);
 /* Bring it up (genai_open = load + start). */
 int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err);
+void genai_runtime_enter(struct genai_runtime *rt, struct genai_user *user);
+void genai_runtime_leave(struct genai_runtime *rt, struct genai_user *user);
 /* Submit a step.  All of it is one enqueue for tickets: an executor may go past
  * the core's tables. */
 int32_t genai_runtime_submit(struct genai_runtime *rt, struct genai_plan *plan,

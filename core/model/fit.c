@@ -2,12 +2,14 @@
 //
 // Only tried once something has failed.  A context decides the caches and,
 // through the longest chunk, the plan; so plans are made and dropped again.
+#include "core/model/fit.h"
+
 #include <inttypes.h>
 
 #include "core/base/error.h"
 #include "core/model/session.h"
 
-uint64_t genai_model_session_bytes(const struct genai_model *m)
+uint64_t genai_fit_session_bytes(const struct genai_model *m)
 {
 	return genai_states_bytes(&m->step.states, m->context) +
 	       m->chunk * sizeof(int64_t) + 2 * SESSION_WORD_BYTES +
@@ -34,7 +36,7 @@ static bool fits(struct genai_model *m)
 
 	if (genai_model_plan(m, &plan, NULL))
 		return false;
-	ok = genai_model_session_bytes(m) <= room(m);
+	ok = genai_fit_session_bytes(m) <= room(m);
 	if (genai_device_drain(&m->rt->device, &ticket, NULL) ||
 	    m->rt->exec.plan_destroy(plan, &ticket, NULL))
 		return false;
@@ -60,7 +62,7 @@ static uint64_t largest(struct genai_model *m)
 	return low;
 }
 
-void genai_model_advise(struct genai_model *m, struct genai_error *err)
+void genai_fit_advise(struct genai_model *m, struct genai_error *err)
 {
 	const struct genai_error why = *err;
 	uint64_t most = largest(m);

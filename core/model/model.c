@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/model/fit.h"
 
 // Tokens of a prompt that go through the graph together, where the model does
 // not say.  Wide: on devices that compute themselves, whose products need many
@@ -268,65 +269,6 @@ static int32_t choose_sizes(struct genai_model *m, struct genai_error *err)
 	return 0;
 }
 
-// ---- plan ----
-
-static void fill_view(struct genai_view *v, uint32_t dtype, uint32_t rank,
-		      int64_t a, int64_t b)
-{
-	memset(v, 0, sizeof(*v));
-	v->size = sizeof(*v);
-	v->dtype = dtype;
-	v->rank = rank;
-	v->dims[0] = a;
-	v->dims[1] = b;
-	v->strides[0] = rank == 2 ? b : 1;
-	v->strides[1] = 1;
-}
-
-int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
-			 struct genai_error *err)
-{
-	struct genai_runtime *rt = m->rt;
-	struct genai_plan *plan = NULL;
-	struct genai_plan_options o = {
-		.size = sizeof(o),
-		.stream = &rt->device.stream,
-		.barrier = &rt->device.barrier,
-		.pager = &m->paging.api,
-		.n_max_inputs = m->step.graph->n_inputs,
-	};
-	// the largest step; behind it the one of a single position
-	uint32_t n = o.n_max_inputs;
-	struct genai_view *max = calloc(2 * (size_t)n + 1, sizeof(*max));
-	int32_t rc;
-
-	if (!max)
-		return genai_fail(err, GENAI_E_NOMEM, "no memory");
-	fill_view(&max[m->step.ids], GENAI_DT_I64, 2, 1, (int64_t)m->chunk);
-	fill_view(&max[m->step.past], GENAI_DT_I32, 1, 1, 1);
-	for (uint32_t i = 0; i < m->step.states.n; i++) {
-		const struct genai_state *s = &m->step.states.v[i];
-
-		genai_state_view(s, 0, m->context, &max[s->in]);
-	}
-	memcpy(max + n, max, n * sizeof(*max));
-	fill_view(&max[n + m->step.ids], GENAI_DT_I64, 2, 1, 1);
-	o.max_inputs = max;
-	o.repeated = max + n;
-	o.n_repeated = 1;
-	rc = rt->exec.plan_create(genai_module_self(rt->executor.module),
-				  m->step.graph, &o, &plan, err);
-	free(max);
-	if (rc)
-		return rc;
-	if (!plan)
-		return genai_fail(err, GENAI_E_MODULE,
-				  "module %s: plan_create gave no plan",
-				  genai_module_name(rt->executor.module));
-	*out_plan = plan;
-	return 0;
-}
-
 // What the driver took for itself since the start: code, local memory, graphs.
 static uint64_t driver_bytes(struct genai_device *d)
 {
@@ -404,7 +346,7 @@ static int32_t first_plan(struct genai_model *m, struct genai_error *err)
 	    (rc == GENAI_E_LIMIT || (!rc && d->used - before > d->limit / 8)))
 		rc = plan_shorter(m, err);
 	if (rc == GENAI_E_LIMIT)
-		genai_model_advise(m, err);
+		genai_fit_advise(m, err);
 	return of_model(m, rc, err);
 }
 
@@ -451,6 +393,20 @@ static int32_t open_model(struct genai_model *m, const char *path,
 	return rc;
 }
 
+// After an error of the device: what the pager enqueued is void.
+static int32_t reset_pager(struct genai_user *user, struct genai_error *err)
+{
+	struct genai_model *m = (struct genai_model *)(void *)user;
+	struct genai_pager_api *p = &m->paging.api;
+	struct genai_ticket ticket = {.size = sizeof(ticket)};
+	int32_t rc;
+
+	if (!p->pager || !m->sessions)
+		return 0;
+	rc = genai_device_drain(&m->rt->device, &ticket, err);
+	return rc ? rc : p->ops->reset(p->pager, &ticket, err);
+}
+
 int32_t genai_model_open(struct genai_runtime *rt, const char *path,
 			 const struct genai_model_options *o,
 			 struct genai_model **out_model,
@@ -476,8 +432,8 @@ int32_t genai_model_open(struct genai_runtime *rt, const char *path,
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	m->rt = rt;
 	m->all_logits = o && o->flags & GENAI_MODEL_ALL_LOGITS;
-	m->next = rt->models;
-	rt->models = m;
+	m->user.reset = reset_pager;
+	genai_runtime_enter(rt, &m->user);
 	rt->n_models++;
 	rc = open_model(m, path, o, err);
 	m->load_s = now_s() - start;
@@ -492,7 +448,6 @@ void genai_model_close(struct genai_model *m)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct genai_ticket ticket = {.size = sizeof(ticket)};
-	struct genai_model **at;
 	struct genai_device *d;
 	int32_t rc = 0;
 
@@ -517,9 +472,7 @@ void genai_model_close(struct genai_model *m)
 	if (rc)
 		genai_log_line(&m->rt->log, GENAI_LOG_ERROR,
 			       "closing a model: %s", err.text);
-	for (at = &m->rt->models; *at != m; at = &(*at)->next)
-		;
-	*at = m->next;
+	genai_runtime_leave(m->rt, &m->user);
 	m->rt->n_models--;
 	genai_step_free(&m->step);
 	genai_onnx_close(m->onnx);

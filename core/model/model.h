@@ -10,8 +10,8 @@
 #include "core/model/step.h"
 
 struct genai_model {
+	struct genai_user user; /* of the runtime; first */
 	struct genai_runtime *rt;
-	struct genai_model *next; /* of the runtime */
 	char folder[4096];
 	struct genai_model_config config;
 	struct genai_onnx *onnx;
@@ -30,13 +30,10 @@ struct genai_model {
 	struct genai_exec_stats closed; /* of plans that are gone */
 };
 
-/* A plan of the step graph; opts' largest inputs are the context and chunk. */
+/* model_plan.c: a plan of the step graph; its largest inputs are the context
+ * and chunk. */
 int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 			 struct genai_error *err);
-/* Bytes on the device that a session takes beside its plan. */
-uint64_t genai_model_session_bytes(const struct genai_model *m);
-/* Memory did not suffice: add to err which context would fit. */
-void genai_model_advise(struct genai_model *m, struct genai_error *err);
 /* The folder of a path that may name a .onnx file in it. */
 int32_t genai_model_folder(const char *path, char *out, size_t cap,
 			   char *out_file, size_t file_cap,

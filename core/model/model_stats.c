@@ -1,11 +1,12 @@
 // model_stats.c - what a model's sessions cost so far.
-#include "core/model/session.h"
+#include "core/model/model_stats.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/model/session.h"
 
 void genai_model_add_stats(struct genai_exec_stats *sum,
 			   const struct genai_exec_stats *x)

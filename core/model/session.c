@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/model/fit.h"
+#include "core/model/model_stats.h"
 
 // ---- tokens ----
 
@@ -34,27 +36,6 @@ static int32_t check_ids(struct genai_session *s, const int64_t *ids,
 			"%" PRIu64 " (%" PRIu64 " before, %zu appended)",
 			s->length + count, m->context, s->length, count);
 	return 0;
-}
-
-int32_t session_append_chunk(struct genai_session *s, const int64_t *ids,
-			     uint64_t n, struct genai_error *err)
-{
-	uint32_t turn = s->stage_turn++ % 2;
-	int64_t *stage = (int64_t *)s->stage.host + turn * s->m->chunk;
-	int32_t rc = session_host_read(s, &s->stage_at[turn], err);
-
-	if (rc)
-		return rc;
-	memcpy(stage, ids, n * sizeof(*ids));
-	rc = session_ops(s)->copy(session_self(s), s->m->stream,
-				  s->ids.range.addr, (uintptr_t)stage,
-				  n * sizeof(*ids), GENAI_COPY_H2D, err);
-	if (!rc)
-		rc = session_ops(s)->mark(session_self(s), s->m->stream,
-					  &s->stage_at[turn], err);
-	if (!rc)
-		rc = session_submit(s, n, err);
-	return rc;
 }
 
 int32_t genai_session_append(struct genai_session *s, const int64_t *ids,
@@ -154,6 +135,45 @@ int32_t genai_session_next(struct genai_session *s, int32_t ahead,
 	}
 	s->handed++;
 	session_note(s, *out_id);
+	return 0;
+}
+
+// ---- logits ----
+
+int32_t genai_session_logits(struct genai_session *s, float *out,
+			     size_t cap_rows, size_t *out_rows,
+			     struct genai_error *err)
+{
+	struct genai_model *m = s->m;
+	uint64_t row = (uint64_t)m->vocab * session_logit_bytes(m);
+	uint64_t rows = s->rows < cap_rows ? s->rows : cap_rows;
+	struct genai_point p;
+	int32_t rc = session_mend(s, err);
+
+	if (rc)
+		return rc;
+	if (!s->rows)
+		return genai_fail(err, GENAI_E_STATE,
+				  "there are no logits: nothing was appended "
+				  "since the session was opened or rewound");
+	rc = session_ops(s)->copy(session_self(s), m->stream,
+				  (uintptr_t)s->host_logits.host,
+				  s->logits.range.addr + (s->rows - rows) * row,
+				  rows * row, GENAI_COPY_D2H, err);
+	if (!rc)
+		rc = session_ops(s)->mark(session_self(s), m->stream, &p, err);
+	if (!rc)
+		rc = session_host_read(s, &p, err);
+	if (!rc)
+		rc = genai_onnx_check(m->onnx, err);
+	if (rc) {
+		session_recover(s, session_certain(s));
+		return rc;
+	}
+	for (uint64_t i = 0; i < rows * m->vocab; i++)
+		out[i] = session_widen(m->step.logits_dtype,
+				       s->host_logits.host, i);
+	*out_rows = rows;
 	return 0;
 }
 
@@ -257,6 +277,7 @@ int32_t genai_session_open(struct genai_model *m, struct genai_session **out_s,
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	s->m = m;
 	s->kept = SESSION_NOT_KEPT;
+	session_enter(s);
 	s->next = m->sessions;
 	m->sessions = s;
 	m->n_sessions++;
@@ -280,7 +301,7 @@ int32_t genai_session_open(struct genai_model *m, struct genai_session **out_s,
 	}
 	genai_session_close(s);
 	if (rc == GENAI_E_LIMIT)
-		genai_model_advise(m, err);
+		genai_fit_advise(m, err);
 	return rc;
 }
 
@@ -329,6 +350,7 @@ void genai_session_close(struct genai_session *s)
 	if (rc)
 		genai_log_line(&m->rt->log, GENAI_LOG_ERROR,
 			       "closing a session: %s", err.text);
+	genai_runtime_leave(m->rt, &s->user);
 	for (p = &m->sessions; *p && *p != s; p = &(*p)->next)
 		;
 	if (*p)

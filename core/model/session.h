@@ -1,5 +1,8 @@
-/* session.h - one sequence, for the files that run it: session.c its life and
- * its tokens, session_io.c what goes to the device and comes back. */
+/* session.h - one sequence, for the files that run it, each on those below:
+ * session.c          its life and its tokens
+ * session_recover.c  after an error of the device
+ * session_state.c    taking it back
+ * session_io.c       what goes to the device and comes back */
 #ifndef GENAI_CORE_MODEL_SESSION_H
 #define GENAI_CORE_MODEL_SESSION_H
 
@@ -18,6 +21,7 @@ struct door { /* pinned host memory of one step */
 };
 
 struct genai_session {
+	struct genai_user user; /* of the runtime; first */
 	struct genai_model *m;
 	struct genai_session *next;
 	struct genai_plan *plan;
@@ -75,14 +79,30 @@ static inline uint64_t session_max_rows(const struct genai_model *m)
 	return m->all_logits && !m->step.one_row ? m->chunk : 1;
 }
 
-/* Bind caches, lengths and the token, which are the same in every step. */
+/* ---- session_io.c ---- */
+
+/* Bind states, lengths and the token, which are the same in every step. */
 int32_t session_bind(struct genai_session *s, struct genai_error *err);
 /* The length on the device, and here; what was computed is void. */
 int32_t session_set_past(struct genai_session *s, uint64_t length,
 			 struct genai_error *err);
+/* Enqueue the step for the n ids in the device buffer. */
+int32_t session_submit(struct genai_session *s, uint64_t n,
+		       struct genai_error *err);
 /* Compute n tokens more, at most a chunk: they are enqueued. */
 int32_t session_append_chunk(struct genai_session *s, const int64_t *ids,
 			     uint64_t n, struct genai_error *err);
+/* Positions that are certain: those whose token was read. */
+uint64_t session_certain(const struct genai_session *s);
+struct genai_point *session_last_door(struct genai_session *s);
+/* Wait for the oldest token not handed out.  GENAI_E_DEVICE if it is NaN. */
+int32_t session_read_token(struct genai_session *s, int64_t *out_id,
+			   struct genai_error *err);
+/* Element i at p, as a float. */
+float session_widen(uint32_t dtype, const void *p, uint64_t i);
+
+/* ---- session_state.c ---- */
+
 /* Tokens will be appended: keep what the states are now. */
 int32_t session_keep(struct genai_session *s, const int64_t *ids, size_t count,
 		     struct genai_error *err);
@@ -92,12 +112,11 @@ void session_note(struct genai_session *s, int64_t id);
  * Waits for the device. */
 int32_t session_go_back(struct genai_session *s, uint64_t length,
 			struct genai_error *err);
-/* Enqueue the step for the n ids in the device buffer. */
-int32_t session_submit(struct genai_session *s, uint64_t n,
-		       struct genai_error *err);
-/* Positions that are certain: those whose token was read. */
-uint64_t session_certain(const struct genai_session *s);
-struct genai_point *session_last_door(struct genai_session *s);
+
+/* ---- session_recover.c ---- */
+
+/* It is there for recoveries, whoever begins one. */
+void session_enter(struct genai_session *s);
 /* After a failure: the device quiet and clear, the sequence back at length; or
  * broken, and of length 0. */
 void session_recover(struct genai_session *s, uint64_t length);
@@ -106,11 +125,5 @@ void session_leave(struct genai_session *s);
 /* Before anything is enqueued: try again what could not be recovered from, by
  * whichever session. */
 int32_t session_mend(struct genai_session *s, struct genai_error *err);
-/* Wait for the oldest token not handed out.  GENAI_E_DEVICE if it is NaN. */
-int32_t session_read_token(struct genai_session *s, int64_t *out_id,
-			   struct genai_error *err);
-/* Add a plan's counts to sum. */
-void genai_model_add_stats(struct genai_exec_stats *sum,
-			   const struct genai_exec_stats *x);
 
 #endif

@@ -140,6 +140,27 @@ int32_t session_submit(struct genai_session *s, uint64_t n,
 	return 0;
 }
 
+int32_t session_append_chunk(struct genai_session *s, const int64_t *ids,
+			     uint64_t n, struct genai_error *err)
+{
+	uint32_t turn = s->stage_turn++ % 2;
+	int64_t *stage = (int64_t *)s->stage.host + turn * s->m->chunk;
+	int32_t rc = session_host_read(s, &s->stage_at[turn], err);
+
+	if (rc)
+		return rc;
+	memcpy(stage, ids, n * sizeof(*ids));
+	rc = session_ops(s)->copy(session_self(s), s->m->stream,
+				  s->ids.range.addr, (uintptr_t)stage,
+				  n * sizeof(*ids), GENAI_COPY_H2D, err);
+	if (!rc)
+		rc = session_ops(s)->mark(session_self(s), s->m->stream,
+					  &s->stage_at[turn], err);
+	if (!rc)
+		rc = session_submit(s, n, err);
+	return rc;
+}
+
 // Positions that are certain: those whose token was read.
 uint64_t session_certain(const struct genai_session *s)
 {
@@ -149,116 +170,6 @@ uint64_t session_certain(const struct genai_session *s)
 struct genai_point *session_last_door(struct genai_session *s)
 {
 	return &s->door_at[(s->computed - 1) % SLOTS];
-}
-
-static int32_t restart(struct genai_session *s, uint64_t length,
-		       struct genai_error *err)
-{
-	int32_t rc;
-
-	memset(s->door_at, 0, sizeof(s->door_at));
-	memset(s->stage_at, 0, sizeof(s->stage_at));
-	s->handed = s->computed;
-	s->length = length;
-	rc = session_go_back(s, length, err);
-	s->broken = s->broken && rc;
-	s->lost = s->lost && rc;
-	return rc;
-}
-
-// Did its last step fail, or was it skipped?  The error goes with the device's
-// poison.
-static bool is_lost(struct genai_session *o)
-{
-	return o->handed != o->computed &&
-	       session_ops(o)->poll(session_self(o), *session_last_door(o),
-				    NULL);
-}
-
-// A pager's reset loads again, which makes tickets stale.
-static int32_t reset_pagers(struct genai_runtime *rt, struct genai_error *err)
-{
-	struct genai_ticket ticket = {.size = sizeof(ticket)};
-	int32_t rc = 0;
-
-	for (struct genai_model *m = rt->models; !rc && m; m = m->next) {
-		struct genai_pager_api *p = &m->paging.api;
-
-		if (!p->pager || !m->sessions)
-			continue;
-		rc = genai_device_drain(&rt->device, &ticket, err);
-		if (!rc)
-			rc = p->ops->reset(p->pager, &ticket, err);
-	}
-	return rc;
-}
-
-// Everything quiet, poison cleared, the rings forgotten.  The poison is the
-// device's: sessions of any model, but for s, whose steps failed too, or were
-// skipped, lose them.
-static int32_t recover_device(struct genai_runtime *rt,
-			      const struct genai_session *s,
-			      struct genai_error *err)
-{
-	struct genai_stream_api *a = &rt->device.stream;
-	struct genai_ticket ticket = {.size = sizeof(ticket)};
-	int32_t rc = genai_device_drain(&rt->device, &ticket, err);
-	struct genai_session *o;
-
-	for (struct genai_model *m = rt->models; !rc && m; m = m->next)
-		for (o = m->sessions; o; o = o->next)
-			o->lost = o != s && (o->lost || is_lost(o));
-	if (!rc)
-		rc = a->ops->reset(a->self, &ticket, err);
-	if (!rc)
-		rc = reset_pagers(rt, err);
-	for (struct genai_model *m = rt->models; m; m = m->next)
-		for (o = m->sessions; !rc && o; o = o->next)
-			if (o->lost)
-				rc = restart(o, session_certain(o), err);
-	rt->unclear = rc != 0;
-	return rc;
-}
-
-void session_recover(struct genai_session *s, uint64_t length)
-{
-	struct genai_error err = GENAI_ERROR_INIT;
-	int32_t rc = recover_device(s->m->rt, s, &err);
-
-	if (!rc)
-		rc = restart(s, length, &err);
-	if (!rc)
-		return;
-	s->broken = true;
-	s->length = s->rows = 0;
-	// the error is what led here; the caller reports that
-	genai_log_line(&s->m->rt->log, GENAI_LOG_INFO,
-		       "the device could not be reset: %s", err.text);
-}
-
-void session_leave(struct genai_session *s)
-{
-	if (!genai_device_forked(&s->m->rt->device, NULL) &&
-	    (s->broken || is_lost(s)))
-		session_recover(s, 0);
-}
-
-int32_t session_mend(struct genai_session *s, struct genai_error *err)
-{
-	struct genai_runtime *rt = s->m->rt;
-	int32_t rc = genai_device_forked(&rt->device, err);
-
-	if (rc || (!s->broken && !rt->unclear))
-		return rc;
-	if (s->broken)
-		session_recover(s, 0);
-	else
-		recover_device(rt, NULL, NULL);
-	return s->broken || rt->unclear
-		       ? genai_fail(err, GENAI_E_DEVICE,
-				    "the device could not be reset after an "
-				    "error")
-		       : 0;
 }
 
 // ---- results ----
@@ -282,7 +193,7 @@ static float half_to_float(uint16_t h)
 	return v;
 }
 
-static float widen(uint32_t dtype, const void *p, uint64_t i)
+float session_widen(uint32_t dtype, const void *p, uint64_t i)
 {
 	uint32_t bits;
 	float v;
@@ -296,42 +207,6 @@ static float widen(uint32_t dtype, const void *p, uint64_t i)
 	return v;
 }
 
-int32_t genai_session_logits(struct genai_session *s, float *out,
-			     size_t cap_rows, size_t *out_rows,
-			     struct genai_error *err)
-{
-	struct genai_model *m = s->m;
-	uint64_t row = (uint64_t)m->vocab * session_logit_bytes(m);
-	uint64_t rows = s->rows < cap_rows ? s->rows : cap_rows;
-	struct genai_point p;
-	int32_t rc = session_mend(s, err);
-
-	if (rc)
-		return rc;
-	if (!s->rows)
-		return genai_fail(err, GENAI_E_STATE,
-				  "there are no logits: nothing was appended "
-				  "since the session was opened or rewound");
-	rc = session_ops(s)->copy(session_self(s), m->stream,
-				  (uintptr_t)s->host_logits.host,
-				  s->logits.range.addr + (s->rows - rows) * row,
-				  rows * row, GENAI_COPY_D2H, err);
-	if (!rc)
-		rc = session_ops(s)->mark(session_self(s), m->stream, &p, err);
-	if (!rc)
-		rc = session_host_read(s, &p, err);
-	if (!rc)
-		rc = genai_onnx_check(m->onnx, err);
-	if (rc) {
-		session_recover(s, session_certain(s));
-		return rc;
-	}
-	for (uint64_t i = 0; i < rows * m->vocab; i++)
-		out[i] = widen(m->step.logits_dtype, s->host_logits.host, i);
-	*out_rows = rows;
-	return 0;
-}
-
 int32_t session_read_token(struct genai_session *s, int64_t *out_id,
 			   struct genai_error *err)
 {
@@ -343,7 +218,7 @@ int32_t session_read_token(struct genai_session *s, int64_t *out_id,
 		rc = genai_onnx_check(s->m->onnx, err);
 	if (rc)
 		return rc;
-	best = widen(s->m->step.logits_dtype, &d->best, 0);
+	best = session_widen(s->m->step.logits_dtype, &d->best, 0);
 	if (isnan(best))
 		return genai_fail(err, GENAI_E_DEVICE,
 				  "the model produced NaN at position %" PRIu64,
