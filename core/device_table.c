@@ -280,14 +280,29 @@ static int32_t dev_copy(void *self, struct genai_stream *s, uint64_t dst,
 	return rc;
 }
 
+static int32_t check_accesses(const struct genai_work *work,
+			      const struct genai_access *acc, uint32_t n,
+			      struct genai_error *err)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (acc[i].flags & ~(GENAI_READ | GENAI_WRITE | GENAI_SPARSE))
+			return genai_fail(err, GENAI_E_UNSUPPORTED,
+					  "%s: access %u: flags %#x are not "
+					  "known",
+					  work->name, i, acc[i].flags);
+	return 0;
+}
+
 static int32_t dev_launch(void *self, struct genai_stream *s,
 			  const struct genai_work *work,
 			  const struct genai_access *acc, uint32_t n,
 			  struct genai_error *err)
 {
 	struct genai_device *d = self;
-	int32_t rc;
+	int32_t rc = check_accesses(work, acc, n, err);
 
+	if (rc)
+		return rc;
 	genai_device_enqueue_begin(d);
 	rc = d->raw.launch(d->raw_self, s, work, acc, n, err);
 	genai_device_enqueue_end(d);
@@ -300,8 +315,10 @@ static int32_t dev_launch_host(void *self, struct genai_stream *s,
 			       struct genai_error *err)
 {
 	struct genai_device *d = self;
-	int32_t rc;
+	int32_t rc = check_accesses(work, acc, n, err);
 
+	if (rc)
+		return rc;
 	genai_device_enqueue_begin(d);
 	rc = d->raw.launch_host(d->raw_self, s, work, acc, n, err);
 	genai_device_enqueue_end(d);

@@ -97,18 +97,6 @@ int32_t genai_runtime_load(const struct genai_runtime_options *o,
 
 // ---- start ----
 
-static int32_t get_tables(struct genai_runtime *rt, struct genai_error *err)
-{
-	int32_t rc = genai_module_get_iface(
-		rt->executor.module, GENAI_IFACE_EXECUTOR, rt->executor.name,
-		&rt->exec, sizeof(rt->exec), err);
-
-	return rc ? rc
-		  : genai_module_get_iface(rt->pager.module, GENAI_IFACE_PAGER,
-					   rt->pager.name, &rt->pager_ops,
-					   sizeof(rt->pager_ops), err);
-}
-
 static int32_t device_limit(struct genai_runtime *rt, uint64_t total,
 			    uint64_t *out_limit, struct genai_error *err)
 {
@@ -172,13 +160,39 @@ static int32_t check_fit(struct genai_runtime *rt, struct genai_error *err)
 	return 0;
 }
 
+int32_t genai_runtime_take_executor(struct genai_runtime *rt,
+				    struct genai_error *err)
+{
+	struct genai_module *m = rt->executor.module;
+	int32_t rc = genai_module_get_iface(m, GENAI_IFACE_EXECUTOR,
+					    rt->executor.name, &rt->exec,
+					    sizeof(rt->exec), err);
+
+	rt->exec_caps.size = sizeof(rt->exec_caps);
+	if (!rc)
+		rc = rt->exec.caps(genai_module_self(m), &rt->exec_caps, err);
+	return rc ? rc : check_fit(rt, err);
+}
+
+int32_t genai_runtime_take_pager(struct genai_runtime *rt,
+				 struct genai_error *err)
+{
+	struct genai_module *m = rt->pager.module;
+	int32_t rc = genai_module_get_iface(m, GENAI_IFACE_PAGER,
+					    rt->pager.name, &rt->pager_ops,
+					    sizeof(rt->pager_ops), err);
+
+	rt->pager_caps.size = sizeof(rt->pager_caps);
+	return rc ? rc
+		  : rt->pager_ops.caps(genai_module_self(m), &rt->pager_caps,
+				       err);
+}
+
 int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err)
 {
 	uint64_t limit;
 	int32_t rc = start_modules(rt, err);
 
-	if (!rc)
-		rc = get_tables(rt, err);
 	if (!rc)
 		rc = genai_device_open(&rt->device, rt->stream.module,
 				       rt->stream.name, rt->barrier.module,
@@ -195,16 +209,8 @@ int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err)
 	if (rc)
 		return rc;
 	genai_device_set_limit(&rt->device, limit);
-	rt->exec_caps.size = sizeof(rt->exec_caps);
-	rc = rt->exec.caps(genai_module_self(rt->executor.module),
-			   &rt->exec_caps, err);
-	if (!rc)
-		rc = check_fit(rt, err);
-	rt->pager_caps.size = sizeof(rt->pager_caps);
-	if (!rc)
-		rc = rt->pager_ops.caps(genai_module_self(rt->pager.module),
-					&rt->pager_caps, err);
-	return rc;
+	rc = genai_runtime_take_executor(rt, err);
+	return rc ? rc : genai_runtime_take_pager(rt, err);
 }
 
 int32_t genai_open(const struct genai_runtime_options *options,

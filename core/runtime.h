@@ -54,6 +54,12 @@ int32_t genai_runtime_load(const struct genai_runtime_options *options,
 bool genai_options_known(const void *options, size_t known);
 /* Bring it up (genai_open = load + start). */
 int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err);
+/* Of the modules chosen, which are up, the table and the caps; the executor has
+ * to be one for the device. */
+int32_t genai_runtime_take_executor(struct genai_runtime *rt,
+				    struct genai_error *err);
+int32_t genai_runtime_take_pager(struct genai_runtime *rt,
+				 struct genai_error *err);
 void genai_runtime_enter(struct genai_runtime *rt, struct genai_user *user);
 void genai_runtime_leave(struct genai_runtime *rt, struct genai_user *user);
 /* Submit a step.  All of it is one enqueue for tickets: an executor may go past

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/base/grow.h"
 #include "core/graph/build.h"
 
 #define TILED 2u     /* of cut: it is, wherever it lies */
@@ -24,20 +25,7 @@ static uint64_t up(const struct genai_pages *b, uint64_t n)
 static int32_t grow(void **p, uint32_t *cap, uint32_t need, size_t one,
 		    struct genai_error *err)
 {
-	uint32_t n = *cap ? *cap : 64;
-	void *more;
-
-	if (need <= *cap)
-		return 0;
-	while (n < need)
-		n *= 2;
-	more = realloc(*p, n * one);
-	if (!more)
-		return genai_fail(err, GENAI_E_NOMEM,
-				  "no memory for the page plan");
-	*p = more;
-	*cap = n;
-	return 0;
+	return genai_grow(p, cap, need, one, "the page plan", err);
 }
 
 static int32_t close_page(struct genai_pages *b, uint32_t flags,
@@ -490,6 +478,9 @@ int32_t genai_pages_build(struct genai_pages *b,
 // ---- life ----
 
 #define MAX_BYTES (UINT64_C(1) << 48)
+#define KNOWN_FLAGS                                                            \
+	(GENAI_WEIGHT_GATHER | GENAI_WEIGHT_ROWS | GENAI_WEIGHT_FILL_PARTS |   \
+	 GENAI_WEIGHT_ANY_ROWS)
 
 static bool is_sound(const struct genai_graph *g, const struct genai_visit *v)
 {
@@ -515,6 +506,11 @@ static int32_t check_visits(struct genai_pages *b, struct genai_error *err)
 	for (uint32_t i = 0; i < b->n_visits; i++) {
 		const struct genai_visit *v = &b->visits[i];
 
+		if (v->flags & ~KNOWN_FLAGS)
+			return genai_fail(err, GENAI_E_UNSUPPORTED,
+					  "module %s: visit %u: flags %#x are "
+					  "not known",
+					  name, i, v->flags & ~KNOWN_FLAGS);
 		if (!is_sound(b->graph, v))
 			return genai_fail(err, GENAI_E_MODULE,
 					  "module %s: visit %u is not sound",

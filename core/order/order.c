@@ -7,26 +7,14 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/base/grow.h"
 
 // ---- small parts ----
 
 int32_t order_grow(void **p, uint32_t *cap, uint32_t need, size_t one,
 		   struct genai_error *err)
 {
-	uint32_t n = *cap ? *cap : 16;
-	void *more;
-
-	if (need <= *cap)
-		return 0;
-	while (n < need)
-		n *= 2;
-	more = realloc(*p, n * one);
-	if (!more)
-		return genai_fail(err, GENAI_E_NOMEM,
-				  "no memory for the order check");
-	*p = more;
-	*cap = n;
-	return 0;
+	return genai_grow(p, cap, need, one, "the order check", err);
 }
 
 int32_t order_line(struct genai_order *o, uint32_t *out_line,

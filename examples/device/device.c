@@ -449,8 +449,12 @@ static int32_t launch(void *self, struct genai_stream *s,
 	pthread_mutex_lock(&d->lock);
 	rc = next_op(d, s, &op, err);
 	for (uint32_t i = 0; !rc && i < n; i++)
-		rc = translate(d, acc[i].addr, acc[i].bytes, work->name,
-			       &op->mem[i], err);
+		rc = acc[i].flags & ~(GENAI_READ | GENAI_WRITE | GENAI_SPARSE)
+			     ? FAIL(d, err, GENAI_E_UNSUPPORTED,
+				    "%s: access %u: flags %#x", work->name, i,
+				    acc[i].flags)
+			     : translate(d, acc[i].addr, acc[i].bytes,
+					 work->name, &op->mem[i], err);
 	if (!rc) {
 		op->work = *work;
 		commit(d, op);

@@ -104,6 +104,11 @@ static int32_t resolve(struct genai_stream *s, struct cref_queued *op,
 
 	for (uint32_t i = 0; !rc && i < n; i++) {
 		op->mem[i] = NULL;
+		if (acc[i].flags & ~(GENAI_READ | GENAI_WRITE | GENAI_SPARSE))
+			return CREF_FAIL(s->dev, err, GENAI_E_UNSUPPORTED,
+					 "%s: access %u: flags %#x are not "
+					 "known",
+					 work->name, i, acc[i].flags);
 		if (!acc[i].bytes)
 			continue;
 		rc = translate(s, acc[i].addr, acc[i].bytes, work->name, i, &r,

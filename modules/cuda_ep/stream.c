@@ -235,7 +235,12 @@ static int32_t touch_all(struct cep *self, const struct genai_access *a,
 	int32_t rc = 0;
 
 	for (uint32_t i = 0; !rc && i < n; i++)
-		rc = cep_block_touch(self, a[i].addr, a[i].bytes, err);
+		rc = a[i].flags & ~(GENAI_READ | GENAI_WRITE | GENAI_SPARSE)
+			     ? cep_fail(self, err, GENAI_E_UNSUPPORTED,
+					"access %u: flags %#x are not known", i,
+					a[i].flags)
+			     : cep_block_touch(self, a[i].addr, a[i].bytes,
+					       err);
 	return rc;
 }
 

@@ -174,35 +174,10 @@ static int32_t take_caps(struct genai_runtime *rt, uint32_t with,
 {
 	int32_t rc = 0;
 
-	if (with & CF_WITH_PAGER) {
-		rc = genai_module_get_iface(rt->pager.module, GENAI_IFACE_PAGER,
-					    rt->pager.name, &rt->pager_ops,
-					    sizeof(rt->pager_ops), err);
-		rt->pager_caps.size = sizeof(rt->pager_caps);
-		if (!rc)
-			rc = rt->pager_ops.caps(
-				genai_module_self(rt->pager.module),
-				&rt->pager_caps, err);
-	}
-	if (!rc && with & CF_WITH_EXECUTOR) {
-		rc = genai_module_get_iface(
-			rt->executor.module, GENAI_IFACE_EXECUTOR,
-			rt->executor.name, &rt->exec, sizeof(rt->exec), err);
-		rt->exec_caps.size = sizeof(rt->exec_caps);
-		if (!rc)
-			rc = rt->exec.caps(
-				genai_module_self(rt->executor.module),
-				&rt->exec_caps, err);
-		if (!rc && strcmp(rt->exec_caps.device_kind,
-				  rt->device.caps.device_kind))
-			rc = genai_fail(err, GENAI_E_CONFIG,
-					"the executor needs a device of kind "
-					"'%s', stream = %s drives '%s': choose "
-					"with --set runtime.stream=",
-					rt->exec_caps.device_kind,
-					rt->stream.label,
-					rt->device.caps.device_kind);
-	}
+	if (with & CF_WITH_PAGER)
+		rc = genai_runtime_take_pager(rt, err);
+	if (!rc && with & CF_WITH_EXECUTOR)
+		rc = genai_runtime_take_executor(rt, err);
 	return rc;
 }
 

@@ -92,8 +92,10 @@ static void create_refuses(void)
 	o.n_max_inputs = 0;
 	CF_FAILS(GENAI_E_INVAL, try_plan(&o));
 	o = rig_options(&g, graph, max);
-	o.flags = 1u << 31;
-	CF_FAILS(GENAI_E_UNSUPPORTED, try_plan(&o));
+	for (uint32_t bit = 0; bit < 32; bit++) {
+		o.flags = 1u << bit;
+		CF_FAILS(GENAI_E_UNSUPPORTED, try_plan(&o));
+	}
 	o = rig_options(&g, graph, max);
 	g.repeated[0].dims[1] = LM_STEP + 1;
 	CF_FAILS(0, try_plan(&o));

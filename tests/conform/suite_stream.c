@@ -541,6 +541,43 @@ static void host_units(void)
 	cf_close(&r);
 }
 
+// What tomorrow's executors may say is not taken for something else today.
+static void access_flags(void)
+{
+	atomic_int n = 0;
+	struct genai_work w = {sizeof(w), GENAI_NONE, "odd", count, &n};
+	struct genai_stream *s;
+	struct genai_access a;
+	struct genai_mem m;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	m = cf_pinned(&r, 256);
+	a = (struct genai_access){m.range.addr, 64, 0, 0};
+	for (uint32_t bit = 3; bit < 32; bit++) {
+		struct genai_work unit = w;
+
+		if (r.caps.flags & GENAI_STREAM_CAP_NATIVE)
+			unit.fn = NULL;
+		a.flags = GENAI_READ | 1u << bit;
+		CF_FAILS(GENAI_E_UNSUPPORTED,
+			 r.d->raw.launch(r.d->raw_self, s, &unit, &a, 1,
+					 &cf_err));
+		CF_FAILS(GENAI_E_UNSUPPORTED,
+			 r.d->raw.launch_host(r.d->raw_self, s, &w, &a, 1,
+					      &cf_err));
+		CF_FAILS(GENAI_E_UNSUPPORTED,
+			 r.st->launch_host(r.d, s, &w, &a, 1, &cf_err));
+	}
+	a.flags = GENAI_READ | GENAI_SPARSE;
+	CF_OK(r.st->launch_host(r.d, s, &w, &a, 1, &cf_err));
+	cf_finish(&r, s);
+	ck_assert_int_eq(n, 1);
+	cf_free(&r, &m);
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
 static const struct cf_test tests[] = {
 	{"stream/destroy-busy", "GM-27", S, 0, destroy_busy},
 	{"stream/copies", "GM-28", S, 0, copies},
@@ -550,6 +587,7 @@ static const struct cf_test tests[] = {
 	{"stream/no-blocking", "GM-32", S, 0, no_blocking},
 	{"stream/poison", "GM-33", S, 0, poison},
 	{"stream/stats", "GM-34", S, 0, stats},
+	{"stream/access-flags", "GM-39", S, 0, access_flags},
 	{"stream/units", "GM-35", S, CF_UNITS, units},
 	{"stream/unmapped", "GM-36", S, CF_UNITS, unmapped},
 	{"stream/native", "GM-37", S, CF_NATIVE, native},

@@ -311,6 +311,8 @@ static int32_t s_launch(void *self, struct genai_stream *s,
 		copy[0] = acc[1];
 		copy[1] = acc[0];
 	}
+	for (uint32_t i = 0; is("access-flags") && i < n && i < 64; i++)
+		copy[i].flags &= GENAI_READ | GENAI_WRITE | GENAI_SPARSE;
 	rc = stream->launch(self, s, work, n <= 64 ? copy : acc, n, err);
 	return rc && is("unmapped") ? 0 : rc;
 }

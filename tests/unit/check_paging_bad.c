@@ -158,6 +158,24 @@ START_TEST(unsound_visits)
 }
 END_TEST
 
+// What tomorrow's executors may say is not taken for something else today.
+START_TEST(unknown_flags)
+{
+	for (uint32_t bit = 0; bit < 32; bit++) {
+		bool known = 1u << bit <= GENAI_WEIGHT_ANY_ROWS;
+
+		if (known)
+			continue;
+		begin("1MiB", NULL);
+		tensors(1000, 0);
+		visit(0, 0, 1)->flags |= 1u << bit;
+		fails(seal(UINT64_MAX), GENAI_E_UNSUPPORTED, &err,
+		      "are not known");
+		end();
+	}
+}
+END_TEST
+
 // Work that cannot be: the most there is, not little.
 START_TEST(work_beyond_all_measure)
 {
@@ -324,6 +342,7 @@ int main(void)
 	tcase_add_test(tc, pages_larger_than_the_model);
 	tcase_add_test(tc, very_many_rows);
 	tcase_add_loop_test(tc, unsound_visits, 0, 18);
+	tcase_add_test(tc, unknown_flags);
 	tcase_add_test(tc, work_beyond_all_measure);
 	tcase_add_test(tc, many_that_span_all_nodes);
 	tcase_add_loop_test(tc, parts_of_a_group, 0, 24);
