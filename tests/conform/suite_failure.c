@@ -123,11 +123,13 @@ static void reset_calls(void)
 		book_tap.fail_call = n;
 		CF_CLEAR();
 		rc = b.ops->reset(b.p, &t, &cf_err);
+		if (!rc)
+			rc = b.ops->replay_begin(b.p, b.s, &cf_err);
 		reached = !book_tap.fail_call;
 		book_tap.fail_call = 0;
 		ck_assert_msg(rc || !reached,
-			      "call %u of reset was refused, and nobody "
-			      "noticed",
+			      "call %u of reset and replay_begin was "
+			      "refused, and nobody noticed",
 			      n);
 		mend();
 		steps(2, "after a refusal in reset");
@@ -193,7 +195,7 @@ static struct genai_recording *record(void)
 {
 	struct genai_recording *rec = NULL;
 
-	cf_wait(&b.r, b.s, b.tail);
+	CF_OK(b.ops->replay_begin(b.p, b.s, &cf_err));
 	CF_OK(b.r.st->capture_begin(b.r.d, b.s, &cf_err));
 	CF_OK(book_step(&b, 1, &cf_err));
 	CF_OK(b.r.st->capture_end(b.r.d, b.s, &rec, &cf_err));
@@ -219,25 +221,29 @@ static void recording_broken(void)
 		steps(1, "the first step");
 		if (k % 2) {
 			before = record();
+			CF_OK(b.ops->replay_begin(b.p, b.s, &cf_err));
 			CF_OK(b.r.st->launch_graph(b.r.d, before, b.s,
 						   &cf_err));
 			book_replayed(&b);
 			steps(1, "replayed once");
 		}
-		cf_wait(&b.r, b.s, b.tail);
+		CF_OK(b.ops->replay_begin(b.p, b.s, &cf_err));
 		CF_OK(b.r.st->capture_begin(b.r.d, b.s, &cf_err));
 		begin_step(1, b.n_visits * (1 + k % 4) / 5);
 		CF_OK(b.r.st->capture_abort(b.r.d, b.s, &cf_err));
 		mend();
 		if (before) {
+			CF_OK(b.ops->replay_begin(b.p, b.s, &cf_err));
 			CF_OK(b.r.st->launch_graph(b.r.d, before, b.s,
 						   &cf_err));
 			cf_drain(&b.r);
 		}
 		steps(2, "after a recording that broke off");
 		after = record();
-		for (int i = 0; i < 2; i++)
+		for (int i = 0; i < 2; i++) {
+			CF_OK(b.ops->replay_begin(b.p, b.s, &cf_err));
 			CF_OK(b.r.st->launch_graph(b.r.d, after, b.s, &cf_err));
+		}
 		book_replayed(&b);
 		steps(2, "recorded again");
 		drop(after);

@@ -653,7 +653,7 @@ static const struct cf_test tests[] = {
 	{"pager/close-ticket", "GM-82", P, 0, close_ticket},
 	{"pager/err-null", "GM-5", P, 0, err_null},
 	{"pager/stats", "GM-83", P, 0, stats},
-	{"pager/resident", "GM-96", P, 0, resident},
+	{"pager/resident", "GM-99", P, 0, resident},
 	{"pager/plan", "GM-92", P, 0, plan},
 	{"pager/alloc-fails", "GM-7", P, 0, alloc_fails},
 };

@@ -342,7 +342,7 @@ static const struct cf_test tests[] = {
 	{"pager/recording-aborted", "GM-87", P, REC, recording_aborted},
 	{"pager/reset", "GM-88", P, 0, reset},
 	{"pager/reset-replay", "GM-88", P, REC, reset_replay},
-	{"pager/record-first", "GM-95", P, REC, record_first},
+	{"pager/record-first", "GM-98", P, REC, record_first},
 	{"pager/two-pagers", "GM-89", P, 0, two_pagers},
 };
 const struct cf_suite cf_suite_paging = {tests,

@@ -130,7 +130,7 @@ static void pager_open(struct use *u, const char *const *sets)
 	CF_OK(book_step(b, 0, &cf_err));
 	if (!b->stable || !(b->r.caps.flags & GENAI_STREAM_CAP_RECORD))
 		return;
-	cf_wait(&b->r, b->s, b->tail);
+	CF_OK(b->ops->replay_begin(b->p, b->s, &cf_err));
 	CF_OK(b->r.st->capture_begin(b->r.d, b->s, &cf_err));
 	CF_OK(book_step(b, 1, &cf_err));
 	CF_OK(b->r.st->capture_end(b->r.d, b->s, &u->rec, &cf_err));
@@ -143,7 +143,7 @@ static void pager_begin(struct use *u)
 	CF_OK(book_step(b, 0, &cf_err));
 	if (!u->rec || u->n_begun++ % 2)
 		return;
-	cf_wait(&b->r, b->s, b->tail);
+	CF_OK(b->ops->replay_begin(b->p, b->s, &cf_err));
 	CF_OK(b->r.st->launch_graph(b->r.d, u->rec, b->s, &cf_err));
 	book_replayed(b);
 }

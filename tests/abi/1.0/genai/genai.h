@@ -108,7 +108,9 @@ int32_t genai_session_append(struct genai_session *s, const int64_t *ids,
 			     size_t count, struct genai_error *err);
 /* Positions computed so far. */
 uint64_t genai_session_length(const struct genai_session *s);
-/* Forget all but the first length positions. */
+/* Forget all but the first length positions.  What the model keeps beside its
+ * cache (a state that every step replaces) is computed again, from where tokens
+ * were last appended or from the beginning. */
 int32_t genai_session_rewind(struct genai_session *s, uint64_t length,
 			     struct genai_error *err);
 /* Copy the logits of the last append (or next) to out, widened to float: rows
@@ -119,7 +121,8 @@ int32_t genai_session_logits(struct genai_session *s, float *out,
 			     struct genai_error *err);
 /* The most probable token after the last position, chosen on the device; the
  * step that computes it is enqueued if need be, and, with ahead != 0, so is the
- * one after it (the caller promises to want it; a rewind undoes it).  The token
+ * one after it (the caller promises to want it; a rewind undoes it; not where a
+ * state is replaced, which cannot be taken back).  The token
  * is appended: length grows by one when the next step is enqueued.
  * Errors: GENAI_E_LIMIT at the end of the context; GENAI_E_DEVICE if the logits
  * hold NaN. */

@@ -34,9 +34,9 @@ struct genai_pager;
 
 /* Bytes of a page: bytes at offset place of the page come from src (host
  * memory, usually a file mapping; borrowed until close; must be readable for
- * src_bytes, and nothing around it).  fill NULL: they are copied as they are (bytes == src_bytes).
- * Else fill(ctx, dst, bytes, src, src_bytes) computes them, once, at seal, into
- * host memory of the pager; pure, any thread. */
+ * src_bytes, and nothing around it).  fill NULL: they are copied as they are
+ * (bytes == src_bytes). Else fill(ctx, dst, bytes, src, src_bytes) computes
+ * them, once, at seal, into host memory of the pager; pure, any thread. */
 struct genai_extent {
 	uint32_t size;
 	uint32_t reserved;
