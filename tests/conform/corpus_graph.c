@@ -152,7 +152,6 @@ uint32_t op_value(struct op_graph *g)
 		.rank = GENAI_NONE,
 		.tensor = GENAI_NONE,
 		.producer = GENAI_NONE,
-		.rank = GENAI_NONE,
 	};
 	g->over[v] = GENAI_NONE;
 	return v;

@@ -330,36 +330,36 @@ static int32_t normed_run(struct check *c, const struct nbits *t,
 			  struct genai_error *err)
 {
 	int64_t ad[3] = {1, t->m, t->k}, od[3] = {1, t->m, t->n};
-	struct rig_how how = {.cut_rows = cut,
-			      .captured = captured,
-			      .steps = captured ? 3 : 1};
-	uint32_t a, x[4], y[5] = {GENAI_NONE, RIG_END};
-	static struct rig_graph g;
+	struct op_how how = {.cut_rows = cut,
+			     .captured = captured,
+			     .steps = captured ? 3 : 1};
+	uint32_t a, x[4], y[5] = {GENAI_NONE, OP_END};
+	static struct op_graph g;
 
-	rig_graph_init(&g);
-	a = rig_input(&g, t->dtype, 3, ad, t->a);
+	op_graph_init(&g);
+	a = op_input(&g, t->dtype, 3, ad, t->a);
 	x[0] = a;
-	x[1] = skip ? rig_input(&g, t->dtype, 3, ad, (void *)skip)
-		    : rig_const(&g, t->dtype, 1, &t->k, gamma);
-	x[2] = skip ? rig_const(&g, t->dtype, 1, &t->k, gamma) : RIG_END;
-	x[3] = RIG_END;
-	rig_node(&g, skip ? "com.microsoft" : "",
-		 skip ? "SkipSimplifiedLayerNormalization"
-		      : "SimplifiedLayerNormalization",
-		 x);
-	rig_attr_float(&g, "epsilon", 1e-6);
-	y[0] = mid ? rig_output(&g, t->dtype, 3, ad, mid) : rig_value(&g);
+	x[1] = skip ? op_input(&g, t->dtype, 3, ad, (void *)skip)
+		    : op_const(&g, t->dtype, 1, &t->k, gamma);
+	x[2] = skip ? op_const(&g, t->dtype, 1, &t->k, gamma) : OP_END;
+	x[3] = OP_END;
+	op_node(&g, skip ? "com.microsoft" : "",
+		skip ? "SkipSimplifiedLayerNormalization"
+		     : "SimplifiedLayerNormalization",
+		x);
+	op_attr_float(&g, "epsilon", 1e-6);
+	y[0] = mid ? op_output(&g, t->dtype, 3, ad, mid) : op_value(&g);
 	if (skip) {
 		y[1] = y[2] = GENAI_NONE;
-		y[3] = rig_output(&g, t->dtype, 3, ad, sum);
-		y[4] = RIG_END;
+		y[3] = op_output(&g, t->dtype, 3, ad, sum);
+		y[4] = OP_END;
 	}
-	rig_node_out(&g, y);
+	op_node_out(&g, y);
 	a = product(&g, t, y[0]);
-	rig_node(&g, "", "Neg", (uint32_t[]){a, RIG_END});
-	rig_node_out(&g, (uint32_t[]){rig_output(&g, t->dtype, 3, od, out),
-				      RIG_END});
-	return rig_run(c->rig, &g, &how, err);
+	op_node(&g, "", "Neg", (uint32_t[]){a, OP_END});
+	op_node_out(&g,
+		    (uint32_t[]){op_output(&g, t->dtype, 3, od, out), OP_END});
+	return c->run(c, &g, &how, err);
 }
 
 static void normed_case(struct check *c, struct nbits t, bool skip,

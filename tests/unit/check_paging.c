@@ -319,7 +319,7 @@ static const struct {
 	{"0", UINT64_MAX, 0},	    {"5000", UINT64_MAX, 5000},
 	{"4KiB", UINT64_MAX, 4096}, {"50%", UINT64_MAX, 3000},
 	{"0.1%", UINT64_MAX, 6},    {"100%", UINT64_MAX, UINT64_MAX - 1},
-	{"auto", 777, 777},	    {"777", 777, 777},
+	{"auto", 777, 777},	    {"777B", 777, 777},
 };
 
 START_TEST(budget)
