@@ -167,6 +167,20 @@ static json_t *stream_pieces(struct cli *c, const struct genai_tokenizer *tok,
 	return a;
 }
 
+// How many ids there are: models may have more than their tokenizer names,
+// which stand for no text.
+static int64_t n_ids;
+
+static void count_ids(const struct genai_tokenizer *tok, const char *folder)
+{
+	struct genai_model_config config;
+
+	n_ids = genai_tokenizer_size(tok);
+	if (!genai_model_config_load(folder, NULL, &config, NULL) &&
+	    config.vocab_size > n_ids)
+		n_ids = config.vocab_size;
+}
+
 static int32_t detokenize_one(struct cli *c, const struct genai_tokenizer *tok,
 			      const int64_t *ids, size_t n, uint32_t flags,
 			      bool stream, bool quote)
@@ -177,12 +191,11 @@ static int32_t detokenize_one(struct cli *c, const struct genai_tokenizer *tok,
 	int32_t rc;
 
 	for (size_t i = 0; i < n; i++)
-		if (ids[i] < 0 || ids[i] >= genai_tokenizer_size(tok))
+		if (ids[i] < 0 || ids[i] >= n_ids)
 			return genai_fail(&c->err, GENAI_E_INVAL,
 					  "id %zu is %" PRId64
-					  ": the tokenizer has 0 to %u",
-					  i, ids[i],
-					  genai_tokenizer_size(tok) - 1);
+					  ": there are 0 to %" PRId64,
+					  i, ids[i], n_ids - 1);
 	if (stream) {
 		j = stream_pieces(c, tok, ids, n, flags);
 		if (!j)
@@ -287,6 +300,8 @@ static int detokenize(struct cli *c, int argc, char **argv)
 		return status;
 	flags = detok_args.keep ? GENAI_TOK_KEEP_SPECIAL : 0;
 	rc = open_tokenizer(c, detok_args.folder, &tok);
+	if (!rc)
+		count_ids(tok, detok_args.folder);
 	if (!rc && detok_args.lines) {
 		rc = detokenize_lines(c, tok, flags, detok_args.stream);
 	} else if (!rc) {

@@ -70,7 +70,7 @@ printf '[72,84]\n[]\n[320]\n' | "$genai" detokenize "$plain" --jsonl >out
 is "--jsonl" "$(tr '\n' ' ' <out)" '"co" "" "ld" '
 printf '[72,84]\n' | "$genai" detokenize "$plain" --jsonl --stream >out
 is "--jsonl --stream" "$(cat out)" '["c","o",""]'
-fails "an unknown id" 1 "id 1 is 9999: the tokenizer has 0 to 511" \
+fails "an unknown id" 1 "id 1 is 9999: there are 0 to 511" \
 	detokenize "$plain" --ids 72,9999
 fails "a negative one" 1 "id 0 is -1" detokenize "$plain" --ids -1
 fails "nothing to do" 2 "--ids or --jsonl" detokenize "$plain"
@@ -147,7 +147,7 @@ is "the one for tools" "$(cat out)" "with 1"
 
 mkdir more
 cp "$plain/tokenizer.json" more/
-next=$("$genai" detokenize more --ids 99999 2>&1 | sed 's/.*0 to //')
+next=$("$genai" detokenize more --ids 99999 2>&1 | sed 's/.*there are 0 to //')
 next=$((next + 1))
 cat >more/tokenizer_config.json <<END
 {"added_tokens_decoder": {"$next": {"content": "<|mine|>", "special": true},

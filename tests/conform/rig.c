@@ -379,7 +379,8 @@ static void find_repeated(struct rig *g, const struct genai_graph *graph,
 	const int64_t one[] = {1, 1};
 
 	memcpy(g->repeated, max_in, graph->n_inputs * sizeof(*max_in));
-	if (max_in[0].dtype == GENAI_DT_I64 && max_in[0].rank == 2)
+	if (max_in[0].dtype == GENAI_DT_I64 && max_in[0].rank == 2 &&
+	    graph->n_nodes > 1)
 		g->repeated[0] = rig_view(GENAI_DT_I64, 2, one);
 }
 

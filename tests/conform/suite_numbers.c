@@ -177,7 +177,8 @@ static void corpus(void (*cases)(struct check *c))
 	rnd_seed(1);
 	cases(&c);
 	rig_close(&g);
-	for (uint32_t i = 0; i < n_tried; i++)
+	// one case in eight is too few to tell
+	for (uint32_t i = 0; !c.brief && i < n_tried; i++)
 		if (!tried[i].planned) {
 			strncat(refused, " ",
 				sizeof(refused) - 1 - strlen(refused));

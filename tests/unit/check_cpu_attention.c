@@ -155,7 +155,7 @@ START_TEST(gqa_options)
 					    .rotary = i % 5 ? 8 + i % 3 * 8 : 0,
 					    .interleaved = i / 3 % 2,
 					    .norm = i & 1,
-					    .smooth = i & 2,
+					    .smooth = (i & 6) == 2,
 					    .sink = i & 4,
 					    .softcap = i & 8 ? 3 : 0,
 					    .bias = i & 16,

@@ -136,7 +136,7 @@ static struct result run(const struct subject *s, const char *executor,
 	if (budget == UINT64_MAX)
 		sim_set(&r, "runtime.weight_budget=100%%");
 	else
-		sim_set(&r, "runtime.weight_budget=%llu",
+		sim_set(&r, "runtime.weight_budget=%lluB",
 			(unsigned long long)budget);
 	if (page)
 		sim_set(&r, "module.%s.page_bytes=%u", pager, page);
@@ -491,7 +491,7 @@ START_TEST(streams_without_rates)
 	read = read_bytes(s);
 	sim_init(&r, "captured", _i ? "pager_async" : "pager_sync");
 	sim_set(&r, "runtime.context=%u", s->context);
-	sim_set(&r, "runtime.weight_budget=%.0f", read / 2);
+	sim_set(&r, "runtime.weight_budget=%.0fB", read / 2);
 	ck_assert_msg(!sim_open_at(&r, path), "%s", r.err.text);
 	streamed = (double)sim_stats(&r).streamed_bytes_per_token;
 	ck_assert_double_ge(streamed, read * 0.45);
