@@ -177,8 +177,9 @@ static void corpus(void (*cases)(struct check *c))
 	rnd_seed(1);
 	cases(&c);
 	rig_close(&g);
-	// one case in eight is too few to tell
-	for (uint32_t i = 0; !c.brief && i < n_tried; i++)
+	// one case in eight is too few to tell, and prompts are of two types only
+	for (uint32_t i = 0;
+	     !c.brief && cases != corpus_prompt && i < n_tried; i++)
 		if (!tried[i].planned) {
 			strncat(refused, " ",
 				sizeof(refused) - 1 - strlen(refused));

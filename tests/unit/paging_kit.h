@@ -105,8 +105,10 @@ static inline int32_t fake_plan(struct genai_pager *p,
 	if (seen.lie)
 		memset(out, (int)seen.lie, sizeof(*out));
 	else
-		out->step_ns = out->serial_ns = out->resident_ns =
+		out->step_ns = out->serial_ns =
 			seen.n_plans == seen.best ? 10 : 1000;
+	if (!seen.lie)
+		out->resident_ns = 1;
 	out->n_pages = seen.n_pages;
 	seen.n_plans++;
 	if (!seen.keeps)
