@@ -10,8 +10,8 @@
 #include "core/base/error.h"
 #include "core/model/model.h"
 #include "core/text/sampler.h"
-#include "core/text/template.h"
-#include "core/text/tokenizer.h"
+#include "core/text/template/template.h"
+#include "core/text/tokenizer/tokenizer.h"
 
 #define EXIT_REQUEST 1	   /* the request failed */
 #define EXIT_USAGE 2	   /* wrong usage or configuration */

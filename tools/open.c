@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "core/gguf/gguf.h"
-#include "core/text/tok.h"
+#include "core/text/tokenizer/tok.h"
 
 int32_t cli_runtime(struct cli *c, struct genai_runtime **out)
 {

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/text/template.h"
+#include "core/text/template/template.h"
 #include "tests/unit/alloc_fail.h"
 #include "tests/unit/template_golden.h"
 

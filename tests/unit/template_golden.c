@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/template.h"
+#include "core/text/template/template.h"
 
 #define SUFFIX ".golden.json"
 // 2024-07-26T13:14:15, the clock of all golden files

@@ -5,7 +5,7 @@
 #define GENAI_TESTS_TOK_GOLDEN_H
 
 #include <stddef.h>
-#include "core/text/tokenizer.h"
+#include "core/text/tokenizer/tokenizer.h"
 
 struct golden_count {
 	unsigned passed, failed, skipped;
