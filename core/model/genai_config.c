@@ -239,6 +239,8 @@ static void read_decoder(struct reader *r, const json_t *dec,
 		&c->n_kv_heads);
 	get_int(r, dec, "model.decoder.num_hidden_layers", 0, 1 << 20,
 		&c->n_layers);
+	get_int(r, dec, "model.decoder.conv_cache_size", 0, 1 << 20,
+		&c->conv_cache);
 	so = member(r, dec, "session_options", "model.decoder.session_options");
 	if (so && json_object_get(so, "custom_ops_library") && !r->rc)
 		r->rc = genai_fail(r->err, GENAI_E_UNSUPPORTED,

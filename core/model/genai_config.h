@@ -15,6 +15,8 @@ struct genai_model_config {
 	int64_t vocab_size;	 /* 0: not said */
 	int64_t context_length;
 	int64_t head_size, n_kv_heads, n_layers;
+	int64_t conv_cache; /* positions of a convolution's state; 0: not said
+			     */
 	int64_t eos[GENAI_MAX_EOS];
 	uint32_t n_eos;
 	int64_t bos, pad; /* -1: none */

@@ -162,6 +162,46 @@ static int32_t shape(const struct genai_model_config *c, struct genai_state *s,
 	return 0;
 }
 
+// What comes out goes in again.
+static int32_t check_output(const struct genai_graph *g,
+			    const struct genai_state *s,
+			    struct genai_error *err)
+{
+	const struct genai_value *in = genai_graph_value(g, g->inputs[s->in]);
+	const struct genai_value *out =
+		genai_graph_value(g, g->outputs[s->out]);
+	bool same = out->dtype == in->dtype && out->rank == in->rank;
+
+	if (!out->dtype) // the graph does not say
+		return 0;
+	for (uint32_t d = 0; same && d < in->rank; d++)
+		same = d == 0 ||
+		       (s->kind == GENAI_STATE_GROWS && d == s->axis) ||
+		       in->dims[d] < 0 || out->dims[d] < 0 ||
+		       in->dims[d] == out->dims[d];
+	return same ? 0
+		    : genai_fail(err, GENAI_E_FORMAT,
+				 "graph output %s is of another type or shape "
+				 "than %s",
+				 out->name, in->name);
+}
+
+static int32_t check_conv(const struct genai_model_config *c,
+			  const struct genai_state *s,
+			  const struct genai_value *v, struct genai_error *err)
+{
+	// channels first or last
+	if (!c->conv_cache || match(c->past_conv, v->name) < 0 ||
+	    s->dims[s->rank - 1] == c->conv_cache ||
+	    s->dims[1] == c->conv_cache)
+		return 0;
+	return genai_fail(err, GENAI_E_FORMAT,
+			  "graph input %s holds %lld positions, "
+			  "model.decoder.conv_cache_size is %lld",
+			  v->name, (long long)s->dims[s->rank - 1],
+			  (long long)c->conv_cache);
+}
+
 static uint32_t find(const struct genai_graph *g, const uint32_t *list,
 		     uint32_t n, const char *name)
 {
@@ -251,6 +291,10 @@ static int32_t add(const struct genai_graph *g,
 				 err);
 	if (!rc)
 		rc = shape(c, s, v, err);
+	if (!rc)
+		rc = check_output(g, s, err);
+	if (!rc && s->kind == GENAI_STATE_REPLACED)
+		rc = check_conv(c, s, v, err);
 	if (!rc && s->kind == GENAI_STATE_REPLACED)
 		rc = check_readers(g, s, err);
 	if (rc)

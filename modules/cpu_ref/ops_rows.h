@@ -184,6 +184,10 @@ OPS_ROW("com.microsoft", "GroupQueryAttention", 1, cref_gqa_prepare,
 OPS_ROW("com.microsoft", "MultiHeadAttention", 1, cref_mha_prepare,
 	cref_mha_run)
 
+/* with a state beside the cache */
+OPS_ROW("com.microsoft", "CausalConvWithState", 1, ops_conv_state_prepare,
+	ops_conv_state_run)
+
 /* types */
 OPS_ROW("", "Cast", 6, ops_cast_prepare, ops_cast_run)
 OPS_ROW("", "CastLike", 15, ops_cast_like_prepare, ops_cast_run)

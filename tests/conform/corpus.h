@@ -113,5 +113,6 @@ void corpus_norms(struct check *c);
 void corpus_rows(struct check *c);
 void corpus_index(struct check *c);
 void corpus_chunks(struct check *c);
+void corpus_state(struct check *c);
 
 #endif

@@ -11,6 +11,7 @@
 /* As the tables are: an aggregate of struct ops_case each. */
 #include "tests/conform/cases_math.h"
 #include "tests/conform/cases_move.h"
+#include "tests/conform/cases_state.h"
 
 static const struct {
 	const char *name;
@@ -343,4 +344,5 @@ void corpus_exact(struct check *c)
 	TABLE(reduce_cases)
 	TABLE(norm_cases)
 	TABLE(product_cases)
+	TABLE(state_cases)
 }

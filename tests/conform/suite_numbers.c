@@ -208,6 +208,7 @@ CORPUS(prompt)
 CORPUS(attention)
 CORPUS(exact)
 CORPUS(chunks)
+CORPUS(state)
 
 #define E GENAI_IFACE_EXECUTOR
 static const struct cf_test tests[] = {
@@ -220,6 +221,7 @@ static const struct cf_test tests[] = {
 	{"executor/numbers-attention", "GM-101", E, 0, attention_cases},
 	{"executor/numbers-exact", "GM-101", E, 0, exact_cases},
 	{"executor/numbers-chunks", "GM-101 GM-113", E, 0, chunks_cases},
+	{"executor/numbers-state", "GM-101 GM-113", E, 0, state_cases},
 };
 const struct cf_suite cf_suite_numbers = {tests,
 					  sizeof(tests) / sizeof(tests[0])};

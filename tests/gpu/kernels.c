@@ -16,7 +16,7 @@ static const struct {
 	{"general", corpus_norms},  {"general", corpus_rows},
 	{"index", corpus_index},    {"matmul", corpus_matmul},
 	{"prompt", corpus_prompt},  {"attention", corpus_attention},
-	{"chunks", corpus_chunks},
+	{"chunks", corpus_chunks},  {"state", corpus_state},
 };
 
 int main(int argc, char **argv)

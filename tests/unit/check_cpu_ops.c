@@ -5,6 +5,7 @@
 
 #include "tests/conform/cases_math.h"
 #include "tests/conform/cases_move.h"
+#include "tests/conform/cases_state.h"
 #include "ops_cases_refuse.h"
 
 static struct cref_pool *pools[5];
@@ -95,6 +96,7 @@ TABLE(index)
 TABLE(reduce)
 TABLE(norm)
 TABLE(product)
+TABLE(state)
 TABLE(refuse)
 
 // ---- the same bits however the work is done ----
@@ -399,6 +401,7 @@ int main(void)
 	ADD(reduce);
 	ADD(norm);
 	ADD(product);
+	ADD(state);
 	ADD(refuse);
 	tcase_add_loop_test(t, test_same_bits, 0, COUNT(big_cases));
 	tcase_add_test(t, test_rows_alone);

@@ -74,7 +74,16 @@ static void add_int(struct ow *g, const char *name, int64_t v)
 }
 
 // What may be wrong with it.
-enum fault { SOUND, NO_OUTPUT, NO_DIM, READ_LATE, OTHER_TYPE, TOO_LONG };
+enum fault {
+	SOUND,
+	NO_OUTPUT,
+	NO_DIM,
+	READ_LATE,
+	OTHER_TYPE,
+	TOO_LONG,
+	OTHER_OUTPUT,
+	OTHER_CONFIG
+};
 
 static void add_state(struct ow *g, enum fault fault)
 {
@@ -86,6 +95,8 @@ static void add_state(struct ow *g, enum fault fault)
 	if (fault == TOO_LONG)
 		dims[1] = 1 << 20;
 	ow_msg(g, 11, ow_value("past.3.conv", type, 2, dims));
+	if (fault == OTHER_OUTPUT)
+		dims[1]++;
 	if (fault != NO_OUTPUT)
 		ow_msg(g, 12, ow_value("present.3.conv", type, 2, dims));
 }
@@ -121,14 +132,18 @@ static void write_model(enum fault fault)
 {
 	static const char config[] =
 		"{\"model\": {\"context_length\": 64, \"vocab_size\": 24, "
-		"\"decoder\": {\"filename\": \"model.onnx\", \"inputs\": "
-		"{\"past_conv_names\": \"past.%d.conv\"}, \"outputs\": "
-		"{\"present_conv_names\": \"present.%d.conv\"}}}, "
+		"\"decoder\": {\"conv_cache_size\": %d, "
+		"\"filename\": \"model.onnx\", \"inputs\": "
+		"{\"past_conv_names\": \"past.%%d.conv\"}, \"outputs\": "
+		"{\"present_conv_names\": \"present.%%d.conv\"}}}, "
 		"\"search\": {\"chunk_size\": 5}}";
 	struct ow m = ow_model(graph(fault));
+	char text[sizeof(config) + 16];
+	int n = snprintf(text, sizeof(text), config,
+			 fault == OTHER_CONFIG ? HIDDEN + 1 : HIDDEN);
 
 	bench_write("model.onnx", m.data, m.n);
-	bench_write("genai_config.json", config, sizeof(config) - 1);
+	bench_write("genai_config.json", text, (size_t)n);
 	ow_free(&m);
 }
 
@@ -330,6 +345,10 @@ static const struct {
 	 "reads past.3.conv after present.3.conv was written"},
 	{OTHER_TYPE, GENAI_E_UNSUPPORTED, "a state of type INT32"},
 	{TOO_LONG, GENAI_E_LIMIT, "past.3.conv: dimension 1 is 1048576"},
+	{OTHER_OUTPUT, GENAI_E_FORMAT,
+	 "present.3.conv is of another type or shape than past.3.conv"},
+	{OTHER_CONFIG, GENAI_E_FORMAT,
+	 "past.3.conv holds 8 positions, model.decoder.conv_cache_size is 9"},
 };
 
 START_TEST(refused)
@@ -343,6 +362,55 @@ START_TEST(refused)
 	fails(genai_model_open(k.rt, bench.dir, &o, &m, &err), bad[_i].code,
 	      &err, bad[_i].text);
 	genai_close(k.rt);
+}
+END_TEST
+
+// ---- exports ----
+
+static const char *const folders[] = {MODEL("lfm2-cpu-int4")};
+#define N_FOLDERS (int)(sizeof(folders) / sizeof(folders[0]))
+static const int64_t talk[] = {5,   77, 310, 42, 9, 201,
+			       118, 64, 400, 33, 7, 250};
+
+// What follows after the first n of talk, in a session of its own.
+static void straight(struct genai_model *m, size_t n, int64_t *out, int count)
+{
+	struct genai_session *s = session(m);
+
+	append(s, talk, n);
+	for (int i = 0; i < count; i++)
+		out[i] = next(s, 1);
+	genai_session_close(s);
+}
+
+// Turns of a conversation, some taken back: whatever a session went through,
+// it goes on as one that was given the same tokens at once.
+START_TEST(exports)
+{
+	static const char *const budgets[] = {"auto", "30%"};
+	static const size_t to[] = {0, 1, 4, 5, 6, 9, 11};
+	int64_t want[6];
+
+	k.rt = runtime(executors[_i % 2], "pager_async", budgets[_i / 2 % 2],
+		       "runtime.check=order");
+	k.m = model(k.rt, folders[_i / 4], 0);
+	k.s = session(k.m);
+	straight(k.m, 12, want, 6);
+	for (size_t i = 0; i < sizeof(to) / sizeof(to[0]); i++) {
+		rewind_to(k.s, 0);
+		append(k.s, talk, 5);
+		next(k.s, 1);
+		append(k.s, talk + 5, 4);
+		next(k.s, 0);
+		next(k.s, 0);
+		rewind_to(k.s, 9);
+		append(k.s, talk + 9, 3);
+		rewind_to(k.s, to[i]);
+		append(k.s, talk + to[i], 12 - to[i]);
+		for (int t = 0; t < 6; t++)
+			ck_assert_int_eq(next(k.s, t % 2), want[t]);
+	}
+	close_all();
 }
 END_TEST
 
@@ -360,6 +428,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, neighbours, 0, 2);
 	tcase_add_loop_test(t, to_the_end, 0, 2);
 	tcase_add_loop_test(t, refused, 0, sizeof(bad) / sizeof(bad[0]));
+	tcase_add_loop_test(t, exports, 0, 4 * N_FOLDERS);
 	suite_add_tcase(s, t);
 	return s;
 }
