@@ -141,7 +141,7 @@ struct exec_plan {
 	uint32_t *part_rows;  /* per node: rows of parts that may run at once */
 	genai_addr parts[EXEC_MAX_PARTS * EXEC_MAX_IN];
 	bool has_pages, submitted;
-	bool resident; /* nothing that it visits comes and goes */
+	uint8_t *stays; /* per page: on the device, or read in place, for good */
 
 	struct exec_recording recorded[EXEC_RECORDINGS];
 	uint32_t n_recorded;

@@ -41,7 +41,7 @@ static int32_t acquire(struct exec_step *s, uint32_t node, uint32_t page)
 	if (!rc && place.kind == GENAI_PLACE_HOST)
 		rc = EXEC_FAIL(p, s->err, GENAI_E_UNSUPPORTED,
 			       "page %u was placed on the host", page);
-	s->copied |= !p->resident;
+	s->copied |= !p->stays[page];
 	for (uint32_t in = p->inputs_of[p->pages[page].visit]; in;
 	     in &= in - 1) {
 		struct exec_tensor *t =
@@ -67,7 +67,7 @@ static bool by_rows(const struct exec_plan *p, uint32_t page)
 	return p->visits[p->pages[page].visit].flags & GENAI_WEIGHT_ROWS;
 }
 
-// Everything is on the device and stays: hold all parts, launch once.  The
+// All of it is on the device and stays: hold all parts, launch once.  The
 // results are those of part by part.
 static int32_t at_once(struct exec_step *s, uint32_t node, uint32_t from,
 		       uint32_t end)
@@ -131,8 +131,7 @@ static int32_t run_node(struct exec_step *s, uint32_t node)
 		return rc;
 	if (base == end)
 		rc = launch(s, node, &all);
-	else if (p->resident && p->part_rows[node] &&
-		 s->variant->facts[node].parts)
+	else if (p->part_rows[node] && s->variant->facts[node].parts)
 		rc = at_once(s, node, base, end);
 	else
 		for (uint32_t i = base; !rc && i < end;)
@@ -142,16 +141,24 @@ static int32_t run_node(struct exec_step *s, uint32_t node)
 	return rc;
 }
 
-// Does all that is visited stay where it is from step to step?
+// Which pages stay where they are from step to step; the parts of a node that
+// all do may run at once, be it what it may with the others.
 static int32_t ask_resident(struct exec_plan *p, struct genai_error *err)
 {
-	uint32_t kind = GENAI_PLACE_DEVICE;
-	int32_t rc = 0;
+	uint32_t i = 0, kind;
+	int32_t rc;
 
-	for (uint32_t i = 0; i < p->n_pages && kind && !rc; i++)
-		rc = p->pager->ops->resident(p->pager->pager, i, &kind, err);
-	p->resident = kind != 0;
-	return rc;
+	for (uint32_t node = 0; node < p->graph->n_nodes; node++)
+		for (; i < p->node_pages[node + 1]; i++) {
+			rc = p->pager->ops->resident(p->pager->pager, i, &kind,
+						     err);
+			if (rc)
+				return rc;
+			p->stays[i] = kind != 0;
+			if (!kind && by_rows(p, i))
+				p->part_rows[node] = 0;
+		}
+	return 0;
 }
 
 // A launch's context has to live until it is done: a variant has one for each,

@@ -290,6 +290,7 @@ int32_t exec_plan_set_pages(struct genai_plan *plan,
 {
 	struct exec_plan *p = (struct exec_plan *)plan;
 	struct genai_visit_page *copy;
+	uint8_t *stays;
 	uint32_t at = 0;
 	int32_t rc;
 
@@ -300,13 +301,19 @@ int32_t exec_plan_set_pages(struct genai_plan *plan,
 	if (rc)
 		return rc;
 	copy = exec_zalloc(p->host, n_pages * sizeof(*copy));
-	if (!copy)
+	stays = exec_zalloc(p->host, n_pages);
+	if (!copy || !stays) {
+		p->host->free(p->host->ctx, copy);
+		p->host->free(p->host->ctx, stays);
 		return EXEC_FAIL(p, err, GENAI_E_NOMEM,
 				 "no memory for %u pages", n_pages);
+	}
 	if (n_pages)
 		memcpy(copy, pages, n_pages * sizeof(*copy));
 	p->host->free(p->host->ctx, p->pages);
+	p->host->free(p->host->ctx, p->stays);
 	p->pages = copy;
+	p->stays = stays;
 	p->n_pages = n_pages;
 	for (uint32_t i = 0; i < p->graph->n_nodes; i++) {
 		uint32_t n = count_pages(p, i, copy, at, n_pages);

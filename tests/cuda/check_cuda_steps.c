@@ -181,6 +181,62 @@ START_TEST(recorded_once)
 }
 END_TEST
 
+struct launched {
+	uint64_t kernels, overlaps;
+};
+
+/* Kernels of a token, without those that bring constants, and how many of them
+ * begin while the one before ends. */
+static struct launched one_token(struct sim_run r)
+{
+	struct launched n = {fake.do_count("cuLaunchKernelEx") -
+				     fake.do_launches("cep_poke_k"),
+			     fake.do_overlaps()};
+	int64_t id;
+
+	OK(genai_session_next(r.session, 1, &id, &r.err));
+	n.kernels = fake.do_count("cuLaunchKernelEx") -
+		    fake.do_launches("cep_poke_k") - n.kernels;
+	n.overlaps = fake.do_overlaps() - n.overlaps;
+	return n;
+}
+
+static struct launched later_token(const char *budget, struct launched *first)
+{
+	static const int64_t id = 5;
+	struct launched n;
+	struct sim_run r;
+
+	cuda_init(&r, "eager", "pager_async");
+	sim_set(&r, "runtime.weight_budget=%s", budget);
+	sim_set(&r, "module.pager_async.page_bytes=4KiB");
+	OK(sim_open(&r, CUDA_MODEL));
+	OK(genai_session_append(r.session, &id, 1, &r.err));
+	*first = one_token(r);
+	one_token(r);
+	n = one_token(r);
+	sim_close(&r);
+	return n;
+}
+
+/* What stays on the device runs at once and without a pause from the first step
+ * on, whatever else streams. */
+START_TEST(what_stays_is_fast)
+{
+	struct launched all, most, few, first;
+
+	all = later_token("100%", &first);
+	ck_assert_uint_eq(first.kernels, all.kernels);
+	ck_assert_uint_le(all.kernels, all.overlaps + 2);
+	most = later_token("80%", &first);
+	ck_assert_uint_eq(first.kernels, most.kernels);
+	few = later_token("20%", &first);
+	ck_assert_uint_lt(most.kernels, few.kernels);
+	ck_assert_uint_le(most.kernels, most.overlaps + 2);
+	ck_assert_uint_lt(few.kernels, 2 * few.overlaps);
+}
+END_TEST
+
 /* A recording that fails is ended, counted by its reason, and the step runs
  * eagerly; once, and every time. */
 START_TEST(recording_fails)
@@ -229,6 +285,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(tc, calls_of_a_token, 0, 3);
 	tcase_add_loop_test(tc, calls_of_an_eager_token, 0, 3);
 	tcase_add_loop_test(tc, recorded_once, 0, 7);
+	tcase_add_test(tc, what_stays_is_fast);
 	tcase_add_loop_test(tc, recording_fails, 0, 12);
 	suite_add_tcase(s, tc);
 	return s;
