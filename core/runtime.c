@@ -42,17 +42,6 @@ static int32_t choose(struct genai_runtime *rt, const char *key,
 	return rc;
 }
 
-bool genai_options_known(const void *options, size_t known)
-{
-	const unsigned char *p = options;
-	uint32_t size = *(const uint32_t *)options;
-
-	for (size_t i = known; i < size && size <= 4096; i++)
-		if (p[i])
-			return false;
-	return size <= 4096;
-}
-
 int32_t genai_runtime_load(const struct genai_runtime_options *o,
 			   struct genai_runtime **out_rt,
 			   struct genai_error *err)

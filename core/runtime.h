@@ -49,9 +49,6 @@ struct genai_runtime {
 int32_t genai_runtime_load(const struct genai_runtime_options *options,
 			   struct genai_runtime **out_rt,
 			   struct genai_error *err);
-/* Of an application's struct that begins with its size and may be a later one:
- * is nothing set beyond the bytes that are known here? */
-bool genai_options_known(const void *options, size_t known);
 /* Bring it up (genai_open = load + start). */
 int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err);
 /* Of the modules chosen, which are up, the table and the caps; the executor has

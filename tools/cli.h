@@ -7,11 +7,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include <genai/text.h>
+
 #include "core/base/error.h"
 #include "core/model/model.h"
-#include "core/text/sampler.h"
-#include "core/text/template/template.h"
-#include "core/text/tokenizer/tokenizer.h"
 
 #define EXIT_REQUEST 1	   /* the request failed */
 #define EXIT_USAGE 2	   /* wrong usage or configuration */
@@ -182,9 +181,9 @@ int cli_each_key(struct cli *c,
 		 void (*each)(void *ctx, const char *section, const char *key,
 			      const char *value, const char *origin));
 
-/* bos_token and eos_token of the folder's tokenizer files into vars. */
-void cli_special_tokens(const char *folder, json_t *vars);
 bool cli_has_template(const char *folder);
+/* Variables of a template as text; the caller frees. */
+int32_t cli_template_vars(struct cli *c, const json_t *vars, char **out);
 /* Append a message; where names the text in errors: GENAI_E_INVAL if it is not
  * UTF-8 or holds a zero byte. */
 int32_t cli_message(struct cli *c, json_t *messages, const char *where,

@@ -146,18 +146,7 @@ int32_t cli_folder(struct cli *c, const char *path, char *out, size_t cap)
 int32_t cli_tokenizer(struct cli *c, const char *folder,
 		      struct genai_tokenizer **out)
 {
-	struct genai_model_config config;
-	char path[4600];
-	struct stat st;
-	int32_t rc;
-
-	if (!stat(folder, &st) && !S_ISDIR(st.st_mode))
-		return genai_tokenizer_open(folder, out, &c->err);
-	rc = genai_model_config_load(folder, NULL, &config, NULL);
-	snprintf(path, sizeof(path), "%s%s%s", folder,
-		 !rc && config.tokenizer_dir[0] ? "/" : "",
-		 rc ? "" : config.tokenizer_dir);
-	return genai_tokenizer_open(path, out, &c->err);
+	return genai_tokenizer_open(folder, out, &c->err);
 }
 
 static int32_t load_progress(void *ctx, const char *what, uint64_t done,
@@ -213,39 +202,12 @@ void cli_close(struct cli_model *m)
 
 // ---- templates ----
 
-static void token_of(const json_t *config, const char *key, json_t *vars)
-{
-	const json_t *v = json_object_get(config, key);
-
-	if (json_is_object(v))
-		v = json_object_get(v, "content");
-	if (json_is_string(v) && !json_object_get(vars, key))
-		json_object_set(vars, key, (json_t *)(uintptr_t)v);
-}
-
-void cli_special_tokens(const char *folder, json_t *vars)
-{
-	static const char *const files[] = {"tokenizer_config.json",
-					    "special_tokens_map.json"};
-
-	for (int i = 0; i < 2; i++) {
-		char path[4600];
-		json_t *j;
-
-		snprintf(path, sizeof(path), "%s/%s", folder, files[i]);
-		j = json_load_file(path, 0, NULL);
-		token_of(j, "bos_token", vars);
-		token_of(j, "eos_token", vars);
-		json_decref(j);
-	}
-}
-
 bool cli_has_template(const char *folder)
 {
 	struct genai_template *t = NULL;
 	bool has = !genai_template_open(folder, 0, &t, NULL);
 
-	genai_template_free(t);
+	genai_template_close(t);
 	return has;
 }
 
@@ -267,125 +229,10 @@ int32_t cli_message(struct cli *c, json_t *messages, const char *where,
 	return 0;
 }
 
-// A character that no text has: it splits the spelling of special tokens in a
-// message, and is taken out again before encoding.
-#define MARK "\xf4\x8f\xbf\xbe" // U+10FFFE
-
-// Does a special token begin at s?  Its length, or 0.  Special tokens are
-// short; the longest is tried first.
-static size_t special_at(const struct genai_tokenizer *tok, const char *s)
+int32_t cli_template_vars(struct cli *c, const json_t *vars, char **out)
 {
-	char text[129];
-	size_t n = strnlen(s, sizeof(text) - 1);
-
-	for (; n > 1; n--) {
-		int64_t id;
-
-		memcpy(text, s, n);
-		text[n] = 0;
-		id = genai_tokenizer_id(tok, text);
-		if (id >= 0 && genai_tokenizer_is_special(tok, id))
-			return n;
-	}
-	return 0;
-}
-
-static json_t *marked(const struct genai_tokenizer *tok, const char *s,
-		      bool *found)
-{
-	size_t n = strlen(s), cap = n + 1, at = 0;
-	char *out = NULL;
-	json_t *j;
-
-	for (size_t i = 0; i < n; i++) {
-		// cheap tests first: special tokens begin with < or [ or |
-		if ((s[i] == '<' || s[i] == '[' || s[i] == '|') &&
-		    special_at(tok, s + i))
-			cap += sizeof(MARK);
-	}
-	out = malloc(cap);
-	for (size_t i = 0; out && i < n; i++) {
-		bool special = (s[i] == '<' || s[i] == '[' || s[i] == '|') &&
-			       special_at(tok, s + i);
-
-		out[at++] = s[i];
-		if (special) {
-			memcpy(out + at, MARK, 4);
-			at += 4;
-			*found = true;
-		}
-	}
-	j = out ? json_stringn(out, at) : NULL;
-	free(out);
-	return j;
-}
-
-static json_t *mark_messages(const struct genai_tokenizer *tok,
-			     json_t *messages, bool *found)
-{
-	json_t *copy = json_deep_copy(messages);
-	json_t *m;
-	size_t i;
-
-	json_array_foreach(copy, i, m)
-	{
-		const char *text =
-			json_string_value(json_object_get(m, "content"));
-
-		if (text)
-			json_object_set_new(m, "content",
-					    marked(tok, text, found));
-	}
-	return copy;
-}
-
-static int32_t append_ids(const struct genai_tokenizer *tok, const char *s,
-			  size_t n, int64_t **ids, size_t *count,
-			  struct genai_error *err)
-{
-	int64_t *part, *more;
-	size_t n_part;
-	int32_t rc = genai_tokenizer_encode(tok, s, n, GENAI_TOK_NO_SPECIAL,
-					    &part, &n_part, err);
-
-	if (rc)
-		return rc;
-	more = realloc(*ids, (*count + n_part + 1) * sizeof(**ids));
-	if (!more) {
-		free(part);
-		return genai_fail(err, GENAI_E_NOMEM, "no memory");
-	}
-	memcpy(more + *count, part, n_part * sizeof(*part));
-	*count += n_part;
-	*ids = more;
-	free(part);
-	return 0;
-}
-
-static int32_t encode_marked(const struct genai_tokenizer *tok, const char *s,
-			     int64_t **out_ids, size_t *out_n,
-			     struct genai_error *err)
-{
-	int64_t *ids = NULL;
-	size_t n = 0;
-	int32_t rc = 0;
-
-	while (!rc) {
-		const char *mark = strstr(s, MARK);
-
-		rc = append_ids(tok, s, mark ? (size_t)(mark - s) : strlen(s),
-				&ids, &n, err);
-		if (!mark)
-			break;
-		s = mark + 4;
-	}
-	if (rc) {
-		free(ids);
-		return rc;
-	}
-	*out_ids = ids;
-	*out_n = n;
-	return 0;
+	*out = json_dumps(vars, JSON_COMPACT);
+	return *out ? 0 : genai_fail(&c->err, GENAI_E_NOMEM, "no memory");
 }
 
 int32_t cli_render(struct cli *c, const char *folder,
@@ -393,29 +240,17 @@ int32_t cli_render(struct cli *c, const char *folder,
 		   int64_t **out_ids, size_t *out_n)
 {
 	struct genai_template *t = NULL;
-	json_t *vars = json_object(), *copy;
-	bool found = false;
+	json_t *vars = json_pack("{s:O}", "messages", messages);
 	char *text = NULL;
-	size_t n;
-	time_t now = time(NULL);
-	struct tm local;
 	int32_t rc = genai_template_open(folder, 0, &t, &c->err);
 
-	if (rc) {
-		json_decref(vars);
-		return rc;
-	}
-	localtime_r(&now, &local);
-	copy = mark_messages(tok, messages, &found);
-	json_object_set_new(vars, "messages", copy);
-	json_object_set_new(vars, "add_generation_prompt", json_true());
-	cli_special_tokens(folder, vars);
-	rc = genai_template_chat(t, vars, 0, now, (int32_t)local.tm_gmtoff,
-				 &text, &n, &c->err);
 	if (!rc)
-		rc = encode_marked(tok, text, out_ids, out_n, &c->err);
+		rc = cli_template_vars(c, vars, &text);
+	if (!rc)
+		rc = genai_template_encode(t, tok, text, strlen(text), NULL,
+					   out_ids, out_n, &c->err);
 	free(text);
 	json_decref(vars);
-	genai_template_free(t);
+	genai_template_close(t);
 	return rc;
 }

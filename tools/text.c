@@ -323,9 +323,8 @@ const struct command cmd_detokenize = {"detokenize",	   detokenize,
 
 struct template_options {
 	json_t *vars;
-	bool cont; /* the last message goes on */
-	int64_t now;
-	int32_t offset;
+	bool cont; // the last message goes on
+	struct genai_chat_options chat;
 };
 
 static struct {
@@ -395,8 +394,8 @@ static int parse_now(struct cli *c, const char *arg)
 	if (!end || *end)
 		return cli_usage(c, "--now %s: YYYY-MM-DDTHH:MM:SS is needed",
 				 arg);
-	tmpl.o.now = timegm(&t);
-	tmpl.o.offset = 0;
+	tmpl.o.chat.now = timegm(&t);
+	tmpl.o.chat.flags |= GENAI_CHAT_NOW;
 	return 0;
 }
 
@@ -453,6 +452,24 @@ static int32_t line_vars(struct cli *c, const json_t *j, uint64_t line,
 	return 0;
 }
 
+static int32_t render_one(struct cli *c, const struct genai_template *t,
+			  const struct template_options *o, char **out_text,
+			  size_t *out_bytes, struct genai_error *err)
+{
+	struct genai_chat_options chat = o->chat;
+	char *vars = NULL;
+	int32_t rc = cli_template_vars(c, o->vars, &vars);
+
+	chat.size = sizeof(chat);
+	if (o->cont)
+		chat.flags |= GENAI_CHAT_CONTINUE;
+	if (!rc)
+		rc = genai_template_chat(t, vars, strlen(vars), &chat, out_text,
+					 out_bytes, err);
+	free(vars);
+	return rc;
+}
+
 static int32_t template_lines(struct cli *c, const struct genai_template *t,
 			      const struct template_options *base)
 {
@@ -474,8 +491,7 @@ static int32_t template_lines(struct cli *c, const struct genai_template *t,
 		}
 		o.vars = json_copy(base->vars);
 		rc = line_vars(c, j, i, &o);
-		if (!rc && genai_template_chat(t, o.vars, o.cont, o.now,
-					       o.offset, &text, &bytes, &err)) {
+		if (!rc && render_one(c, t, &o, &text, &bytes, &err)) {
 			cli_print_json(json_pack("{s:s}", "error", err.text));
 		} else if (!rc) {
 			cli_print_json(json_pack("{s:o}", "text",
@@ -497,12 +513,10 @@ static int32_t open_template(struct cli *c, const char *path, json_t *vars,
 	size_t n;
 	int32_t rc;
 
-	if (!stat(path, &st) && S_ISDIR(st.st_mode)) {
-		cli_special_tokens(path, vars);
+	if (!stat(path, &st) && S_ISDIR(st.st_mode))
 		return genai_template_open(
 			path, json_is_array(json_object_get(vars, "tools")),
 			out, &c->err);
-	}
 	if (!cli_slurp(c, path, &text, &n))
 		return c->err.code;
 	rc = genai_template_parse(path, text, n, out, &c->err);
@@ -521,29 +535,21 @@ static int32_t render(struct cli *c, const char *path, bool lines,
 	if (!rc && lines) {
 		rc = template_lines(c, t, o);
 	} else if (!rc) {
-		rc = genai_template_chat(t, o->vars, o->cont, o->now, o->offset,
-					 &text, &n, &c->err);
+		rc = render_one(c, t, o, &text, &n, &c->err);
 		if (!rc) {
 			fwrite(text, 1, n, stdout);
 			free(text);
 		}
 	}
-	genai_template_free(t);
+	genai_template_close(t);
 	return rc;
 }
 
 static int template(struct cli *c, int argc, char **argv)
 {
 	struct template_options *o = &tmpl.o;
-	time_t now = time(NULL);
-	struct tm local;
-	int status;
-
-	localtime_r(&now, &local);
-	o->now = now;
-	o->offset = (int32_t)local.tm_gmtoff;
-	status = cli_argument(c, template_options, argc, argv,
-			      "one folder or template", &tmpl.path);
+	int status = cli_argument(c, template_options, argc, argv,
+				  "one folder or template", &tmpl.path);
 	if (!o->vars)
 		o->vars = json_object();
 	if (!json_object_get(o->vars, "add_generation_prompt"))

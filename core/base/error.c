@@ -94,3 +94,14 @@ const char *genai_status_name(int32_t code)
 		return "GENAI_E_?";
 	return names[-code];
 }
+
+bool genai_options_known(const void *options, size_t known)
+{
+	const unsigned char *p = options;
+	uint32_t size = *(const uint32_t *)options;
+
+	for (size_t i = known; i < size && size <= 4096; i++)
+		if (p[i])
+			return false;
+	return size <= 4096;
+}

@@ -4,6 +4,7 @@
 #define GENAI_CORE_BASE_ERROR_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <genai/types.h>
 
 /* Fill err (may be NULL) with code and text; returns code, so that
@@ -27,5 +28,9 @@ void genai_error_prefix(struct genai_error *err, const char *fmt, ...)
 
 /* Short fixed name of a code ("GENAI_E_IO"); never NULL. */
 const char *genai_status_name(int32_t code);
+
+/* Of an application's struct that begins with its size and may be a later one:
+ * is nothing set beyond the bytes that are known here? */
+bool genai_options_known(const void *options, size_t known);
 
 #endif

@@ -1,5 +1,5 @@
 /* sampler.c - the next token, by the rules of docs/SAMPLING.md. */
-#include "core/text/sampler.h"
+#include <genai/text.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -43,6 +43,9 @@ static int check(const struct genai_sampling *s, uint32_t vocab,
 {
 	size_t i;
 
+	if (!GENAI_HAS(s, seed) || !genai_options_known(s, sizeof(*s)))
+		return genai_fail(err, GENAI_E_INVAL, "sampling: size %u",
+				  s->size);
 	// written so that a NaN fails
 	if (!vocab || vocab > MAX_VOCAB)
 		return bad(err, "vocab", vocab, "1...4194304");
@@ -141,7 +144,7 @@ static int penalizes(const struct genai_sampling *p)
 	       p->frequency_penalty != 0;
 }
 
-int genai_sampler_is_greedy(const struct genai_sampler *s)
+int32_t genai_sampler_is_greedy(const struct genai_sampler *s)
 {
 	return picks_best(&s->p) && !penalizes(&s->p) &&
 	       !s->p.no_repeat_ngram && !(s->p.min_length && s->n_eos);

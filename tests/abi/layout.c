@@ -6,6 +6,7 @@
 
 #include <genai/executor.h>
 #include <genai/genai.h>
+#include <genai/text.h>
 
 #define SIZE(type, bytes)                                                      \
 	_Static_assert(sizeof(struct type) == (bytes), "size of " #type)
@@ -448,6 +449,27 @@ AT(genai_model_options, flags, 4);
 AT(genai_model_options, progress, 8);
 AT(genai_model_options, progress_ctx, 16);
 
+SIZE(genai_chat_options, 24);
+AT(genai_chat_options, size, 0);
+AT(genai_chat_options, flags, 4);
+AT(genai_chat_options, now, 8);
+AT(genai_chat_options, utc_offset_s, 16);
+AT(genai_chat_options, reserved, 20);
+
+SIZE(genai_sampling, 64);
+AT(genai_sampling, size, 0);
+AT(genai_sampling, do_sample, 4);
+AT(genai_sampling, temperature, 8);
+AT(genai_sampling, top_p, 12);
+AT(genai_sampling, min_p, 16);
+AT(genai_sampling, repetition_penalty, 20);
+AT(genai_sampling, presence_penalty, 24);
+AT(genai_sampling, frequency_penalty, 28);
+AT(genai_sampling, top_k, 32);
+AT(genai_sampling, no_repeat_ngram, 40);
+AT(genai_sampling, min_length, 48);
+AT(genai_sampling, seed, 56);
+
 SIZE(genai_model_info, 128);
 AT(genai_model_info, size, 0);
 AT(genai_model_info, vocab_size, 4);
@@ -587,6 +609,12 @@ IS(GENAI_WEIGHT_ROWS, 2u);
 IS(GENAI_WEIGHT_FILL_PARTS, 4u);
 IS(GENAI_WEIGHT_ANY_ROWS, 8u);
 IS(GENAI_MODEL_ALL_LOGITS, 1u);
+IS(GENAI_TOK_NO_SPECIAL, 1u);
+IS(GENAI_TOK_SPECIALS_AS_TEXT, 2u);
+IS(GENAI_TOK_KEEP_SPECIAL, 4u);
+IS(GENAI_CHAT_CONTINUE, 1u);
+IS(GENAI_CHAT_NO_ANSWER, 2u);
+IS(GENAI_CHAT_NOW, 4u);
 
 int main(void)
 {

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/tokenizer/tokenizer.h"
+#include <genai/text.h>
 #include "tests/golden/subject.h"
 
 #define MAX_PROMPT 64

@@ -67,6 +67,15 @@ awk '/^```$/ { on = !on; next } on && /required slot/' "$page" |
 	grep -qF "$line" out || failed "it does not say: $line"
 done
 
+# The applications among the examples, as they are installed.
+printf '[module cpu_ref]\n[module pager_sync]\n' >run.ini
+cp -R "$docdir/examples/app" "$work/app"
+chmod -R u+w "$work/app"
+(cd "$work/app" && cp ../run.ini genai.ini && make check CC="$CC" \
+	CFLAGS="$CFLAGS -Werror" \
+	MODEL="$top_srcdir/tests/data/models/llama-cpu-fp32") >out 2>&1 ||
+	failed "examples/app: make check"
+
 # The examples, as they are installed: they build, conform, survive a lack of
 # memory, and are opened by name.
 cp -R "$docdir/examples/exec_common" "$work/exec_common"

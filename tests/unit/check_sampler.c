@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/text/sampler.h"
+#include <genai/text.h>
 #include "core/text/sampler_math.h"
 #include "tests/unit/alloc_fail.h"
 

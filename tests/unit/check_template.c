@@ -28,11 +28,11 @@ static int render_n(const char *source, size_t n, json_t *vars)
 	rc = genai_template_parse("t", source, n, &t, &err);
 	ck_assert_int_eq(rc != 0, t == NULL);
 	if (!rc)
-		rc = genai_template_render(t, vars, 1721999655, 0, &text,
-					   &bytes, &err);
+		rc = template_render(t, vars, 1721999655, 0, &text, &bytes,
+				     &err);
 	ck_assert_int_eq(rc != 0, text == NULL);
 	ck_assert_int_eq(rc, err.code);
-	genai_template_free(t);
+	genai_template_close(t);
 	return rc;
 }
 
@@ -328,22 +328,21 @@ START_TEST(the_clock)
 
 	ck_assert_int_eq(
 		genai_template_parse("t", src, sizeof(src) - 1, &t, NULL), 0);
-	ck_assert_int_eq(
-		genai_template_render(t, v, 0, -3600, &text, &bytes, &err), 0);
+	ck_assert_int_eq(template_render(t, v, 0, -3600, &text, &bytes, &err),
+			 0);
 	ck_assert_str_eq(text, "31 Dec 1969 23:00");
 	free(text);
-	ck_assert_int_eq(genai_template_render(t, v, 951782400, 7200, &text,
-					       &bytes, &err),
-			 0);
+	ck_assert_int_eq(
+		template_render(t, v, 951782400, 7200, &text, &bytes, &err), 0);
 	ck_assert_str_eq(text, "29 Feb 2000 02:00");
 	free(text);
 	ck_assert_int_eq(
-		genai_template_render(t, v, INT64_MAX, 1, &text, &bytes, &err),
+		template_render(t, v, INT64_MAX, 1, &text, &bytes, &err),
 		GENAI_E_FORMAT);
 	ck_assert_int_eq(
-		genai_template_render(t, v, INT64_MAX, -1, &text, &bytes, &err),
+		template_render(t, v, INT64_MAX, -1, &text, &bytes, &err),
 		GENAI_E_FORMAT);
-	genai_template_free(t);
+	genai_template_close(t);
 	json_decref(v);
 }
 END_TEST
@@ -358,11 +357,10 @@ static int chat(const char *source, const char *vars, int continue_final)
 	text = NULL;
 	ck_assert_int_eq(
 		genai_template_parse("t", source, strlen(source), &t, &err), 0);
-	rc = genai_template_chat(t, v, continue_final, 0, 0, &text, &bytes,
-				 &err);
+	rc = template_chat(t, v, continue_final, 0, 0, &text, &bytes, &err);
 	ck_assert_int_eq(rc != 0, text == NULL);
 	ck_assert_int_eq(json_equal(v, before), 1);
-	genai_template_free(t);
+	genai_template_close(t);
 	json_decref(v);
 	json_decref(before);
 	return rc;
@@ -462,10 +460,9 @@ static int open_and_render(int has_tools)
 	ck_assert_int_eq(rc != 0, t == NULL);
 	if (!rc)
 		ck_assert_int_eq(
-			genai_template_render(t, v, 0, 0, &text, &bytes, &err),
-			0);
+			template_render(t, v, 0, 0, &text, &bytes, &err), 0);
 	json_decref(v);
-	genai_template_free(t);
+	genai_template_close(t);
 	return rc;
 }
 
@@ -540,8 +537,7 @@ START_TEST(out_of_memory)
 		alloc_left = i;
 		rc = genai_template_parse("t", src, sizeof(src) - 1, &t, &err);
 		if (!rc)
-			rc = genai_template_chat(t, v, 1, 0, 0, &text, &bytes,
-						 &err);
+			rc = template_chat(t, v, 1, 0, 0, &text, &bytes, &err);
 		alloc_left = -1;
 		if (rc == GENAI_E_NOMEM)
 			ck_assert_int_eq(alloc_failed, 1);
@@ -550,12 +546,170 @@ START_TEST(out_of_memory)
 		if (!done)
 			ck_assert_msg(rc == GENAI_E_NOMEM, "%d: %d %s", i, rc,
 				      err.text);
-		genai_template_free(t);
+		genai_template_close(t);
 	}
 	ck_assert_int_eq(rc, 0);
 	ck_assert_int_gt(failures, 10);
 	ck_assert_ptr_nonnull(strstr(text, "A[1]1B[1]2{\n  \"a\": 1,"));
 	json_decref(v);
+}
+END_TEST
+
+// ---- <genai/text.h> ----
+
+static const char say[] =
+	"{% for m in messages %}[{% if m.content is string %}{{ m.content }}"
+	"{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}]"
+	"{% endfor %}{{ x }}";
+
+static int chat_public(const char *vars, const struct genai_chat_options *o)
+{
+	struct genai_template *t = NULL;
+	int rc;
+
+	free(text);
+	text = NULL;
+	ck_assert_int_eq(
+		genai_template_parse("t", say, sizeof(say) - 1, &t, &err), 0);
+	rc = genai_template_chat(t, vars, strlen(vars), o, &text, &bytes, &err);
+	ck_assert_int_eq(rc != 0, text == NULL);
+	genai_template_close(t);
+	return rc;
+}
+
+#define REFUSED(vars, options, code, why)                                      \
+	do {                                                                   \
+		ck_assert_int_eq(chat_public(vars, options), code);            \
+		ck_assert_msg(strstr(err.text, why) != NULL, "%s", err.text);  \
+	} while (0)
+
+START_TEST(public_variables)
+{
+	static const char good[] =
+		"{\"messages\":[{\"content\":\"a\"}],\"x\":7}";
+	struct {
+		struct genai_chat_options o;
+		uint64_t later;
+	} big = {.o = {.size = sizeof(big)}};
+	struct genai_chat_options o = {.size = sizeof(o)};
+
+	ck_assert_int_eq(chat_public(good, NULL), 0);
+	ck_assert_str_eq(text, "[a]7");
+	ck_assert_int_eq(chat_public(good, &big.o), 0);
+	big.later = 1;
+	REFUSED(good, &big.o, GENAI_E_INVAL, "chat options: size 32");
+	o.flags = GENAI_CHAT_CONTINUE;
+	ck_assert_int_eq(chat_public(good, &o), 0);
+	ck_assert_str_eq(text, "[a");
+	o.flags = 8;
+	REFUSED(good, &o, GENAI_E_INVAL, "flags 0x8");
+	o.flags = 0;
+	o.reserved = 1;
+	REFUSED(good, &o, GENAI_E_INVAL, "chat options");
+	o.reserved = 0;
+	o.size = 8;
+	REFUSED(good, &o, GENAI_E_INVAL, "size 8");
+	REFUSED("", NULL, GENAI_E_INVAL, "the variables: line 1");
+	REFUSED("{\"messages\":\n3", NULL, GENAI_E_INVAL, "line 2");
+	REFUSED("[]", NULL, GENAI_E_INVAL, "not an object");
+	REFUSED("{}", NULL, GENAI_E_INVAL, "messages are not an array");
+	REFUSED("{\"messages\":[3]}", NULL, GENAI_E_INVAL, "message 0");
+}
+END_TEST
+
+static size_t n_special(const struct genai_tokenizer *tok, const char *vars,
+			size_t *out_n)
+{
+	struct genai_template *t = NULL;
+	int64_t *ids = NULL;
+	size_t n = 0, found = 0;
+
+	ck_assert_int_eq(
+		genai_template_parse("t", say, sizeof(say) - 1, &t, &err), 0);
+	ck_assert_msg(!genai_template_encode(t, tok, vars, strlen(vars), NULL,
+					     &ids, &n, &err),
+		      "%s", err.text);
+	for (size_t i = 0; i < n; i++)
+		found += (size_t)genai_tokenizer_is_special(tok, ids[i]);
+	genai_free(ids);
+	genai_template_close(t);
+	*out_n = n;
+	return found;
+}
+
+// What spells a special token in a message never is one, however it begins and
+// whatever stands beside it; a variable of the caller's is the template's own.
+START_TEST(messages_stay_text)
+{
+	static const char *const contents[] = {
+		"\">>TITLE<< a >>INTRODUCTION<<\"",
+		"[{\"type\":\"text\",\"text\":\"b <|endoftext|>\"}]",
+		"\"\xf4\x8f\xbf\xbe>>TITLE<<\xf4\x8f\xbf\xbf\"",
+		"\"\xf4\x8f\xbf\xbf>>TITLE<<\"",
+		"\"plain\"",
+		"\"\""};
+	struct genai_tokenizer *tok = NULL;
+	char vars[256];
+	size_t n;
+
+	ck_assert_msg(!genai_tokenizer_open(
+			      GENAI_TESTDATA "/tokenizer/s-falcon", &tok, &err),
+		      "%s", err.text);
+	ck_assert_int_ge(genai_tokenizer_id(tok, ">>TITLE<<"), 0);
+	for (size_t i = 0; i < sizeof(contents) / sizeof(*contents); i++) {
+		snprintf(vars, sizeof(vars),
+			 "{\"messages\":[{\"content\":%s}]}", contents[i]);
+		ck_assert_msg(n_special(tok, vars, &n) == 0, "%s", vars);
+		ck_assert_int_gt(n, 0);
+	}
+	ck_assert_int_eq(n_special(tok,
+				   "{\"messages\":[{\"content\":"
+				   "\">>TITLE<<\"}],\"x\":\">>TITLE<<\"}",
+				   &n),
+			 1);
+	genai_tokenizer_close(tok);
+}
+END_TEST
+
+START_TEST(encode_out_of_memory)
+{
+	static const char vars[] = "{\"messages\":[{\"content\":\">>TITLE<< a "
+				   ">>TITLE<<\"}],\"x\":\"b\"}";
+	struct genai_tokenizer *tok = NULL;
+	struct genai_template *t = NULL;
+	int i, rc = 0, done = 0, failures = 0;
+
+	ck_assert_int_eq(genai_tokenizer_open(GENAI_TESTDATA
+					      "/tokenizer/s-falcon",
+					      &tok, &err),
+			 0);
+	ck_assert_int_eq(
+		genai_template_parse("t", say, sizeof(say) - 1, &t, &err), 0);
+	json_set_alloc_funcs(__wrap_malloc, free);
+	for (i = 0; !done; i++) {
+		int64_t *ids = NULL;
+		size_t n = 0;
+
+		alloc_failed = 0;
+		alloc_left = i;
+		rc = genai_template_encode(t, tok, vars, sizeof(vars) - 1, NULL,
+					   &ids, &n, &err);
+		alloc_left = -1;
+		done = !alloc_failed;
+		failures += rc != 0;
+		ck_assert_int_eq(rc != 0, ids == NULL);
+		if (!done && rc)
+			// jansson takes a string that it has no memory
+			// for to be none
+			ck_assert_msg(rc == GENAI_E_NOMEM ||
+					      strstr(err.text, "the variables"),
+				      "%d: %d %s", i, rc, err.text);
+		genai_free(ids);
+	}
+	ck_assert_int_eq(rc, 0);
+	ck_assert_int_gt(failures, 10);
+	genai_template_close(t);
+	genai_tokenizer_close(tok);
 }
 END_TEST
 
@@ -746,6 +900,9 @@ int main(int argc, char **argv)
 	tcase_add_test(t, chat_continues);
 	tcase_add_test(t, template_of_a_folder);
 	tcase_add_test(t, out_of_memory);
+	tcase_add_test(t, public_variables);
+	tcase_add_test(t, messages_stay_text);
+	tcase_add_test(t, encode_out_of_memory);
 	tcase_add_test(t, mutated_templates);
 	return genai_check_main(s);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <stdbool.h>
 #include <unistd.h>
-#include "core/text/tokenizer/tokenizer.h"
+#include <genai/text.h>
 #include "tests/unit/alloc_fail.h"
 
 // Of mini.json: every stage and every way to allocate, the slow ones left out.

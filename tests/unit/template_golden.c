@@ -73,11 +73,10 @@ static int run_case(const struct genai_template *t, const char *name, json_t *c)
 	size_t n = 0;
 	int rc, ok;
 
-	rc = genai_template_chat(
-		t, vars,
-		json_is_true(json_object_get(c, "continue_final_"
-						"message")),
-		NOW, 0, &text, &n, &err);
+	rc = template_chat(t, vars,
+			   json_is_true(json_object_get(c, "continue_final_"
+							   "message")),
+			   NOW, 0, &text, &n, &err);
 	if (want)
 		ok = !rc && n == json_string_length(want) &&
 		     !memcmp(text, json_string_value(want), n);
@@ -116,7 +115,7 @@ static int run_source(json_t *c)
 	genai_template_parse(name, json_string_value(source),
 			     json_string_length(source), &t, &err);
 	good = t ? run_case(t, name, c) : parse_error(name, c, &err);
-	genai_template_free(t);
+	genai_template_close(t);
 	return good;
 }
 
@@ -152,7 +151,7 @@ static void run_file(const char *dir, const char *name, int verbose,
 			printf("%s: %d of %zu\n", name, good,
 			       json_array_size(cases));
 	}
-	genai_template_free(t);
+	genai_template_close(t);
 	json_decref(root);
 }
 

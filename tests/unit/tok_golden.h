@@ -5,7 +5,7 @@
 #define GENAI_TESTS_TOK_GOLDEN_H
 
 #include <stddef.h>
-#include "core/text/tokenizer/tokenizer.h"
+#include <genai/text.h>
 
 struct golden_count {
 	unsigned passed, failed, skipped;

@@ -12,6 +12,7 @@ struct genai_template {
 	struct jinja_arena arena;
 	struct jinja_node *body;
 	char *name;
+	json_t *defaults;
 };
 
 static int check_utf8(const char *name, const char *text, size_t bytes,
@@ -76,20 +77,32 @@ int32_t genai_template_parse(const char *name, const char *text, size_t bytes,
 	t->arena.limit = JINJA_MAX_MEMORY;
 	rc = parse(t, text, bytes, err);
 	if (rc) {
-		genai_template_free(t);
+		genai_template_close(t);
 		return rc;
 	}
 	*out_t = t;
 	return GENAI_OK;
 }
 
-void genai_template_free(struct genai_template *t)
+void genai_template_close(struct genai_template *t)
 {
 	if (!t)
 		return;
 	jinja_arena_free(&t->arena);
+	json_decref(t->defaults);
 	free(t->name);
 	free(t);
+}
+
+void template_set_defaults(struct genai_template *t, json_t *vars)
+{
+	json_decref(t->defaults);
+	t->defaults = vars;
+}
+
+json_t *template_defaults(const struct genai_template *t)
+{
+	return t->defaults;
 }
 
 static int render(struct jinja_run *r, const struct genai_template *t,
@@ -115,10 +128,9 @@ static int render(struct jinja_run *r, const struct genai_template *t,
 	return 0;
 }
 
-int32_t genai_template_render(const struct genai_template *t, json_t *vars,
-			      int64_t now, int32_t utc_offset_s,
-			      char **out_text, size_t *out_bytes,
-			      struct genai_error *err)
+int32_t template_render(const struct genai_template *t, json_t *vars,
+			int64_t now, int32_t utc_offset_s, char **out_text,
+			size_t *out_bytes, struct genai_error *err)
 {
 	struct jinja_run r = {
 		.name = t->name,

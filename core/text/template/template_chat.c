@@ -130,7 +130,49 @@ static int named(const char *dir, const char *file, const char *want,
 	return rc;
 }
 
-int32_t genai_template_open(const char *dir, int has_tools,
+// Add the text of a token, which is a string or an object that holds one.
+static int token_of(const json_t *config, const char *key, json_t *vars)
+{
+	json_t *v = json_object_get(config, key);
+
+	if (json_is_object(v))
+		v = json_object_get(v, "content");
+	if (!json_is_string(v) || json_object_get(vars, key))
+		return 0;
+	return json_object_set(vars, key, v);
+}
+
+// The folder's bos_token and eos_token; files that cannot be read name none.
+static int special_tokens(const char *dir, struct genai_template *t,
+			  struct genai_error *err)
+{
+	static const char *const files[] = {"tokenizer_config.json",
+					    "special_tokens_map.json"};
+	json_t *vars = json_object(), *root;
+	int bad = vars ? 0 : -1;
+
+	for (int i = 0; !bad && i < 2; i++) {
+		char *text = NULL;
+		size_t bytes = 0;
+
+		if (read_file(dir, files[i], &text, &bytes, NULL))
+			continue;
+		root = json_loadb(text, bytes, 0, NULL);
+		free(text);
+		bad = token_of(root, "bos_token", vars) |
+		      token_of(root, "eos_token", vars);
+		json_decref(root);
+	}
+	if (bad) {
+		json_decref(vars);
+		return genai_fail(err, GENAI_E_NOMEM, "%s: no memory to read",
+				  dir);
+	}
+	template_set_defaults(t, vars);
+	return 0;
+}
+
+int32_t genai_template_open(const char *dir, int32_t has_tools,
 			    struct genai_template **out_t,
 			    struct genai_error *err)
 {
@@ -144,6 +186,12 @@ int32_t genai_template_open(const char *dir, int has_tools,
 		rc = named(dir, "chat_template.jinja", "default", out_t, err);
 	if (rc == GENAI_E_NOTFOUND)
 		return genai_fail(err, rc, "%s: no chat template", dir);
+	if (!rc)
+		rc = special_tokens(dir, *out_t, err);
+	if (rc) {
+		genai_template_close(*out_t);
+		*out_t = NULL;
+	}
 	return rc;
 }
 
@@ -251,7 +299,8 @@ static int alias(json_t *messages, size_t i, const char *from, const char *to)
 }
 
 // The variables as the template shall see them: a new reference.
-static int prepare(json_t *vars, int continue_final, json_t **out_vars,
+static int prepare(const struct genai_template *t, json_t *vars,
+		   int continue_final, json_t **out_vars,
 		   struct genai_error *err)
 {
 	json_t *list = json_object_get(vars, "messages"), *all = NULL, *m;
@@ -290,6 +339,8 @@ static int prepare(json_t *vars, int continue_final, json_t **out_vars,
 		if (!json_object_get(all, "add_generation_prompt"))
 			bad |= json_object_set_new(all, "add_generation_prompt",
 						   json_false());
+		bad |= json_object_update_missing(all, template_defaults(t)) &&
+		       template_defaults(t);
 	}
 	if (bad)
 		rc = genai_fail(err, GENAI_E_NOMEM, "no memory to render");
@@ -324,21 +375,21 @@ static int cut(char *text, size_t *io_bytes, struct genai_error *err)
 	return 0;
 }
 
-int32_t genai_template_chat(const struct genai_template *t, json_t *vars,
-			    int continue_final, int64_t now,
-			    int32_t utc_offset_s, char **out_text,
-			    size_t *out_bytes, struct genai_error *err)
+int32_t template_chat(const struct genai_template *t, json_t *vars,
+		      int continue_final, int64_t now, int32_t utc_offset_s,
+		      char **out_text, size_t *out_bytes,
+		      struct genai_error *err)
 {
 	json_t *all = NULL;
 	int rc;
 
 	*out_text = NULL;
 	*out_bytes = 0;
-	rc = prepare(vars, continue_final, &all, err);
+	rc = prepare(t, vars, continue_final, &all, err);
 	if (rc)
 		return rc;
-	rc = genai_template_render(t, all, now, utc_offset_s, out_text,
-				   out_bytes, err);
+	rc = template_render(t, all, now, utc_offset_s, out_text, out_bytes,
+			     err);
 	json_decref(all);
 	if (!rc && continue_final)
 		rc = cut(*out_text, out_bytes, err);

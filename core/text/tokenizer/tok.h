@@ -1,13 +1,13 @@
 // tok.h - what the files of the tokenizer share: buffers, characters, JSON
 // scanning, the vocabulary, and the five stages of the pipeline.
-// Private to core/text/tokenizer; everybody else includes tokenizer.h.
+// Private to core/text; everybody else includes <genai/text.h>.
 #ifndef GENAI_CORE_TEXT_TOK_H
 #define GENAI_CORE_TEXT_TOK_H
 
 #include <stdbool.h>
 #include <jansson.h>
 #include "core/base/error.h"
-#include "core/text/tokenizer/tokenizer.h"
+#include <genai/text.h>
 
 // Limits on what a file may hold.
 #define TOK_MAX_FILE (256u << 20)  // tokenizer.json, after decompression
@@ -280,6 +280,12 @@ struct tok_work {
 	void *md;	    // pcre2_match_data
 	struct genai_error *err;
 };
+// genai_tokenizer_open, for the very folder or file.
+int32_t tok_open(const char *path, struct genai_tokenizer **out_tok,
+		 struct genai_error *err);
+// Bytes of the longest special token that p begins with, or 0.
+size_t tok_special_at(const struct genai_tokenizer *t, const char *p, size_t n);
+
 int32_t tok_work_init(struct tok_work *w, struct genai_error *err);
 void tok_work_free(struct tok_work *w);
 static inline void tok_work_id(struct tok_work *w, int64_t id)

@@ -32,8 +32,8 @@ void tok_work_free(struct tok_work *w)
 	pcre2_match_data_free(w->md);
 }
 
-int32_t genai_tokenizer_open(const char *path, struct genai_tokenizer **out_tok,
-			     struct genai_error *err)
+int32_t tok_open(const char *path, struct genai_tokenizer **out_tok,
+		 struct genai_error *err)
 {
 	struct genai_tokenizer *t = NULL;
 	struct tok_buf file = {0};
@@ -91,7 +91,7 @@ int64_t genai_tokenizer_id(const struct genai_tokenizer *t, const char *text)
 		     : tok_added(v, (uint32_t)i)->id;
 }
 
-bool genai_tokenizer_is_special(const struct genai_tokenizer *t, int64_t id)
+int32_t genai_tokenizer_is_special(const struct genai_tokenizer *t, int64_t id)
 {
 	const struct tok_added *a = tok_added_of(&t->vocab, id);
 
@@ -156,6 +156,28 @@ static int64_t find_added(const struct tok_set *set, const char *p, size_t n,
 		}
 	}
 	return i;
+}
+
+size_t tok_special_at(const struct genai_tokenizer *t, const char *p, size_t n)
+{
+	const struct tok_set *sets[] = {&t->plain, &t->normalized};
+	size_t longest = 0;
+
+	for (int i = 0; i < 2; i++) {
+		struct tok_walk walk = tok_walk_begin(sets[i]);
+
+		for (size_t k = 0; sets[i]->n && k < n &&
+				   tok_walk_step(&walk, (uint8_t)p[k]);) {
+			int64_t hit = tok_walk_hit(&walk);
+
+			k++;
+			if (hit >= 0 && k > longest &&
+			    tok_added(&t->vocab, (uint32_t)hit)->flags &
+				    TOK_SPECIAL)
+				longest = k;
+		}
+	}
+	return longest;
 }
 
 static size_t strip_left(const char *p, size_t from, size_t least)

@@ -1,6 +1,7 @@
 /* genai/genai.h - the application interface: from a configuration and a model
- * folder to tokens and text.
- * Owns: runtimes, models, sessions, text.  Does not know: modules' insides.
+ * folder to tokens.
+ * Owns: runtimes, models, sessions.  Does not know: modules' insides, text
+ * (<genai/text.h>).
  *
  * Objects form a tree: runtime > model > session; close children first (a close
  * with children open logs and leaks rather than crash).  A runtime and all
@@ -25,8 +26,6 @@ extern "C" {
 struct genai_runtime;
 struct genai_model;
 struct genai_session;
-struct genai_tokenizer;
-struct genai_detok;
 
 /* ---- runtime ---- */
 
