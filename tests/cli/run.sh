@@ -94,5 +94,8 @@ rm -r bare/test_data_set_*
 run run --node-tests bare
 like "a case without data" "$rc $(cat out)" \
 	"1 FAIL bare: no test_data_set_\* in it*"
+run run --node-tests "$top_srcdir/tests/data/nodes"
+like "those that others recorded" "$rc $(tail -n 1 out)" \
+	"0 * passed, 0 failed, 0 skipped"
 fails "no folders" 2 "folders are needed" run --node-tests
 finish

@@ -112,6 +112,7 @@ void corpus_elementwise(struct check *c);
 void corpus_norms(struct check *c);
 void corpus_rows(struct check *c);
 void corpus_index(struct check *c);
+void corpus_moe(struct check *c);
 void corpus_chunks(struct check *c);
 void corpus_state(struct check *c);
 

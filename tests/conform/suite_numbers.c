@@ -177,9 +177,10 @@ static void corpus(void (*cases)(struct check *c))
 	rnd_seed(1);
 	cases(&c);
 	rig_close(&g);
-	// one case in eight is too few to tell, and prompts are of two types only
-	for (uint32_t i = 0;
-	     !c.brief && cases != corpus_prompt && i < n_tried; i++)
+	// one case in eight is too few to tell, and prompts are of two types
+	// only
+	for (uint32_t i = 0; !c.brief && cases != corpus_prompt && i < n_tried;
+	     i++)
 		if (!tried[i].planned) {
 			strncat(refused, " ",
 				sizeof(refused) - 1 - strlen(refused));
@@ -203,6 +204,7 @@ CORPUS(elementwise)
 CORPUS(norms)
 CORPUS(rows)
 CORPUS(index)
+CORPUS(moe)
 CORPUS(matmul)
 CORPUS(prompt)
 CORPUS(attention)
@@ -216,6 +218,7 @@ static const struct cf_test tests[] = {
 	{"executor/numbers-norms", "GM-101", E, 0, norms_cases},
 	{"executor/numbers-rows", "GM-101", E, 0, rows_cases},
 	{"executor/numbers-index", "GM-101", E, 0, index_cases},
+	{"executor/numbers-moe", "GM-101 GM-113", E, 0, moe_cases},
 	{"executor/numbers-products", "GM-101 GM-102", E, 0, matmul_cases},
 	{"executor/numbers-prompt", "GM-101 GM-102", E, 0, prompt_cases},
 	{"executor/numbers-attention", "GM-101", E, 0, attention_cases},

@@ -12,11 +12,12 @@ static const struct {
 	const char *name;
 	void (*run)(struct check *c);
 } suites[] = {
-	{"runtime", suite_runtime}, {"general", corpus_elementwise},
-	{"general", corpus_norms},  {"general", corpus_rows},
-	{"index", corpus_index},    {"matmul", corpus_matmul},
-	{"prompt", corpus_prompt},  {"attention", corpus_attention},
-	{"chunks", corpus_chunks},  {"state", corpus_state},
+	{"runtime", suite_runtime},	 {"general", corpus_elementwise},
+	{"general", corpus_norms},	 {"general", corpus_rows},
+	{"index", corpus_index},	 {"moe", corpus_moe},
+	{"matmul", corpus_matmul},	 {"prompt", corpus_prompt},
+	{"attention", corpus_attention}, {"chunks", corpus_chunks},
+	{"state", corpus_state},
 };
 
 int main(int argc, char **argv)

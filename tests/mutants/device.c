@@ -6,7 +6,7 @@
 
 #include "tests/mutants/device.h"
 
-char mutant[32];
+char mutant[64];
 const struct genai_host *mutant_host;
 static struct genai_host kept, lents[8]; // the latest; what the real one gets
 static const struct genai_module_block *real;

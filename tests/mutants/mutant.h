@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* The value of the key, read in init. */
-extern char mutant[32];
+extern char mutant[64];
 
 static inline int is(const char *name)
 {

@@ -4,7 +4,7 @@
 #include "modules/pager_common/pager.h"
 #include "tests/mutants/mutant.h"
 
-char mutant[32];
+char mutant[64];
 static const struct genai_host *host;
 static struct genai_host lax; // host whose tickets are always good
 static struct genai_stream_ops mutated;

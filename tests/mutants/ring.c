@@ -15,7 +15,7 @@
 #define ALIGN UINT64_C(256)
 #define MAX_SLOTS 64u
 
-char mutant[32];
+char mutant[64];
 
 struct module {
 	const struct genai_host *host;

@@ -1,0 +1,814 @@
+/* moe.c - MoE and QMoE: rows go to the k experts that their router logits
+ * choose; experts have weights of their own.
+ *
+ * Experts are taken in the order of their numbers: the rows of one are
+ * gathered, go through its two or three products in fp32, and are added, times
+ * their weights, to sums that are rounded once.  So a row's result depends on
+ * its own logits only, not on the rows that come with it. */
+#include <math.h>
+
+#include "modules/cpu_ref/kernels.h"
+#include "modules/cpu_ref/ops.h"
+
+enum moe_act {
+	MOE_RELU,
+	MOE_RELU2,
+	MOE_GELU,
+	MOE_SILU,
+	MOE_SWIGLU,
+	MOE_GEGLU,
+	MOE_IDENTITY,
+};
+
+/* One of the products, for every expert: N outputs of K inputs.  Inputs are
+ * 0 where there is none. */
+struct moe_fc {
+	uint32_t w, scale, zero, bias; /* inputs of the node */
+	uint32_t bits, block;	       /* bits 0: floats */
+	uint32_t z_kind;
+	bool z_turned; /* codes of zero points lie along N */
+	int64_t N, K;
+};
+
+struct moe_state {
+	int64_t M, D, E, I, k;
+	enum moe_act act;
+	uint32_t fusion; /* 1: gate and up by turns, 2: gates first, 0: apart */
+	bool normalize, late_limit;
+	float alpha, beta, limit;
+	uint32_t weights; /* input router_weights, or 0 */
+	struct moe_fc fc[3];
+};
+EXEC_STATE(moe_state, cref_node)
+
+/* ---- attributes ---- */
+
+static const char *const moe_known[] = {"activation_alpha",
+					"activation_beta",
+					"activation_type",
+					"k",
+					"normalize_routing_weights",
+					"swiglu_fusion",
+					"swiglu_limit",
+					"swiglu_limit_after_activation",
+					"use_sparse_mixer",
+					NULL};
+static const char *const qmoe_known[] = {"accuracy_level",
+					 "activation_alpha",
+					 "activation_beta",
+					 "activation_type",
+					 "block_size",
+					 "expert_weight_bits",
+					 "fc1_expert_weight_bits",
+					 "fc2_expert_weight_bits",
+					 "fc3_expert_weight_bits",
+					 "k",
+					 "normalize_routing_weights",
+					 "quant_type",
+					 "swiglu_fusion",
+					 "swiglu_limit",
+					 "swiglu_limit_after_activation",
+					 "use_sparse_mixer",
+					 "weights_prepacked",
+					 NULL};
+
+static int32_t moe_act(struct cref_node *n, struct moe_state *s,
+		       struct genai_error *err)
+{
+	static const char *const names[] = {
+		"relu", "relu2", "gelu", "silu", "swiglu", "geglu", "identity"};
+	const char *type = cref_attr_string(n->node, "activation_type", "relu");
+	const int64_t fusion = cref_attr_int(n->node, "swiglu_fusion", 0);
+	uint32_t i = 0;
+
+	while (i < 7 && strcmp(names[i], type))
+		i++;
+	if (i == 7)
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "activation_type is '%.40s', carried: "
+				      "relu, relu2, gelu, silu, swiglu, geglu, "
+				      "identity",
+				      type);
+	if (fusion < 0 || fusion > 2)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "attribute 'swiglu_fusion' is %lld, must "
+				      "be 0, 1 or 2",
+				      (long long)fusion);
+	s->act = (enum moe_act)i;
+	if (s->act == MOE_SWIGLU || s->act == MOE_GEGLU)
+		s->fusion = (uint32_t)fusion;
+	return GENAI_OK;
+}
+
+static int32_t moe_attrs(struct cref_node *n, struct moe_state *s,
+			 struct genai_error *err)
+{
+	int32_t rc = moe_act(n, s, err);
+
+	if (rc)
+		return rc;
+	s->k = cref_attr_int(n->node, "k", 1);
+	s->normalize = cref_attr_int(n->node, "normalize_routing_weights", 0);
+	s->late_limit =
+		cref_attr_int(n->node, "swiglu_limit_after_activation", 0);
+	s->alpha = (float)cref_attr_float(n->node, "activation_alpha", 1);
+	s->beta = (float)cref_attr_float(n->node, "activation_beta", 0);
+	s->limit = (float)cref_attr_float(n->node, "swiglu_limit", INFINITY);
+	if (cref_attr_int(n->node, "use_sparse_mixer", 0))
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "use_sparse_mixer 1 is not carried");
+	if (s->limit < 0)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "attribute 'swiglu_limit' is %g, must "
+				      "not be negative",
+				      (double)s->limit);
+	return GENAI_OK;
+}
+
+/* The layout that only a GPU library reads has the same type, and often the
+ * same shape: without the attribute, floats of 16 bits come from exports for
+ * CUDA, whose default it is. */
+static int32_t qmoe_layout(struct cref_node *n, struct genai_error *err)
+{
+	const char *type = cref_attr_string(n->node, "quant_type", "int");
+	const int64_t packed = cref_attr_int(n->node, "weights_prepacked", -1);
+
+	if (strcmp(type, "int"))
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "quant_type is '%.40s', carried: int",
+				      type);
+	if (packed < -1 || packed > 1)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "attribute 'weights_prepacked' is %lld, "
+				      "must be -1, 0 or 1",
+				      (long long)packed);
+	if (packed == 1 || (packed == -1 && n->in[0]->dtype != GENAI_DT_F32))
+		return cref_node_fail(
+			n, err, GENAI_E_UNSUPPORTED,
+			"weights_prepacked is %s: experts in a CUDA library's "
+			"own layout; export with qmoe_weights_prepacked=0",
+			packed == 1 ? "1" : "not 0");
+	return GENAI_OK;
+}
+
+/* ---- inputs ---- */
+
+static const struct cref_tensor *moe_in(const struct cref_node *n, uint32_t i)
+{
+	return i && i < n->n_in ? n->in[i] : NULL;
+}
+
+static int32_t moe_shape(struct cref_node *n, uint32_t i, uint32_t rank,
+			 const int64_t *dims, struct genai_error *err)
+{
+	const struct cref_tensor *t = n->in[i];
+	struct cref_tensor want = {.rank = rank};
+
+	if (t->rank == rank && !memcmp(t->dims, dims, rank * sizeof(*dims)))
+		return GENAI_OK;
+	memcpy(want.dims, dims, rank * sizeof(*dims));
+	return cref_node_fail(n, err, GENAI_E_INVAL,
+			      "input %u '%.60s' of shape %s must have shape %s",
+			      i, t->name ? t->name : "", OPS_SHAPE(t),
+			      OPS_SHAPE(&want));
+}
+
+static int32_t moe_bias(struct cref_node *n, const struct moe_state *s,
+			struct moe_fc *f, struct genai_error *err)
+{
+	const int64_t dims[2] = {s->E, f->N};
+	int32_t rc;
+
+	if (!moe_in(n, f->bias)) {
+		f->bias = 0;
+		return GENAI_OK;
+	}
+	rc = ops_need_dtype(n, f->bias, OPS_F32S, err);
+	return rc ? rc : moe_shape(n, f->bias, 2, dims, err);
+}
+
+static int32_t qmoe_zeros(struct cref_node *n, const struct moe_state *s,
+			  struct moe_fc *f, int64_t blocks,
+			  struct genai_error *err)
+{
+	const struct cref_tensor *z = moe_in(n, f->zero);
+	int64_t dims[3] = {s->E, f->N, blocks};
+	const uint32_t rank = f->block ? 3 : 2;
+
+	f->z_kind = CREF_Z_NONE;
+	if (!z)
+		return GENAI_OK;
+	if (z->dtype != GENAI_DT_U8) {
+		int32_t rc = ops_need_same_dtype(n, f->scale, f->zero, err);
+
+		f->z_kind = CREF_Z_FLOAT;
+		return rc ? rc : moe_shape(n, f->zero, rank, dims, err);
+	}
+	f->z_kind = CREF_Z_PACKED;
+	f->z_turned = !f->block;
+	dims[rank - 1] = (dims[rank - 1] * f->bits + 7) / 8;
+	return moe_shape(n, f->zero, rank, dims, err);
+}
+
+/* Codes, scales, zero points of a product. */
+static int32_t qmoe_fc(struct cref_node *n, const struct moe_state *s,
+		       struct moe_fc *f, int64_t block, struct genai_error *err)
+{
+	const int64_t blocks = block ? f->K / block : 1;
+	const int64_t w[3] = {s->E, f->N, f->K * f->bits / 8};
+	const int64_t sc[3] = {s->E, f->N, blocks};
+	int32_t rc;
+
+	if (f->bits != 2 && f->bits != 4 && f->bits != 8)
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "expert weights of %d bits, carried: 2, "
+				      "4, 8",
+				      (int)f->bits);
+	if (block && f->K % block)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "block_size %lld must divide %lld",
+				      (long long)block, (long long)f->K);
+	if (f->K * f->bits % 8)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "rows of %lld weights of %d bits are no "
+				      "whole bytes",
+				      (long long)f->K, (int)f->bits);
+	if (!moe_in(n, f->scale))
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "input %u, the scales, is missing",
+				      f->scale);
+	f->block = (uint32_t)block;
+	if ((rc = ops_need_dtype(n, f->w, OPS_BIT(GENAI_DT_U8), err)) ||
+	    (rc = ops_need_dtype(n, f->scale, OPS_F32S, err)) ||
+	    (rc = moe_shape(n, f->w, 3, w, err)) ||
+	    (rc = moe_shape(n, f->scale, block ? 3 : 2, sc, err)) ||
+	    (rc = qmoe_zeros(n, s, f, blocks, err)))
+		return rc;
+	/* one scale for a row: a block that is longer than it */
+	while (!block &&
+	       (int64_t)(f->block = f->block ? f->block * 2 : 16) < f->K)
+		;
+	return moe_bias(n, s, f, err);
+}
+
+static int32_t qmoe_fcs(struct cref_node *n, struct moe_state *s,
+			struct genai_error *err)
+{
+	static const char *const names[] = {"fc1_expert_weight_bits",
+					    "fc2_expert_weight_bits",
+					    "fc3_expert_weight_bits"};
+	const int64_t all = cref_attr_int(n->node, "expert_weight_bits", 4);
+	int64_t block = cref_attr_int(n->node, "block_size", 0);
+	int32_t rc = GENAI_OK;
+
+	if (block && (block < 16 || block > 1 << 20 || (block & (block - 1))))
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "block_size %lld, must be a power of two "
+				      "from 16 to 1048576",
+				      (long long)block);
+	for (uint32_t i = 0; !rc && i < 3; i++) {
+		const int64_t bits = cref_attr_int(n->node, names[i], all);
+
+		s->fc[i].bits = bits > 0 && bits < 9 ? (uint32_t)bits : 9;
+		if (s->fc[i].w)
+			rc = qmoe_fc(n, s, &s->fc[i], block, err);
+	}
+	return rc;
+}
+
+static int32_t moe_fcs(struct cref_node *n, struct moe_state *s,
+		       struct genai_error *err)
+{
+	int32_t rc = GENAI_OK;
+
+	for (uint32_t i = 0; !rc && i < 3; i++) {
+		struct moe_fc *f = &s->fc[i];
+		const int64_t w[3] = {s->E, f->N, f->K};
+
+		if (!f->w)
+			continue;
+		if (!(rc = ops_need_dtype(n, f->w, OPS_F32S, err)) &&
+		    !(rc = moe_shape(n, f->w, 3, w, err)))
+			rc = moe_bias(n, s, f, err);
+	}
+	return rc;
+}
+
+/* Rows, experts, the sizes of the products. */
+static int32_t moe_sizes(struct cref_node *n, struct moe_state *s,
+			 struct genai_error *err)
+{
+	const struct cref_tensor *x = n->in[0], *w = n->in[2];
+	const bool fused = s->fusion != 0;
+	const int64_t most = (int64_t)1 << 31;
+	int64_t logits[2];
+	int32_t rc;
+
+	if ((rc = ops_need_dtype(n, 0, OPS_F32S, err)) ||
+	    (rc = ops_need_dtype(n, 1, OPS_F32S, err)) ||
+	    (rc = ops_need_rank(n, 0, 2, 3, err)) ||
+	    (rc = ops_need_rank(n, 2, 3, 3, err)))
+		return rc;
+	s->D = x->dims[x->rank - 1];
+	s->M = (int64_t)ops_span(x, 0, x->rank - 1);
+	s->E = w->dims[0];
+	s->I = w->dims[1] / (fused ? 2 : 1);
+	if (s->E < 1 || s->E > 65536 || s->I < 1 || w->dims[1] % (fused + 1) ||
+	    s->D < 1 || s->I > most || s->D > most || s->M > most)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "inputs 0 and 2 of shapes %s and %s do "
+				      "not fit together",
+				      OPS_SHAPE(x), OPS_SHAPE(w));
+	if (s->k < 1 || s->k > s->E)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "k is %lld of %lld experts",
+				      (long long)s->k, (long long)s->E);
+	if ((s->act == MOE_SWIGLU || s->act == MOE_GEGLU) &&
+	    fused == !!s->fc[2].w)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      fused ? "swiglu_fusion %u and weights of "
+					      "fc3 as well"
+					    : "swiglu_fusion %u wants weights "
+					      "of fc3",
+				      s->fusion);
+	logits[0] = s->M;
+	logits[1] = s->E;
+	if (!s->fc[1].w)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "the weights of fc2 are missing");
+	s->fc[0].K = s->fc[2].K = s->fc[1].N = s->D;
+	s->fc[0].N = w->dims[1];
+	s->fc[1].K = s->fc[2].N = s->I;
+	return moe_shape(n, 1, 2, logits, err);
+}
+
+/* ---- workspace ---- */
+
+/* Where the parts lie, in floats. */
+struct moe_space {
+	uint64_t logits, ids, weights, rows, x, h, up, act, sum;
+	uint64_t zeros, product, end;
+};
+
+static bool moe_part(struct moe_space *p, uint64_t *at, int64_t rows,
+		     int64_t row)
+{
+	uint64_t v;
+
+	*at = p->end;
+	if (__builtin_mul_overflow((uint64_t)rows, (uint64_t)row, &v) ||
+	    v > (uint64_t)1 << 44)
+		return false;
+	p->end += (v + 15) / 16 * 16;
+	return p->end <= (uint64_t)1 << 44;
+}
+
+static bool moe_space(const struct moe_state *s, struct moe_space *p)
+{
+	const int64_t K = s->D > s->I ? s->D : s->I;
+	const int64_t N = s->fc[0].N > s->D ? s->fc[0].N : s->D;
+
+	*p = (struct moe_space){0};
+	/* the rows that come out are put where those that went in were */
+	return moe_part(p, &p->logits, s->E, 1) &&
+	       moe_part(p, &p->ids, s->M, s->k) &&
+	       moe_part(p, &p->weights, s->M, s->k) &&
+	       moe_part(p, &p->rows, s->M, 2) &&
+	       moe_part(p, &p->x, s->M, s->D) &&
+	       moe_part(p, &p->h, s->M, s->fc[0].N) &&
+	       moe_part(p, &p->up, s->fc[2].w ? s->M : 0, s->I) &&
+	       moe_part(p, &p->act, s->M, s->I) &&
+	       moe_part(p, &p->sum, s->M, s->D) &&
+	       moe_part(p, &p->zeros, N, 1) &&
+	       moe_part(p, &p->product, s->fc[0].bits ? s->M : 0,
+			(int64_t)cref_nb_stride((uint64_t)K));
+}
+
+static int32_t moe_finish(struct cref_node *n, struct moe_state *s,
+			  struct genai_error *err)
+{
+	const struct cref_tensor *x = n->in[0];
+	struct moe_space p;
+
+	if (!moe_space(s, &p))
+		return cref_node_fail(n, err, GENAI_E_LIMIT,
+				      "input 0 of shape %s is too large",
+				      OPS_SHAPE(x));
+	n->workspace_bytes = (p.end ? p.end : 1) * sizeof(float);
+	*moe_state(n) = *s;
+	return ops_out(n, 0, x->dtype, x->rank, x->dims, err);
+}
+
+int32_t cref_moe_prepare(struct cref_node *n, struct genai_error *err)
+{
+	struct moe_state s = {0};
+	int32_t rc = ops_check(n, moe_known, 3, 8, 1, err);
+
+	for (uint32_t i = 0; i < 3; i++) {
+		s.fc[i].w = moe_in(n, 2 + 2 * i) ? 2 + 2 * i : 0;
+		s.fc[i].bias = 3 + 2 * i;
+	}
+	if (rc || (rc = moe_attrs(n, &s, err)) ||
+	    (rc = moe_sizes(n, &s, err)) || (rc = moe_fcs(n, &s, err)))
+		return rc;
+	return moe_finish(n, &s, err);
+}
+
+int32_t cref_qmoe_prepare(struct cref_node *n, struct genai_error *err)
+{
+	struct moe_state s = {0};
+	int32_t rc = ops_check(n, qmoe_known, 3, CREF_MAX_IN, 1, err);
+	int64_t logits[2];
+
+	for (uint32_t i = 0; i < 3; i++) {
+		s.fc[i].w = moe_in(n, 2 + 3 * i) ? 2 + 3 * i : 0;
+		s.fc[i].scale = 3 + 3 * i;
+		s.fc[i].bias = 4 + 3 * i;
+		s.fc[i].zero = 11 + i;
+	}
+	for (uint32_t i = 15; !rc && i < n->n_in; i++)
+		if (n->in[i])
+			return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+					      "input %u '%.60s', a scale of "
+					      "another kind, is not carried",
+					      i, n->in[i]->name);
+	if (rc || (rc = qmoe_layout(n, err)) || (rc = moe_attrs(n, &s, err)) ||
+	    (rc = moe_sizes(n, &s, err)) || (rc = qmoe_fcs(n, &s, err)))
+		return rc;
+	if (moe_in(n, 14)) {
+		s.weights = 14;
+		logits[0] = s.M;
+		logits[1] = s.E;
+		if ((rc = ops_need_dtype(n, 14, OPS_F32S, err)) ||
+		    (rc = moe_shape(n, 14, 2, logits, err)))
+			return rc;
+	}
+	return moe_finish(n, &s, err);
+}
+
+/* ---- choosing ---- */
+
+/* The k largest, the first of equals. */
+static void moe_largest(const struct moe_state *s, const float *x,
+			uint32_t *ids)
+{
+	uint32_t n = 0;
+
+	for (uint32_t e = 0; e < s->E; e++) {
+		uint32_t at = n;
+
+		while (at && x[e] > x[ids[at - 1]])
+			at--;
+		if (at >= s->k)
+			continue;
+		n += n < s->k;
+		memmove(ids + at + 1, ids + at, (n - 1 - at) * sizeof(*ids));
+		ids[at] = e;
+	}
+}
+
+/* Experts of row m and what their results count for. */
+static int32_t moe_choose(struct cref_node *n, const struct moe_state *s,
+			  int64_t m, float *x, uint32_t *ids, float *w,
+			  struct genai_error *err)
+{
+	const struct cref_tensor *r = n->in[1], *own = moe_in(n, s->weights);
+	const uint64_t at = (uint64_t)(m * s->E);
+	float all = 0, chosen = 0;
+	bool sound = true;
+
+	cref_widen(x,
+		   (const char *)r->data + at * (cref_dtype_bits(r->dtype) / 8),
+		   r->dtype, (uint64_t)s->E);
+	for (int64_t e = 0; e < s->E; e++)
+		sound &= x[e] < INFINITY;
+	moe_largest(s, x, ids);
+	if (!sound || x[ids[0]] == -INFINITY)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "input 1 '%.60s', the router's logits, "
+				      "has %s in row %lld",
+				      r->name ? r->name : "",
+				      sound ? "no finite value"
+					    : "NaN or infinity",
+				      (long long)m);
+	for (int64_t i = 0; i < s->k; i++)
+		w[i] = own ? cref_load(own->data, own->dtype, at + ids[i])
+			   : cref_expf(x[ids[i]] - x[ids[0]]);
+	for (int64_t i = 0; i < s->k; i++)
+		chosen += w[i];
+	for (int64_t e = 0; !own && !s->normalize && e < s->E; e++)
+		all += cref_expf(x[e] - x[ids[0]]);
+	if (s->normalize)
+		all = chosen;
+	else if (own)
+		all = 1;
+	for (int64_t i = 0; i < s->k; i++)
+		w[i] /= all;
+	return GENAI_OK;
+}
+
+/* ---- the products ---- */
+
+struct moe_dense {
+	const struct cref_kern *k;
+	const float *a;
+	const char *w;
+	float *y;
+	uint64_t M, N, K, size;
+	uint32_t dtype;
+};
+
+/* Rows of W, CREF_AT_TILE at a time, turned: the sums of a MatMul. */
+static void dense_part(void *ctx, uint64_t begin, uint64_t end)
+{
+	const struct moe_dense *d = ctx;
+	float b[CREF_AT_TILE * CREF_MM_CHUNK] __attribute__((aligned(64)));
+	float c[CREF_AT_TILE * CREF_AT_TILE] __attribute__((aligned(64)));
+
+	for (uint64_t u = begin; u < end; u++) {
+		const uint64_t n0 = u * CREF_AT_TILE;
+		const uint64_t left = d->N - n0;
+		const uint64_t N = left < CREF_AT_TILE ? left : CREF_AT_TILE;
+
+		for (uint64_t m0 = 0; m0 < d->M; m0 += CREF_AT_TILE) {
+			uint64_t M = d->M - m0;
+
+			M = M < CREF_AT_TILE ? M : CREF_AT_TILE;
+			for (uint64_t k = 0; k < d->K; k += CREF_MM_CHUNK) {
+				uint64_t v = d->K - k;
+
+				v = v < CREF_MM_CHUNK ? v : CREF_MM_CHUNK;
+				d->k->at_keys(b,
+					      d->w + (n0 * d->K + k) * d->size,
+					      d->dtype, (int64_t)d->K, N, v);
+				for (uint64_t j = 0; j < N; j += CREF_MM_COLS)
+					d->k->mm_tile(d->a + m0 * d->K + k,
+						      d->K, b + j * v, v, c + j,
+						      CREF_AT_TILE, M, k > 0);
+			}
+			for (uint64_t m = 0; m < M; m++)
+				memcpy(d->y + (m0 + m) * d->N + n0,
+				       c + m * CREF_AT_TILE, N * sizeof(*c));
+		}
+	}
+}
+
+struct moe_run {
+	struct cref_node *n;
+	const struct moe_state *s;
+	struct cref_pool *pool;
+	float *zeros, *product;
+};
+
+static const void *moe_of(const struct cref_node *n, uint32_t input, int64_t e)
+{
+	const struct cref_tensor *t = moe_in(n, input);
+
+	return t ? (const char *)t->data + exec_bytes(t) /
+						   (uint64_t)t->dims[0] *
+						   (uint64_t)e
+		 : NULL;
+}
+
+/* Zero points that lie along N, as floats. */
+static const void *moe_zeros(const struct moe_run *r, const struct moe_fc *f,
+			     int64_t e, uint32_t dtype)
+{
+	const unsigned char *z = moe_of(r->n, f->zero, e);
+	const unsigned per = 8 / f->bits;
+
+	for (uint64_t i = 0; i < (uint64_t)f->N; i++)
+		cref_store(r->zeros, dtype, i,
+			   (float)(z[i / per] >> i % per * f->bits &
+				   ((1u << f->bits) - 1)));
+	return r->zeros;
+}
+
+static void moe_bits(const struct moe_run *r, const struct moe_fc *f, int64_t e,
+		     const float *a, uint64_t M, float *y)
+{
+	const uint64_t K = (uint64_t)f->K, blocks = (K - 1) / f->block + 1;
+	const struct cref_tensor *sc = r->n->in[f->scale];
+	const struct cref_tensor *bias = moe_in(r->n, f->bias);
+	struct cref_nbits_job j = {0};
+
+	j.w.K = K;
+	j.w.N = j.ldy = (uint64_t)f->N;
+	j.w.bits = f->bits;
+	j.w.block = f->block;
+	j.w.b = moe_of(r->n, f->w, e);
+	j.w.b_row = K * f->bits / 8;
+	j.w.s = moe_of(r->n, f->scale, e);
+	j.w.s_dtype = sc->dtype;
+	j.w.s_row = j.w.z_row = blocks * (cref_dtype_bits(sc->dtype) / 8);
+	j.w.z_kind = f->z_turned ? CREF_Z_FLOAT : f->z_kind;
+	j.w.z = f->z_turned ? moe_zeros(r, f, e, sc->dtype)
+			    : moe_of(r->n, f->zero, e);
+	if (j.w.z_kind == CREF_Z_PACKED)
+		j.w.z_row = (blocks * f->bits + 7) / 8;
+	j.a = a;
+	j.M = M;
+	j.lda = K;
+	j.a_dtype = j.y_dtype = GENAI_DT_F32;
+	j.bias = moe_of(r->n, f->bias, e);
+	j.bias_dtype = bias ? bias->dtype : 0;
+	j.y = y;
+	j.ws = r->product;
+	cref_nbits_mul(&j, r->pool);
+}
+
+static void moe_floats(const struct moe_run *r, const struct moe_fc *f,
+		       int64_t e, const float *a, uint64_t M, float *y)
+{
+	const struct cref_tensor *w = r->n->in[f->w];
+	const struct cref_tensor *bias = moe_in(r->n, f->bias);
+	const uint64_t N = (uint64_t)f->N;
+	const void *b = moe_of(r->n, f->bias, e);
+	struct moe_dense d = {cref_kern(),
+			      a,
+			      moe_of(r->n, f->w, e),
+			      y,
+			      M,
+			      N,
+			      (uint64_t)f->K,
+			      cref_dtype_bits(w->dtype) / 8,
+			      w->dtype};
+
+	cref_pool_run(r->pool, dense_part, &d, (N - 1) / CREF_AT_TILE + 1, 1);
+	for (uint64_t m = 0; b && m < M; m++)
+		for (uint64_t i = 0; i < N; i++)
+			y[m * N + i] += cref_load(b, bias->dtype, i);
+}
+
+static void moe_product(const struct moe_run *r, const struct moe_fc *f,
+			int64_t e, const float *a, uint64_t M, float *y)
+{
+	if (f->bits)
+		moe_bits(r, f, e, a, M, y);
+	else
+		moe_floats(r, f, e, a, M, y);
+}
+
+/* ---- the activation ---- */
+
+static float clamp(float v, float limit)
+{
+	return v > limit ? limit : v < -limit ? -limit : v;
+}
+
+/* n values of the gate. */
+static void moe_gate(const struct moe_state *s, const float *g, float *out,
+		     uint64_t n)
+{
+	const bool late = s->late_limit;
+	float t[OPS_CHUNK];
+
+	t[0] = 0;
+	for (uint64_t i = 0; i < n; i++) {
+		float x = g[i];
+
+		if (s->act == MOE_SWIGLU && !late && x > s->limit)
+			x = s->limit;
+		out[i] = x;
+		if (s->act == MOE_SWIGLU)
+			t[i] = s->alpha * x;
+		else if (s->act == MOE_GELU || s->act == MOE_GEGLU)
+			t[i] = 1.5957691216057308f *
+			       (x + 0.044715f * (x * x * x));
+		else
+			t[i] = x;
+	}
+	if (s->act == MOE_IDENTITY)
+		return;
+	if (s->act == MOE_RELU || s->act == MOE_RELU2) {
+		for (uint64_t i = 0; i < n; i++) {
+			out[i] = out[i] < 0 ? 0 : out[i];
+			out[i] *= s->act == MOE_RELU2 ? out[i] : 1;
+		}
+		return;
+	}
+	cref_vec_sigmoid(t, t, n);
+	for (uint64_t i = 0; i < n; i++) {
+		out[i] *= t[i];
+		if (s->act == MOE_SWIGLU && late && out[i] > s->limit)
+			out[i] = s->limit;
+	}
+}
+
+/* One row: h is fc1's, up fc3's if there is one. */
+static void moe_row(const struct moe_state *s, const float *h, const float *up,
+		    float *out)
+{
+	const uint64_t step = s->fusion == 1 ? 2 : 1;
+	float g[OPS_CHUNK];
+
+	if (s->fusion)
+		up = h + (s->fusion == 1 ? 1 : s->I);
+	for (uint64_t i = 0; i < (uint64_t)s->I; i += OPS_CHUNK) {
+		uint64_t n = (uint64_t)s->I - i;
+
+		n = n < OPS_CHUNK ? n : OPS_CHUNK;
+		for (uint64_t j = 0; j < n; j++)
+			g[j] = h[(i + j) * step];
+		moe_gate(s, g, out + i, n);
+		for (uint64_t j = 0; up && j < n; j++) {
+			float l = up[(i + j) * step];
+
+			if (s->act == MOE_SWIGLU)
+				l = clamp(l, s->limit) + s->beta;
+			out[i + j] *= l;
+		}
+	}
+}
+
+struct moe_rows {
+	const struct moe_state *s;
+	const float *h, *up;
+	float *act;
+};
+
+static void moe_row_part(void *ctx, uint64_t begin, uint64_t end)
+{
+	const struct moe_rows *r = ctx;
+	const uint64_t I = (uint64_t)r->s->I, N = (uint64_t)r->s->fc[0].N;
+
+	for (uint64_t m = begin; m < end; m++)
+		moe_row(r->s, r->h + m * N, r->up ? r->up + m * I : NULL,
+			r->act + m * I);
+}
+
+/* ---- the operator ---- */
+
+/* The rows that chose expert e, and what it counts for in them. */
+static uint64_t moe_rows(const struct moe_state *s, const uint32_t *ids,
+			 const float *weights, int64_t e, uint32_t *rows,
+			 float *w)
+{
+	uint64_t n = 0;
+
+	for (int64_t i = 0; i < s->M * s->k; i++) {
+		if (ids[i] != (uint32_t)e)
+			continue;
+		rows[n] = (uint32_t)(i / s->k);
+		w[n++] = weights[i];
+	}
+	return n;
+}
+
+static void moe_add(float *sum, float w, const float *y, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		sum[i] += w * y[i];
+}
+
+int32_t cref_moe_run(struct cref_node *n, const struct cref_run *r)
+{
+	const struct moe_state s = *moe_state(n);
+	const struct cref_tensor *x = n->in[0];
+	const uint64_t D = (uint64_t)s.D, M = (uint64_t)s.M;
+	const uint64_t size = cref_dtype_bits(x->dtype) / 8;
+	float *ws = r->workspace;
+	struct moe_space p;
+	struct moe_run run = {n, &s, r->pool, NULL, NULL};
+	uint32_t *ids, *rows;
+	float *sum;
+
+	moe_space(&s, &p);
+	ids = (uint32_t *)(ws + p.ids);
+	rows = (uint32_t *)(ws + p.rows);
+	run.zeros = ws + p.zeros;
+	run.product = ws + p.product;
+	sum = ws + p.sum;
+	for (int64_t m = 0; m < s.M; m++) {
+		int32_t rc = moe_choose(n, &s, m, ws + p.logits, ids + m * s.k,
+					ws + p.weights + m * s.k, r->err);
+
+		if (rc)
+			return rc;
+	}
+	for (uint64_t i = 0; i < M * D; i++)
+		sum[i] = 0;
+	for (int64_t e = 0; e < s.E; e++) {
+		float *w = ws + p.rows + M, *y = ws + p.x;
+		struct moe_rows act = {
+			&s, ws + p.h, s.fc[2].w ? ws + p.up : NULL, ws + p.act};
+		const uint64_t count =
+			moe_rows(&s, ids, ws + p.weights, e, rows, w);
+
+		if (!count)
+			continue;
+		for (uint64_t i = 0; i < count; i++)
+			cref_widen(y + i * D,
+				   (const char *)x->data + rows[i] * D * size,
+				   x->dtype, D);
+		moe_product(&run, &s.fc[0], e, y, count, ws + p.h);
+		if (s.fc[2].w)
+			moe_product(&run, &s.fc[2], e, y, count, ws + p.up);
+		cref_pool_run(r->pool, moe_row_part, &act, count, 1);
+		moe_product(&run, &s.fc[1], e, ws + p.act, count, y);
+		for (uint64_t i = 0; i < count; i++)
+			moe_add(sum + rows[i] * D, w[i], y + i * D, D);
+	}
+	cref_narrow(n->out[0]->data, x->dtype, sum, M * D);
+	return GENAI_OK;
+}
