@@ -11,9 +11,11 @@
 
 uint64_t genai_fit_session_bytes(const struct genai_model *m)
 {
+	uint64_t rows = genai_model_rows(m), row = session_logit_bytes(m);
+
 	return genai_states_bytes(&m->step.states, m->context) +
-	       m->chunk * sizeof(int64_t) + 2 * SESSION_WORD_BYTES +
-	       session_max_rows(m) * m->vocab * session_logit_bytes(m);
+	       2 * m->chunk * sizeof(int64_t) + SESSION_WORD_BYTES +
+	       rows * (2 * sizeof(int64_t) + row) + rows * m->vocab * row;
 }
 
 static uint64_t room(struct genai_model *m)

@@ -362,8 +362,7 @@ static int32_t open_model(struct genai_model *m, const char *path,
 	if (!rc)
 		rc = of_model(m,
 			      genai_step_build(genai_onnx_graph(m->onnx),
-					       &m->config, m->all_logits,
-					       &m->step, err),
+					       &m->config, &m->step, err),
 			      err);
 	if (!rc)
 		rc = choose_sizes(m, err);

@@ -30,6 +30,12 @@ struct genai_model {
 	struct genai_exec_stats closed; /* of plans that are gone */
 };
 
+/* The most rows of logits that a step makes. */
+static inline uint64_t genai_model_rows(const struct genai_model *m)
+{
+	return m->all_logits && !m->step.one_row ? m->chunk : 1;
+}
+
 /* model_plan.c: a plan of the step graph; its largest inputs are the context
  * and chunk. */
 int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,

@@ -19,6 +19,15 @@ static void fill_view(struct genai_view *v, uint32_t dtype, uint32_t rank,
 	v->strides[1] = 1;
 }
 
+static void fill_rows(const struct genai_model *m, struct genai_view *in,
+		      uint64_t rows)
+{
+	if (m->step.rows == GENAI_NONE)
+		return;
+	fill_view(&in[m->step.rows], GENAI_DT_I64, 1, (int64_t)rows, 1);
+	fill_view(&in[m->step.begins], GENAI_DT_I64, 1, (int64_t)rows, 1);
+}
+
 int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 			 struct genai_error *err)
 {
@@ -40,6 +49,7 @@ int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	fill_view(&max[m->step.ids], GENAI_DT_I64, 2, 1, (int64_t)m->chunk);
 	fill_view(&max[m->step.past], GENAI_DT_I32, 1, 1, 1);
+	fill_rows(m, max, genai_model_rows(m));
 	for (uint32_t i = 0; i < m->step.states.n; i++) {
 		const struct genai_state *s = &m->step.states.v[i];
 
@@ -47,6 +57,7 @@ int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 	}
 	memcpy(max + n, max, n * sizeof(*max));
 	fill_view(&max[n + m->step.ids], GENAI_DT_I64, 2, 1, 1);
+	fill_rows(m, max + n, 1);
 	o.max_inputs = max;
 	o.repeated = max + n;
 	o.n_repeated = 1;

@@ -108,7 +108,7 @@ int32_t genai_session_next(struct genai_session *s, int32_t ahead,
 
 	if (rc)
 		return rc;
-	if (m->step.next == GENAI_NONE)
+	if (m->all_logits)
 		return genai_fail(err, GENAI_E_STATE,
 				  "the model was opened for all logits");
 	if (!s->rows)
@@ -212,8 +212,8 @@ static int32_t states_alloc(struct genai_session *s, struct genai_error *err)
 static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 {
 	struct genai_model *m = s->m;
-	uint64_t logits =
-		session_max_rows(m) * m->vocab * session_logit_bytes(m);
+	uint64_t rows = genai_model_rows(m), row = session_logit_bytes(m);
+	uint64_t logits = rows * m->vocab * row;
 	int32_t rc = states_alloc(s, err);
 
 	if (!rc && m->step.states.replaced_bytes) {
@@ -228,8 +228,15 @@ static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 		rc = alloc(s, GENAI_MEM_DEVICE, SESSION_WORD_BYTES,
 			   GENAI_TAG_ACTIVATIONS, &s->past, err);
 	if (!rc)
-		rc = alloc(s, GENAI_MEM_DEVICE, SESSION_WORD_BYTES,
+		rc = alloc(s, GENAI_MEM_DEVICE,
+			   (m->chunk + rows) * sizeof(int64_t),
+			   GENAI_TAG_ACTIVATIONS, &s->numbers, err);
+	if (!rc)
+		rc = alloc(s, GENAI_MEM_DEVICE, rows * row,
 			   GENAI_TAG_ACTIVATIONS, &s->token, err);
+	if (!rc)
+		rc = alloc(s, GENAI_MEM_DEVICE, rows * sizeof(int64_t),
+			   GENAI_TAG_ACTIVATIONS, &s->tokens, err);
 	if (!rc)
 		rc = alloc(s, GENAI_MEM_DEVICE, logits, GENAI_TAG_ACTIVATIONS,
 			   &s->logits, err);
@@ -342,7 +349,9 @@ void genai_session_close(struct genai_session *s)
 	give(s, &s->states, &ticket, &rc, &err);
 	give(s, &s->ids, &ticket, &rc, &err);
 	give(s, &s->past, &ticket, &rc, &err);
+	give(s, &s->numbers, &ticket, &rc, &err);
 	give(s, &s->token, &ticket, &rc, &err);
+	give(s, &s->tokens, &ticket, &rc, &err);
 	give(s, &s->logits, &ticket, &rc, &err);
 	give(s, &s->doors, &ticket, &rc, &err);
 	give(s, &s->stage, &ticket, &rc, &err);

@@ -25,11 +25,13 @@ struct genai_session {
 	struct genai_model *m;
 	struct genai_session *next;
 	struct genai_plan *plan;
-	struct genai_mem ids, past, token, logits, states; /* device */
-	struct genai_mem doors, stage, host_logits;	   /* pinned host */
+	struct genai_mem ids, past, numbers, token, tokens; /* device */
+	struct genai_mem logits, states;		    /* device */
+	struct genai_mem doors, stage, host_logits;	    /* pinned host */
 	struct genai_point door_at[SLOTS];
 	struct genai_point stage_at[2];
 	uint32_t stage_turn;
+	bool numbered;	   /* numbers: 0 .. chunk - 1; where rows begin */
 	uint64_t length;   /* positions of all steps enqueued */
 	uint64_t computed; /* steps enqueued */
 	uint64_t handed;   /* steps whose token was given out, or is void */
@@ -72,11 +74,6 @@ static inline int32_t session_host_read(struct genai_session *s,
 static inline uint64_t session_logit_bytes(const struct genai_model *m)
 {
 	return m->step.logits_dtype == GENAI_DT_F32 ? 4 : 2;
-}
-
-static inline uint64_t session_max_rows(const struct genai_model *m)
-{
-	return m->all_logits && !m->step.one_row ? m->chunk : 1;
 }
 
 /* ---- session_io.c ---- */

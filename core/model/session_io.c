@@ -30,21 +30,63 @@ static void view(struct genai_view *v, uint32_t dtype, genai_addr addr,
 	}
 }
 
+// The token of a single row is the next step's input.
+static int32_t bind_tokens(struct genai_session *s, int64_t rows,
+			   struct genai_error *err)
+{
+	struct genai_model *m = s->m;
+	const struct genai_executor_ops *x = &m->rt->exec;
+	int64_t dims[2] = {1, rows};
+	struct genai_view v;
+	int32_t rc;
+
+	view(&v, GENAI_DT_I64,
+	     rows == 1 ? s->ids.range.addr : s->tokens.range.addr, 2, dims);
+	rc = x->bind_output(s->plan, m->step.next, &v, err);
+	view(&v, m->step.logits_dtype, s->token.range.addr, 2, dims);
+	if (!rc)
+		rc = x->bind_output(s->plan, m->step.best, &v, err);
+	return rc;
+}
+
+// The rows that go through the head: the last of n, or all.
+static int32_t bind_rows(struct genai_session *s, uint64_t n, int64_t rows,
+			 struct genai_error *err)
+{
+	struct genai_model *m = s->m;
+	uint64_t first = n - (uint64_t)rows;
+	struct genai_view v;
+	int32_t rc;
+
+	if (m->step.rows == GENAI_NONE)
+		return 0;
+	view(&v, GENAI_DT_I64, s->numbers.range.addr + first * sizeof(int64_t),
+	     1, &rows);
+	rc = m->rt->exec.bind_input(s->plan, m->step.rows, &v, err);
+	v.addr = s->numbers.range.addr + m->chunk * sizeof(int64_t);
+	return rc ? rc
+		  : m->rt->exec.bind_input(s->plan, m->step.begins, &v, err);
+}
+
 static int32_t bind_step(struct genai_session *s, uint64_t n,
 			 struct genai_error *err)
 {
 	struct genai_model *m = s->m;
 	const struct genai_executor_ops *x = &m->rt->exec;
-	int64_t rows = m->all_logits && !m->step.one_row ? (int64_t)n : 1;
+	int64_t rows = genai_model_rows(m) > 1 ? (int64_t)n : 1;
 	int64_t ids[2] = {1, (int64_t)n}, lg[3] = {1, rows, m->vocab};
 	struct genai_view v;
 	int32_t rc;
 
 	view(&v, GENAI_DT_I64, s->ids.range.addr, 2, ids);
 	rc = x->bind_input(s->plan, m->step.ids, &v, err);
+	if (!rc)
+		rc = bind_rows(s, n, rows, err);
 	view(&v, m->step.logits_dtype, s->logits.range.addr, 3, lg);
 	if (!rc)
 		rc = x->bind_output(s->plan, m->step.logits, &v, err);
+	if (!rc)
+		rc = bind_tokens(s, rows, err);
 	s->rows = (uint64_t)rows;
 	return rc;
 }
@@ -53,23 +95,15 @@ int32_t session_bind(struct genai_session *s, struct genai_error *err)
 {
 	struct genai_model *m = s->m;
 	const struct genai_executor_ops *x = &m->rt->exec;
-	static const int64_t one[2] = {1, 1};
+	static const int64_t one = 1;
 	const struct genai_states *states = &m->step.states;
 	struct genai_view v;
 	int32_t rc;
 
-	view(&v, GENAI_DT_I32, s->past.range.addr, 1, one);
+	view(&v, GENAI_DT_I32, s->past.range.addr, 1, &one);
 	rc = x->bind_input(s->plan, m->step.past, &v, err);
 	if (!rc)
 		rc = x->bind_output(s->plan, m->step.total, &v, err);
-	if (!rc && m->step.next != GENAI_NONE) {
-		// the next step's input
-		view(&v, GENAI_DT_I64, s->ids.range.addr, 2, one);
-		rc = x->bind_output(s->plan, m->step.next, &v, err);
-		view(&v, m->step.logits_dtype, s->token.range.addr, 2, one);
-		if (!rc)
-			rc = x->bind_output(s->plan, m->step.best, &v, err);
-	}
 	for (uint32_t i = 0; !rc && i < states->n; i++) {
 		uint64_t at = genai_states_at(states, i, m->context);
 
@@ -84,13 +118,34 @@ int32_t session_bind(struct genai_session *s, struct genai_error *err)
 
 // ---- steps ----
 
+// What steps name rows by, once: nothing was appended yet, and the stage has
+// room for two chunks.
+static int32_t number(struct genai_session *s, struct genai_error *err)
+{
+	int64_t *stage = s->stage.host;
+	uint64_t chunk = s->m->chunk, rows = genai_model_rows(s->m);
+
+	if (s->numbered)
+		return 0;
+	for (uint64_t i = 0; i < chunk; i++)
+		stage[i] = (int64_t)i;
+	for (uint64_t i = 0; i < rows; i++)
+		stage[chunk + i] = (int64_t)(i * s->m->vocab);
+	return session_ops(s)->copy(session_self(s), s->m->stream,
+				    s->numbers.range.addr, (uintptr_t)stage,
+				    (chunk + rows) * sizeof(*stage),
+				    GENAI_COPY_H2D, err);
+}
+
 int32_t session_set_past(struct genai_session *s, uint64_t length,
 			 struct genai_error *err)
 {
 	struct door *d = session_door(s, s->computed);
 	struct genai_point *at = &s->door_at[s->computed % SLOTS];
-	int32_t rc;
+	int32_t rc = number(s, err);
 
+	if (rc)
+		return rc;
 	// nobody else writes it, and this waits below
 	d->length = (int32_t)length;
 	rc = session_ops(s)->copy(session_self(s), s->m->stream,
@@ -103,6 +158,7 @@ int32_t session_set_past(struct genai_session *s, uint64_t length,
 		rc = session_host_read(s, at, err);
 	if (rc)
 		return rc;
+	s->numbered = true;
 	s->length = length;
 	s->rows = 0;
 	return 0;
@@ -120,7 +176,7 @@ int32_t session_submit(struct genai_session *s, uint64_t n,
 
 	if (!rc)
 		rc = genai_runtime_submit(m->rt, s->plan, m->stream, err);
-	if (!rc && m->step.next != GENAI_NONE) {
+	if (!rc && !m->all_logits) {
 		rc = session_ops(s)->copy(session_self(s), m->stream,
 					  (uintptr_t)&d->id, s->ids.range.addr,
 					  sizeof(d->id), GENAI_COPY_D2H, err);

@@ -54,14 +54,26 @@ static void find_head(struct step_rewrite *r, uint32_t logits,
 	}
 }
 
-static uint32_t last_row(struct step_rewrite *r, uint32_t v)
+// An input of a number for each row.
+static uint32_t rows_input(struct step_rewrite *r, const char *name)
+{
+	static const int64_t any = -1;
+	uint32_t v =
+		genai_builder_value(r->b, name, GENAI_DT_I64, 1, &any, NULL);
+
+	genai_builder_input(r->b, v);
+	return v;
+}
+
+// The rows of v, [1, S, ...], that are asked for.
+static uint32_t at_rows(struct step_rewrite *r, uint32_t v)
 {
 	uint32_t dtype = step_dtype(r, v);
-	uint32_t row = step_node(r, "Gather", "genai.last_row", dtype, v,
-				 step_const(r, "genai.minus_one", 1, -1));
+	uint32_t rows =
+		step_node(r, "Gather", "genai.at_rows", dtype, v, r->rows);
 
-	step_attr(r, row, "axis", 1);
-	return row;
+	step_attr(r, rows, "axis", 1);
+	return rows;
 }
 
 // The name that holds the logits afterwards.
@@ -69,10 +81,11 @@ static uint32_t cut_logits(struct step_rewrite *r, uint32_t logits)
 {
 	uint32_t head, input = GENAI_NONE;
 
+	r->rows = rows_input(r, "genai.rows");
 	find_head(r, logits, &head, &input);
 	if (head == GENAI_NONE)
-		return last_row(r, logits);
-	genai_builder_set_input(r->b, head, 0, last_row(r, input));
+		return at_rows(r, logits);
+	genai_builder_set_input(r->b, head, 0, at_rows(r, input));
 	return logits;
 }
 
@@ -90,10 +103,14 @@ static uint32_t make_best(struct step_rewrite *r, uint32_t logits,
 			  uint32_t next)
 {
 	uint32_t dtype = step_dtype(r, logits);
-	uint32_t row = step_node(r, "Reshape", "genai.row", dtype, logits,
-				 step_const(r, "genai.minus_one", 1, -1));
+	uint32_t flat = step_node(r, "Reshape", "genai.flat", dtype, logits,
+				  step_const(r, "genai.minus_one", 1, -1));
+	uint32_t at = next;
 
-	return step_node(r, "Gather", "genai.best", dtype, row, next);
+	if (r->rows != GENAI_NONE)
+		at = step_node(r, "Add", "genai.best_at", GENAI_DT_I64, next,
+			       rows_input(r, "genai.begins"));
+	return step_node(r, "Gather", "genai.best", dtype, flat, at);
 }
 
 // ---- tied embedding ----
@@ -125,7 +142,8 @@ static void gather_columns(struct step_rewrite *r, uint32_t gather,
 	const struct genai_value *v;
 
 	step_attr(r, cols, "axis", 1);
-	rows = step_node(r, "Transpose", "genai.rows", dtype, cols, GENAI_NONE);
+	rows = step_node(r, "Transpose", "genai.turned", dtype, cols,
+			 GENAI_NONE);
 	v = genai_builder_get_value(r->b, rows);
 	if (v)
 		genai_builder_attr_ints(r->b, v->producer, "perm", perm, 3);
@@ -176,8 +194,8 @@ static int32_t check_inputs(struct step_rewrite *r, struct genai_step *s)
 	const struct genai_graph *g = s->graph;
 
 	for (uint32_t i = 0; i < g->n_inputs; i++) {
-		if (i != s->ids && i != s->past &&
-		    !genai_states_has(&s->states, i))
+		if (i != s->ids && i != s->past && i != s->rows &&
+		    i != s->begins && !genai_states_has(&s->states, i))
 			return genai_fail(
 				r->err, GENAI_E_UNSUPPORTED,
 				"graph input %s: its meaning is not known",
@@ -227,8 +245,8 @@ static void drop_outputs(struct step_rewrite *r, uint32_t logits)
 	}
 }
 
-static int32_t rewrite(struct step_rewrite *r, bool all_logits,
-		       uint32_t *out_logits, bool *out_one_row)
+static int32_t rewrite(struct step_rewrite *r, uint32_t *out_logits,
+		       bool *out_one_row)
 {
 	const struct genai_graph *g = r->g;
 	uint32_t ids = find_in(g, g->inputs, g->n_inputs, r->c->input_ids);
@@ -262,17 +280,15 @@ static int32_t rewrite(struct step_rewrite *r, bool all_logits,
 		return rc;
 	untie(r);
 	drop_outputs(r, logits);
-	if (!all_logits) {
-		cut = *out_one_row ? logits : cut_logits(r, logits);
-		if (cut != logits) {
-			genai_builder_remove_output(r->b, logits);
-			genai_builder_output(r->b, cut);
-		}
-		logits = cut;
-		next = make_next(r, logits);
-		genai_builder_output(r->b, next);
-		genai_builder_output(r->b, make_best(r, logits, next));
+	cut = *out_one_row ? logits : cut_logits(r, logits);
+	if (cut != logits) {
+		genai_builder_remove_output(r->b, logits);
+		genai_builder_output(r->b, cut);
 	}
+	logits = cut;
+	next = make_next(r, logits);
+	genai_builder_output(r->b, next);
+	genai_builder_output(r->b, make_best(r, logits, next));
 	genai_builder_output(r->b, r->total);
 	genai_builder_prune(r->b);
 	*out_logits = logits;
@@ -288,6 +304,8 @@ static int32_t describe(struct step_rewrite *r, struct genai_step *s,
 
 	s->ids = find_in(g, g->inputs, g->n_inputs, r->c->input_ids);
 	s->past = find_in(g, g->inputs, g->n_inputs, "genai.past");
+	s->rows = find_in(g, g->inputs, g->n_inputs, "genai.rows");
+	s->begins = find_in(g, g->inputs, g->n_inputs, "genai.begins");
 	s->logits = find_in(g, g->outputs, g->n_outputs, logits_name);
 	s->total = find_in(g, g->outputs, g->n_outputs, "genai.total");
 	s->next = find_in(g, g->outputs, g->n_outputs, "genai.next");
@@ -308,10 +326,10 @@ static int32_t describe(struct step_rewrite *r, struct genai_step *s,
 
 int32_t genai_step_build(const struct genai_graph *source,
 			 const struct genai_model_config *config,
-			 bool all_logits, struct genai_step *out_step,
-			 struct genai_error *err)
+			 struct genai_step *out_step, struct genai_error *err)
 {
-	struct step_rewrite r = {.g = source, .c = config, .err = err};
+	struct step_rewrite r = {
+		.g = source, .c = config, .err = err, .rows = GENAI_NONE};
 	struct genai_step s = {0};
 	char logits_name[256] = "";
 	uint32_t logits = GENAI_NONE;
@@ -319,7 +337,7 @@ int32_t genai_step_build(const struct genai_graph *source,
 
 	r.b = genai_builder_open("step");
 	genai_builder_copy(r.b, source);
-	rc = rewrite(&r, all_logits, &logits, &s.one_row);
+	rc = rewrite(&r, &logits, &s.one_row);
 	if (rc) {
 		genai_builder_close(r.b);
 		return rc;

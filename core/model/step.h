@@ -6,9 +6,15 @@
  *   genai.past (int32 [1], in place)  replaces the attention mask: total = past
  *       + S is written over it by the step itself
  *   position_ids                      past + 0..S-1
- *   logits                            the last row only, unless all are wanted
- *   genai.next (int64 [1, 1])         ArgMax of that row (a NaN is the largest)
- *   genai.best ([1, 1])               its logit, so that the host sees a NaN */
+ *   genai.rows (int64 [R])            the positions of this step whose rows go
+ *       through the head
+ *   genai.begins (int64 [R])          where each of those begins among all
+ *       logits: 0, vocabulary, ...
+ *   logits ([1, R, vocabulary])       of those rows
+ *   genai.next (int64 [1, R])         ArgMax of each (a NaN is the largest)
+ *   genai.best ([1, R])               its logit, so that the host sees a NaN
+ *
+ * A graph that keeps the last row only by itself has neither: R is 1. */
 #ifndef GENAI_CORE_MODEL_STEP_H
 #define GENAI_CORE_MODEL_STEP_H
 
@@ -21,8 +27,9 @@
 struct genai_step {
 	struct genai_graph *graph; /* owned */
 	uint32_t ids, past;	   /* graph input indices */
+	uint32_t rows, begins;	   /* the same; NONE with one_row */
 	uint32_t logits, total;	   /* graph output indices */
-	uint32_t next, best;	   /* NONE if all rows of logits are wanted */
+	uint32_t next, best;
 	struct genai_states states;
 	uint32_t logits_dtype;
 	int64_t vocab;	   /* width of the logits, -1 if not declared */
@@ -35,8 +42,7 @@ struct genai_step {
  * decoder; GENAI_E_FORMAT. */
 int32_t genai_step_build(const struct genai_graph *source,
 			 const struct genai_model_config *config,
-			 bool all_logits, struct genai_step *out_step,
-			 struct genai_error *err);
+			 struct genai_step *out_step, struct genai_error *err);
 void genai_step_free(struct genai_step *step);
 
 #endif

@@ -16,6 +16,7 @@ struct step_rewrite {
 	const struct genai_model_config *c;
 	struct genai_error *err;
 	uint32_t ids;
+	uint32_t rows; /* int64 [R], or NONE */
 	/* int32 [1]: past, past + S, past + S - 1 */
 	uint32_t past, total, last;
 	uint32_t total64; /* int64 [1], made when first needed */

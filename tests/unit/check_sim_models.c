@@ -73,7 +73,8 @@ START_TEST(same_run)
 END_TEST
 
 // One copy fails, whichever: the session says so, and after that everything is
-// as if nothing had been.
+// as if nothing had been.  What fails while a session is opened, and cannot be
+// told from what another left behind, is done again.
 START_TEST(recovers)
 {
 	int64_t want[SIM_TALK], got[SIM_TALK];
@@ -81,7 +82,7 @@ START_TEST(recovers)
 	int32_t rc = -1;
 
 	talk_of(NULL, "eager", "pager_sync", want);
-	for (int n = 1; rc; n += 7) {
+	for (int n = 1; rc || n < 280; n += 7) {
 		struct sim_run r;
 
 		sim_init(&r, _i ? "captured" : "eager", "pager_async");
@@ -97,8 +98,9 @@ START_TEST(recovers)
 		if (rc && r.session) {
 			OK(genai_session_rewind(r.session, 0, &r.err));
 			OK(sim_talk(&r, got));
-			ck_assert_mem_eq(want, got, sizeof(want));
 		}
+		if (r.session)
+			ck_assert_mem_eq(want, got, sizeof(want));
 		sim_close(&r);
 	}
 	ck_assert_uint_gt(failed, 40);

@@ -168,13 +168,13 @@ static struct genai_graph *graph(const struct plan *p)
 static struct genai_graph *source;
 static struct genai_step step;
 
-static void build(const struct plan *p, bool all)
+static void build(const struct plan *p)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
 	int32_t rc;
 
 	source = graph(p);
-	rc = genai_step_build(source, &config, all, &step, &err);
+	rc = genai_step_build(source, &config, &step, &err);
 	ck_assert_msg(!rc, "%s", err.text);
 }
 
@@ -190,8 +190,7 @@ static void refused(const struct plan *p, int32_t code, const char *text)
 	struct genai_step s;
 
 	source = graph(p);
-	fails(genai_step_build(source, &config, false, &s, &err), code, &err,
-	      text);
+	fails(genai_step_build(source, &config, &s, &err), code, &err, text);
 	genai_graph_free(source);
 }
 
@@ -224,10 +223,12 @@ static const struct genai_node *node_named(const char *op_name)
 
 START_TEST(inputs_and_outputs)
 {
-	build(&plain, false);
-	ck_assert_uint_eq(step.graph->n_inputs, 4);
+	build(&plain);
+	ck_assert_uint_eq(step.graph->n_inputs, 6);
 	ck_assert_str_eq(in_name(step.ids), "input_ids");
 	ck_assert_str_eq(in_name(step.past), "genai.past");
+	ck_assert_str_eq(in_name(step.rows), "genai.rows");
+	ck_assert_str_eq(in_name(step.begins), "genai.begins");
 	ck_assert_str_eq(in_name(step.states.v[0].in), "past_key_values.0.key");
 	ck_assert_str_eq(in_name(step.states.v[1].in),
 			 "past_key_values.0.value");
@@ -251,7 +252,7 @@ START_TEST(the_mask_is_gone)
 {
 	const struct genai_node *gqa;
 
-	build(&plain, false);
+	build(&plain);
 	ck_assert_int_eq(has_op("ReduceSum"), 0);
 	gqa = node_named("GroupQueryAttention");
 	// past + S - 1 and past + S
@@ -265,29 +266,28 @@ START_TEST(the_mask_is_gone)
 }
 END_TEST
 
-// The head sees one row, unless all are wanted or the graph cuts itself.
-START_TEST(one_row_for_the_head)
+// The head sees the rows that are asked for, unless the graph cuts itself.
+START_TEST(rows_for_the_head)
 {
 	struct plan cut = plain;
+	const struct genai_node *rows = NULL;
 
-	build(&plain, false);
+	build(&plain);
 	ck_assert_str_eq(
 		genai_graph_value(step.graph, node_named("MatMul")->inputs[0])
 			->name,
-		"genai.last_row");
-	drop();
-	build(&plain, true);
-	ck_assert_str_eq(
-		genai_graph_value(step.graph, node_named("MatMul")->inputs[0])
-			->name,
-		"attn");
-	ck_assert_uint_eq(step.next, GENAI_NONE);
-	ck_assert_uint_eq(step.best, GENAI_NONE);
-	ck_assert_int_eq(has_op("ArgMax"), 0);
+		"genai.at_rows");
+	for (uint32_t i = 0; i < step.graph->n_nodes; i++)
+		if (!strcmp(genai_graph_node(step.graph, i)->name,
+			    "genai.at_rows"))
+			rows = genai_graph_node(step.graph, i);
+	ck_assert_ptr_nonnull(rows);
+	ck_assert_uint_eq(rows->inputs[1], step.graph->inputs[step.rows]);
 	drop();
 	cut.logits_rows = 1;
-	build(&cut, false);
+	build(&cut);
 	ck_assert(step.one_row);
+	ck_assert_uint_eq(step.rows, GENAI_NONE);
 	ck_assert_str_eq(
 		genai_graph_value(step.graph, node_named("MatMul")->inputs[0])
 			->name,
@@ -301,8 +301,8 @@ START_TEST(positions_are_computed)
 	struct plan p = plain;
 
 	p.positions = true;
-	build(&p, false);
-	ck_assert_uint_eq(step.graph->n_inputs, 4);
+	build(&p);
+	ck_assert_uint_eq(step.graph->n_inputs, 6);
 	ck_assert_str_eq(genai_graph_value(step.graph,
 					   node_named("Unsqueeze")->outputs[0])
 				 ->name,
@@ -316,7 +316,7 @@ START_TEST(further_outputs_are_dropped)
 	struct plan p = plain;
 
 	p.hidden = true;
-	build(&p, false);
+	build(&p);
 	for (uint32_t i = 0; i < step.graph->n_outputs; i++)
 		ck_assert_str_ne(out_name(i), "hidden_states");
 	ck_assert_int_eq(has_op("Relu"), 0);
@@ -330,7 +330,7 @@ START_TEST(a_head_without_its_input)
 	struct plan p = plain;
 
 	p.no_head_input = true;
-	build(&p, false);
+	build(&p);
 	ck_assert_uint_eq(node_named("MatMul")->inputs[0], GENAI_NONE);
 	drop();
 }
@@ -342,7 +342,7 @@ START_TEST(an_embedding_that_is_not_there)
 	struct plan p = plain;
 
 	p.no_embedding = true;
-	build(&p, false);
+	build(&p);
 	ck_assert_uint_eq(node_named("Transpose")->inputs[0], GENAI_NONE);
 	drop();
 }
@@ -358,7 +358,7 @@ START_TEST(heads_from_the_configuration)
 		"genai_config.json says");
 	config.n_kv_heads = 3;
 	config.head_size = 32;
-	build(&p, false);
+	build(&p);
 	ck_assert_int_eq(step.states.v[0].dims[1], 3);
 	ck_assert_int_eq(step.states.v[0].dims[3], 32);
 	drop();
@@ -417,16 +417,16 @@ START_TEST(other_names)
 
 	source = graph(&plain);
 	strcpy(config.input_ids, "tokens");
-	fails(genai_step_build(source, &config, false, &s, &err),
-	      GENAI_E_UNSUPPORTED, &err, "no input tokens");
+	fails(genai_step_build(source, &config, &s, &err), GENAI_E_UNSUPPORTED,
+	      &err, "no input tokens");
 	strcpy(config.input_ids, "input_ids");
 	strcpy(config.past_value, "old_%d_value");
-	fails(genai_step_build(source, &config, false, &s, &err),
-	      GENAI_E_FORMAT, &err, "graph input old_0_value is missing");
+	fails(genai_step_build(source, &config, &s, &err), GENAI_E_FORMAT, &err,
+	      "graph input old_0_value is missing");
 	// other keys are no cache: then nobody knows what they are
 	strcpy(config.past_key, "old_%d_key");
-	fails(genai_step_build(source, &config, false, &s, &err),
-	      GENAI_E_UNSUPPORTED, &err, "its meaning is not known");
+	fails(genai_step_build(source, &config, &s, &err), GENAI_E_UNSUPPORTED,
+	      &err, "its meaning is not known");
 	genai_graph_free(source);
 }
 END_TEST
@@ -443,7 +443,7 @@ START_TEST(exports)
 	struct genai_model *m = model(rt, folders[_i], 0);
 
 	ck_assert_uint_eq(m->step.states.n, 4);
-	ck_assert_uint_eq(m->step.graph->n_inputs, 6);
+	ck_assert_uint_eq(m->step.graph->n_inputs, 8);
 	ck_assert_uint_eq(m->step.graph->n_outputs, 8);
 	ck_assert_int_eq(m->step.vocab, 512);
 	genai_model_close(m);
@@ -459,7 +459,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, inputs_and_outputs);
 	tcase_add_test(tc, the_mask_is_gone);
-	tcase_add_test(tc, one_row_for_the_head);
+	tcase_add_test(tc, rows_for_the_head);
 	tcase_add_test(tc, positions_are_computed);
 	tcase_add_test(tc, further_outputs_are_dropped);
 	tcase_add_test(tc, a_head_without_its_input);
