@@ -96,17 +96,40 @@ static void at_seen(const struct cref_attn *a, uint64_t b, uint64_t i,
 		*hi = *lo = 0;
 }
 
+/* Query rows of batch entry b, and the first of them. */
+static uint64_t at_len(const struct cref_attn *a, uint64_t b)
+{
+	return a->first ? (uint64_t)(a->first[b + 1] - a->first[b]) : a->S;
+}
+
+static uint64_t at_row(const struct cref_attn *a, uint64_t b, uint64_t i)
+{
+	return (a->first ? (uint64_t)a->first[b] : b * a->S) + i;
+}
+
+static uint64_t at_blocks(const struct at_task *t, uint64_t b)
+{
+	return (at_len(t->a, b) * t->G + AT_ROWS - 1) / AT_ROWS;
+}
+
 static struct at_unit at_unit_of(const struct at_task *t, uint64_t u)
 {
 	const struct cref_attn *a = t->a;
-	const uint64_t rows = a->S * t->G;
 	struct at_unit x = {0};
+	uint64_t rows, blocks = t->blocks;
 	int64_t lo, hi;
 
-	x.r0 = u % t->blocks * AT_ROWS;
+	if (a->first) {
+		while (u >= a->Nkv * at_blocks(t, x.b))
+			u -= a->Nkv * at_blocks(t, x.b++);
+		blocks = at_blocks(t, x.b);
+	} else {
+		x.b = u / blocks / a->Nkv;
+	}
+	rows = at_len(a, x.b) * t->G;
+	x.r0 = u % blocks * AT_ROWS;
 	x.n = rows - x.r0 < AT_ROWS ? rows - x.r0 : AT_ROWS;
-	x.h = u / t->blocks % a->Nkv;
-	x.b = u / t->blocks / a->Nkv;
+	x.h = u / blocks % a->Nkv;
 	x.lo = UINT64_MAX;
 	for (uint64_t i = x.r0 / t->G; i <= (x.r0 + x.n - 1) / t->G; i++) {
 		at_seen(a, x.b, i, &lo, &hi);
@@ -128,21 +151,29 @@ static void at_gather_q(const struct at_task *t, const struct at_unit *x,
 		const uint64_t i = (x->r0 + r) / t->G, g = (x->r0 + r) % t->G;
 
 		memcpy(s->q + r * a->H,
-		       a->q + ((x->b * a->S + i) * a->N + x->h * t->G + g) *
+		       a->q + (at_row(a, x->b, i) * a->N + x->h * t->G + g) *
 				       a->H,
 		       a->H * sizeof(float));
 	}
 }
 
+/* n rows from row on, at *out_stride elements, of a tile: where they lie, or,
+ * if its rows are in several blocks, together in tmp. */
 static const char *at_rows(const struct cref_kv *kv, const struct at_unit *x,
-			   int64_t row)
+			   int64_t row, uint64_t n, uint64_t d, float *tmp,
+			   int64_t *out_stride)
 {
-	const int64_t size = kv->dtype == GENAI_DT_F32 ? 4 : 2;
+	const int64_t b = (int64_t)x->b, h = (int64_t)x->h;
+	const uint64_t bytes = d * (kv->dtype == GENAI_DT_F32 ? 4 : 2);
 
-	return (const char *)kv->data +
-	       ((int64_t)x->b * kv->batch + (int64_t)x->h * kv->head +
-		row * kv->row) *
-		       size;
+	*out_stride = kv->row;
+	if (!kv->block || kv->block % CREF_AT_TILE == 0)
+		return cref_kv_at(kv, b, h, row);
+	for (uint64_t i = 0; i < n; i++)
+		memcpy((char *)tmp + i * bytes,
+		       cref_kv_at(kv, b, h, row + (int64_t)i), bytes);
+	*out_stride = (int64_t)d;
+	return (const char *)tmp;
 }
 
 /* Scores of row r of the unit into weights. */
@@ -185,10 +216,13 @@ static void at_tile(const struct at_task *t, const struct at_unit *x,
 	const uint64_t key0 = tile * CREF_AT_TILE;
 	const int64_t row = (int64_t)key0 - (a->base ? a->base[x->b] : 0);
 	uint64_t n = (uint64_t)a->total[x->b] - key0;
+	const char *rows;
+	int64_t stride;
 
 	n = n < CREF_AT_TILE ? n : CREF_AT_TILE;
-	t->k->at_keys(s->kt, at_rows(&a->k, x, row), a->k.dtype, a->k.row, n,
-		      a->H);
+	/* one of the two tiles is free while the other is filled */
+	rows = at_rows(&a->k, x, row, n, a->H, s->vt, &stride);
+	t->k->at_keys(s->kt, rows, a->k.dtype, stride, n, a->H);
 	for (uint64_t j = 0; j < n; j += CREF_MM_COLS)
 		for (uint64_t d = 0; d < a->H; d += CREF_MM_CHUNK) {
 			const uint64_t v = a->H - d < CREF_MM_CHUNK
@@ -201,8 +235,8 @@ static void at_tile(const struct at_task *t, const struct at_unit *x,
 		}
 	for (uint64_t r = 0; r < x->n; r++)
 		at_weigh(t, x, key0, r, s);
-	t->k->mm_pack(s->vt, at_rows(&a->v, x, row), a->v.dtype,
-		      (uint64_t)a->v.row, 0, a->Hv, n);
+	rows = at_rows(&a->v, x, row, n, a->Hv, s->kt, &stride);
+	t->k->mm_pack(s->vt, rows, a->v.dtype, (uint64_t)stride, 0, a->Hv, n);
 	for (uint64_t d = 0; d < t->wide; d += CREF_MM_COLS)
 		t->k->mm_tile(s->s, CREF_AT_TILE, s->vt + d * n, n, s->tacc + d,
 			      t->wide, x->n, false);
@@ -234,7 +268,7 @@ static void at_finish(const struct at_task *t, const struct at_unit *x,
 	for (uint64_t d = 0; d < a->Hv; d++)
 		acc[d] = m == none ? 0 : acc[d] / l;
 	t->k->narrow((char *)a->out +
-			     ((x->b * a->S + i) * a->N + head) * a->Hv * size,
+			     (at_row(a, x->b, i) * a->N + head) * a->Hv * size,
 		     a->out_dtype, acc, a->Hv);
 }
 
@@ -381,12 +415,17 @@ void cref_attn_run(const struct cref_attn *a, struct cref_pool *pool)
 	t.wide = at_wide(a->Hv);
 	t.blocks = (a->S * t.G - 1) / AT_ROWS + 1;
 	t.units = a->B * a->Nkv * t.blocks;
+	if (a->first) {
+		t.units = 0;
+		for (uint64_t b = 0; b < a->B; b++)
+			t.units += a->Nkv * at_blocks(&t, b);
+	}
 	t.slices = threads < AT_SLICES ? threads : AT_SLICES;
 	one = t.units * (t.wide + 2) *
 	      (a->S * t.G < AT_ROWS ? a->S * t.G : AT_ROWS);
 	/* two tiles at least must fit beside the sums */
-	if (threads > 1 && t.units < 4 * threads && one * 3 <= AT_PARTS &&
-	    at_part_floats(a->B, a->S, a->N, t.wide))
+	if (threads > 1 && !a->first && t.units < 4 * threads &&
+	    one * 3 <= AT_PARTS && at_part_floats(a->B, a->S, a->N, t.wide))
 		at_run_tiles(&t, pool);
 	else
 		cref_pool_run(pool, at_units_part, &t, t.slices, 1);

@@ -12,18 +12,39 @@
 
 /* Rows of one head: element (b, h, row, d) at data + b * batch + h * head +
  * row * row + d, strides in elements.  Row 0 holds position base[b], a multiple
- * of CREF_AT_TILE (base may be NULL: 0). */
+ * of CREF_AT_TILE (base may be NULL: 0).
+ * In blocks, where block is not 0: row r of b is row r % block of block
+ * table[b * table_row + r / block], and batch counts for nothing. */
 struct cref_kv {
 	const void *data;
 	uint32_t dtype;
 	int64_t batch, head, row;
+	const int32_t *table;
+	int64_t table_row, block;
 };
+
+static inline char *cref_kv_at(const struct cref_kv *kv, int64_t b, int64_t h,
+			       int64_t row)
+{
+	const int64_t size = kv->dtype == GENAI_DT_F32 ? 4 : 2;
+	int64_t at = b * kv->batch + row * kv->row;
+
+	if (kv->block)
+		at = (kv->table[b * kv->table_row + row / kv->block] *
+			      kv->block +
+		      row % kv->block) *
+		     kv->row;
+	return (char *)(uintptr_t)kv->data + (at + h * kv->head) * size;
+}
 
 struct cref_attn {
 	uint64_t B, S, N, Nkv, H, Hv;
 	const float *q; /* [B][S][N][H] */
 	struct cref_kv k, v;
 	const int64_t *base;
+	/* [B + 1]: rows first[b] to first[b + 1] are b's, [S][N][H]; NULL: S
+	 * each.  Then without bias, and H is Hv. */
+	const int64_t *first;
 	const int64_t *past;  /* [B]: position of the first query row */
 	const int64_t *total; /* [B]: keys; causal rows at or beyond give 0 */
 	bool causal;

@@ -29,8 +29,7 @@ static int32_t gqa_refuse(struct cref_node *n, struct genai_error *err)
 	return GENAI_OK;
 }
 
-static int32_t gqa_attrs(struct cref_node *n, struct gqa *g,
-			 struct genai_error *err)
+static int32_t gqa_check(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const known[] = {"num_heads",
 					    "kv_num_heads",
@@ -48,7 +47,6 @@ static int32_t gqa_attrs(struct cref_node *n, struct gqa *g,
 					    "kv_cache_bit_width",
 					    "sliding_window_cache",
 					    NULL};
-	const struct genai_node *node = n->node;
 	int32_t rc;
 
 	if ((rc = cref_attr_check(n, known, err)) || (rc = gqa_refuse(n, err)))
@@ -60,6 +58,13 @@ static int32_t gqa_attrs(struct cref_node *n, struct gqa *g,
 			n, err, GENAI_E_INVAL,
 			"needs query, seqlens_k, "
 			"total_sequence_length and three outputs");
+	return GENAI_OK;
+}
+
+int32_t gqa_attrs(struct cref_node *n, struct gqa *g, struct genai_error *err)
+{
+	const struct genai_node *node = n->node;
+
 	g->N = cref_attr_int(node, "num_heads", 0);
 	g->Nkv = cref_attr_int(node, "kv_num_heads", 0);
 	if (g->N < 1 || g->Nkv < 1 || g->N > 65536 || g->N % g->Nkv)
@@ -90,8 +95,8 @@ static int32_t gqa_attrs(struct cref_node *n, struct gqa *g,
 	return GENAI_OK;
 }
 
-static int32_t gqa_bad_shape(struct cref_node *n, uint32_t i, const char *want,
-			     struct genai_error *err)
+int32_t gqa_bad_shape(struct cref_node *n, uint32_t i, const char *want,
+		      struct genai_error *err)
 {
 	return cref_node_fail(n, err, GENAI_E_INVAL,
 			      "input %u '%.60s' of shape %s, must be %s", i,
@@ -99,34 +104,48 @@ static int32_t gqa_bad_shape(struct cref_node *n, uint32_t i, const char *want,
 			      OPS_SHAPE(n->in[i]), want);
 }
 
-static int32_t gqa_qkv(struct cref_node *n, struct gqa *g,
-		       struct genai_error *err)
+int32_t gqa_too_large(struct cref_node *n, struct genai_error *err)
+{
+	return cref_node_fail(n, err, GENAI_E_LIMIT,
+			      "query of shape %s is too large",
+			      OPS_SHAPE(n->in[QUERY]));
+}
+
+/* Dimension i of [batch, length, width], the batch of 1 left out or not. */
+static int64_t gqa_dim(const struct cref_tensor *t, uint32_t i)
+{
+	return t->rank == 3 ? t->dims[i] : i ? t->dims[i - 1] : 1;
+}
+
+int32_t gqa_qkv(struct cref_node *n, struct gqa *g, struct genai_error *err)
 {
 	const struct cref_tensor *q = n->in[QUERY];
 	const struct cref_tensor *kv[2] = {gqa_in(n, KEY), gqa_in(n, VALUE)};
 	int64_t heads = g->N;
 
-	if (q->rank != 3)
-		return gqa_bad_shape(n, QUERY, "[batch, length, width]", err);
-	if (q->dims[0] > INT32_MAX || q->dims[1] > INT32_MAX)
-		return cref_node_fail(n, err, GENAI_E_LIMIT,
-				      "query of shape %s is too large",
-				      OPS_SHAPE(q));
+	if (q->rank != 3 && (!g->paged || q->rank != 2))
+		return gqa_bad_shape(n, QUERY,
+				     g->paged ? "[length, width]"
+					      : "[batch, length, width]",
+				     err);
+	if (gqa_dim(q, 0) > INT32_MAX || gqa_dim(q, 1) > INT32_MAX)
+		return gqa_too_large(n, err);
 	g->packed = !kv[0];
 	if (!kv[0] != !kv[1])
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "key and value must come together");
 	heads += g->packed ? 2 * g->Nkv : 0;
-	g->B = q->dims[0];
-	g->S = q->dims[1];
-	g->H = q->dims[2] / heads;
-	if (g->H < 1 || g->H > 65536 || q->dims[2] % heads)
+	g->B = gqa_dim(q, 0);
+	g->S = gqa_dim(q, 1);
+	g->H = gqa_dim(q, 2) / heads;
+	if (g->H < 1 || g->H > 65536 || gqa_dim(q, 2) % heads)
 		return gqa_bad_shape(n, QUERY,
 				     "a multiple of the heads in its last dim",
 				     err);
 	for (uint32_t i = 0; i < 2 && !g->packed; i++)
-		if (kv[i]->rank != 3 || kv[i]->dims[0] != g->B ||
-		    kv[i]->dims[1] != g->S || kv[i]->dims[2] != g->Nkv * g->H)
+		if (kv[i]->rank != q->rank || gqa_dim(kv[i], 0) != g->B ||
+		    gqa_dim(kv[i], 1) != g->S ||
+		    gqa_dim(kv[i], 2) != g->Nkv * g->H)
 			return gqa_bad_shape(n, KEY + i,
 					     "[batch, length, kv_num_heads * "
 					     "head size] as query",
@@ -169,8 +188,7 @@ static int32_t gqa_past(struct cref_node *n, const struct gqa *g,
 	return GENAI_OK;
 }
 
-static int32_t gqa_rotary(struct cref_node *n, struct gqa *g,
-			  struct genai_error *err)
+int32_t gqa_rotary(struct cref_node *n, struct gqa *g, struct genai_error *err)
 {
 	const struct cref_tensor *c = gqa_in(n, COS), *s = gqa_in(n, SIN);
 	const struct cref_tensor *p = gqa_in(n, POSITIONS);
@@ -194,7 +212,8 @@ static int32_t gqa_rotary(struct cref_node *n, struct gqa *g,
 				      "%lld rotated channels, carried: %d",
 				      (long long)g->rotary, GQA_ROTARY);
 	if (p && cref_elements(p) != (uint64_t)(g->B * g->S))
-		return gqa_bad_shape(n, POSITIONS, "[batch, length]", err);
+		return gqa_bad_shape(n, g->paged ? PAGED_POSITIONS : POSITIONS,
+				     "[batch, length]", err);
 	return GENAI_OK;
 }
 
@@ -202,7 +221,6 @@ static int32_t gqa_rest(struct cref_node *n, const struct gqa *g,
 			struct genai_error *err)
 {
 	const struct cref_tensor *l = n->in[SEQLENS], *b = gqa_in(n, BIAS);
-	const struct cref_tensor *x;
 
 	if (l->rank < 1 || l->rank > 2 || cref_elements(l) != (uint64_t)g->B ||
 	    (l->rank == 2 && l->dims[0] != 1 && l->dims[1] != 1))
@@ -215,13 +233,27 @@ static int32_t gqa_rest(struct cref_node *n, const struct gqa *g,
 		return gqa_bad_shape(n, BIAS,
 				     "[batch or 1, heads or 1, length, total]",
 				     err);
-	x = gqa_in(n, SINK);
+	return gqa_extras(n, g, err);
+}
+
+int32_t gqa_extras(struct cref_node *n, const struct gqa *g,
+		   struct genai_error *err)
+{
+	const struct cref_tensor *x = gqa_in(n, SINK);
+
 	if (x && cref_elements(x) != (uint64_t)g->N)
-		return gqa_bad_shape(n, SINK, "[num_heads]", err);
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "head sink of shape %s, must be "
+				      "[num_heads]",
+				      OPS_SHAPE(x));
 	for (uint32_t i = Q_NORM; i <= K_NORM; i++) {
 		x = gqa_in(n, i);
 		if (x && cref_elements(x) != (uint64_t)g->H)
-			return gqa_bad_shape(n, i, "[head size]", err);
+			return cref_node_fail(n, err, GENAI_E_INVAL,
+					      "%s norm of shape %s, must be "
+					      "[head size]",
+					      i == Q_NORM ? "query" : "key",
+					      OPS_SHAPE(x));
 	}
 	return GENAI_OK;
 }
@@ -266,8 +298,9 @@ int32_t cref_gqa_prepare(struct cref_node *n, struct genai_error *err)
 	uint32_t dtype;
 	int32_t rc;
 
-	if ((rc = gqa_attrs(n, &g, err)) || (rc = gqa_dtypes(n, err)) ||
-	    (rc = gqa_qkv(n, &g, err)) || (rc = gqa_past(n, &g, &past, err)) ||
+	if ((rc = gqa_check(n, err)) || (rc = gqa_attrs(n, &g, err)) ||
+	    (rc = gqa_dtypes(n, err)) || (rc = gqa_qkv(n, &g, err)) ||
+	    (rc = gqa_past(n, &g, &past, err)) ||
 	    (rc = gqa_rotary(n, &g, err)) || (rc = gqa_rest(n, &g, err)))
 		return rc;
 	if (!(g.scale > 0 || g.scale < 0))
@@ -278,7 +311,7 @@ int32_t cref_gqa_prepare(struct cref_node *n, struct genai_error *err)
 	    ws > (uint64_t)1 << 46)
 		goto large;
 	g.lens_at = (ws + 63) / 64 * 64;
-	g.attn_at = (g.lens_at + (uint64_t)g.B * 24 + 63) / 64 * 64;
+	g.attn_at = (g.lens_at + (uint64_t)g.B * 32 + 8 + 63) / 64 * 64;
 	add = cref_attn_ws((uint64_t)g.B, (uint64_t)g.S, (uint64_t)g.N,
 			   (uint64_t)g.Nkv, (uint64_t)g.H, (uint64_t)g.H);
 	if (!add || __builtin_add_overflow(g.attn_at, add, &ws))
@@ -303,8 +336,5 @@ int32_t cref_gqa_prepare(struct cref_node *n, struct genai_error *err)
 	rc = rc ? rc : ops_out(n, 1, dtype, 4, dims, err);
 	return rc ? rc : ops_out(n, 2, dtype, 4, dims, err);
 large:
-	return cref_node_fail(n, err, GENAI_E_LIMIT,
-			      "query of shape %s is too "
-			      "large",
-			      OPS_SHAPE(n->in[QUERY]));
+	return gqa_too_large(n, err);
 }

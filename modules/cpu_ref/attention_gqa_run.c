@@ -1,5 +1,6 @@
 /* attention_gqa_run.c - GroupQueryAttention at run time: bounds, q/k norm and
- * rotary embedding, append to the cache, attention.
+ * rotary embedding, append to the cache, attention; the last three are
+ * PagedAttention's too.
  *
  * The cache is shared when past and present have the same address: rows P..T-1
  * are written in place.  Otherwise past rows are copied first.  Keys and values
@@ -8,17 +9,6 @@
  * runs over a copy of the rows kept and the new ones, and the present gets the
  * last L(T) of them. */
 #include "modules/cpu_ref/attention_gqa.h"
-
-struct gqa_call {
-	struct gqa g;
-	struct cref_node *n;
-	struct genai_error *err;
-	float *q;
-	int64_t *past, *total, *base; /* per batch entry */
-	int64_t rows;		      /* of the present */
-	struct cref_kv to[2];	      /* where keys and values go */
-	bool sliding;		      /* through the copy */
-};
 
 static int64_t size_of(uint32_t dtype)
 {
@@ -51,22 +41,27 @@ static int32_t gqa_view(struct gqa_call *c, const struct cref_tensor *t,
 	return GENAI_OK;
 }
 
-/* Position of the last row whose cos is read, -1 if none. */
-static int64_t gqa_last_position(const struct gqa_call *c, int64_t b,
-				 int64_t *out_first)
+int32_t gqa_check_positions(const struct gqa_call *c, int64_t b)
 {
 	const struct cref_tensor *p = gqa_in(c->n, POSITIONS);
-	int64_t top = c->total[b] - 1;
+	const struct cref_tensor *cos = gqa_in(c->n, COS);
+	int64_t low = 0, top = c->total[b] - 1;
 
-	*out_first = 0;
-	for (int64_t i = 0; p && i < c->g.S; i++) {
-		const int64_t x =
-			ops_get_int(p, p->data, (uint64_t)(b * c->g.S + i));
+	if (!c->g.rotary)
+		return GENAI_OK;
+	for (int64_t i = c->first[b]; p && i < c->first[b + 1]; i++) {
+		const int64_t x = ops_get_int(p, p->data, (uint64_t)i);
 
-		top = i && top > x ? top : x;
-		*out_first = i && *out_first < x ? *out_first : x;
+		top = i > c->first[b] && top > x ? top : x;
+		low = i > c->first[b] && low < x ? low : x;
 	}
-	return top;
+	if (low < 0 || top >= cos->dims[0])
+		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
+				      "position %lld is outside the %lld rows "
+				      "of cos_cache",
+				      (long long)(low < 0 ? low : top),
+				      (long long)cos->dims[0]);
+	return GENAI_OK;
 }
 
 static int32_t gqa_length(struct gqa_call *c, int64_t b, int64_t sum)
@@ -77,7 +72,6 @@ static int32_t gqa_length(struct gqa_call *c, int64_t b, int64_t sum)
 	const int64_t last = ops_get_int(c->n->in[SEQLENS],
 					 c->n->in[SEQLENS]->data, (uint64_t)b);
 	const int64_t T = last + 1;
-	int64_t first, top;
 
 	if (last < 0)
 		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
@@ -114,16 +108,7 @@ static int32_t gqa_length(struct gqa_call *c, int64_t b, int64_t sum)
 				      "the past has %lld",
 				      (long long)b, (long long)c->past[b],
 				      (long long)rows);
-	if (!g->rotary)
-		return GENAI_OK;
-	top = gqa_last_position(c, b, &first);
-	if (first < 0 || top >= c->n->in[COS]->dims[0])
-		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
-				      "position %lld is outside the %lld rows "
-				      "of cos_cache",
-				      (long long)(first < 0 ? first : top),
-				      (long long)c->n->in[COS]->dims[0]);
-	return GENAI_OK;
+	return gqa_check_positions(c, b);
 }
 
 static int32_t gqa_bounds(struct gqa_call *c)
@@ -143,6 +128,8 @@ static int32_t gqa_bounds(struct gqa_call *c)
 	c->rows = c->n->out[1]->dims[2];
 	c->rows = c->rows < c->n->out[2]->dims[2] ? c->rows
 						  : c->n->out[2]->dims[2];
+	for (int64_t b = 0; b <= c->g.B; b++)
+		c->first[b] = b * c->g.S;
 	for (int64_t b = 0; b < c->g.B; b++) {
 		rc = gqa_length(c, b, sum);
 		if (rc)
@@ -166,17 +153,13 @@ static int32_t gqa_bounds(struct gqa_call *c)
 
 static struct cref_kv kv_of(const struct cref_tensor *t)
 {
-	struct cref_kv kv = {t->data, t->dtype, t->strides[0], t->strides[1],
-			     t->strides[2]};
+	struct cref_kv kv = {.data = t->data,
+			     .dtype = t->dtype,
+			     .batch = t->strides[0],
+			     .head = t->strides[1],
+			     .row = t->strides[2]};
 
 	return kv;
-}
-
-static char *kv_at(const struct cref_kv *kv, int64_t b, int64_t h, int64_t row)
-{
-	return (char *)(uintptr_t)kv->data +
-	       (b * kv->batch + h * kv->head + row * kv->row) *
-		       size_of(kv->dtype);
 }
 
 /* Rows that a window's cache of C rows holds at length T. */
@@ -196,8 +179,8 @@ static void copy_rows(const struct gqa *g, const struct cref_kv *dst,
 
 	for (int64_t h = 0; h < g->Nkv; h++)
 		for (int64_t i = 0; i < n; i++)
-			memmove(kv_at(dst, b, h, to + i),
-				kv_at(src, b, h, from + i), bytes);
+			memmove(cref_kv_at(dst, b, h, to + i),
+				cref_kv_at(src, b, h, from + i), bytes);
 }
 
 static void zero_rows(const struct gqa *g, const struct cref_kv *dst, int64_t b,
@@ -207,7 +190,7 @@ static void zero_rows(const struct gqa *g, const struct cref_kv *dst, int64_t b,
 
 	for (int64_t h = 0; h < g->Nkv; h++)
 		for (int64_t i = from; i < to; i++)
-			memset(kv_at(dst, b, h, i), 0, bytes);
+			memset(cref_kv_at(dst, b, h, i), 0, bytes);
 }
 
 /* Past rows to where the new ones will go. */
@@ -273,7 +256,8 @@ struct angles {
 
 static void angles_at(const struct gqa_call *c, int64_t p, struct angles *a)
 {
-	const struct cref_tensor *ct = c->n->in[COS], *st = c->n->in[SIN];
+	const struct cref_tensor *ct = gqa_in(c->n, COS);
+	const struct cref_tensor *st = gqa_in(c->n, SIN);
 	const int64_t half = c->g.rotary / 2;
 	const int64_t at = p * half * size_of(ct->dtype);
 
@@ -308,14 +292,13 @@ static void head_norm(const struct gqa *g, float *x,
 		x[i] = x[i] * f * cref_load(w->data, w->dtype, i);
 }
 
-/* Head h of the new row (b, i) of part 0 q, 1 k, 2 v. */
-static const char *new_row(const struct gqa_call *c, uint32_t part, int64_t b,
-			   int64_t i, int64_t h)
+/* Head h of a new row of part 0 q, 1 k, 2 v. */
+static const char *new_row(const struct gqa_call *c, uint32_t part, int64_t row,
+			   int64_t h)
 {
 	const struct gqa *g = &c->g;
 	const struct cref_tensor *t = c->n->in[g->packed ? QUERY : part];
 	const int64_t first[3] = {0, g->N, g->N + g->Nkv};
-	const int64_t row = b * g->S + i;
 	int64_t heads = part ? g->Nkv : g->N;
 
 	if (g->packed) {
@@ -335,7 +318,7 @@ static void gqa_row(const struct gqa_call *c, int64_t b, int64_t i, float *tmp)
 	const struct cref_tensor *pt = gqa_in(c->n, POSITIONS);
 	const struct cref_tensor *norm[2] = {gqa_in(c->n, Q_NORM),
 					     gqa_in(c->n, K_NORM)};
-	const int64_t row = b * g->S + i, pos = c->past[b] + i;
+	const int64_t row = c->first[b] + i, pos = c->past[b] + i;
 	const int64_t at = pos - c->base[b];
 	const uint64_t H = (uint64_t)g->H;
 	struct angles a;
@@ -346,19 +329,21 @@ static void gqa_row(const struct gqa_call *c, int64_t b, int64_t i, float *tmp)
 			  &a);
 	/* tmp lies in the row's q */
 	for (int64_t h = 0; h < g->Nkv; h++) {
-		cref_widen(tmp, new_row(c, 1, b, i, h), dtype[1], H);
+		cref_widen(tmp, new_row(c, 1, row, h), dtype[1], H);
 		if (norm[1])
 			head_norm(g, tmp, norm[1]);
 		if (g->rotary)
 			rotate(g, tmp, &a);
-		cref_narrow(kv_at(&c->to[0], b, h, at), c->to[0].dtype, tmp, H);
-		cref_widen(tmp, new_row(c, 2, b, i, h), dtype[2], H);
-		cref_narrow(kv_at(&c->to[1], b, h, at), c->to[1].dtype, tmp, H);
+		cref_narrow(cref_kv_at(&c->to[0], b, h, at), c->to[0].dtype,
+			    tmp, H);
+		cref_widen(tmp, new_row(c, 2, row, h), dtype[2], H);
+		cref_narrow(cref_kv_at(&c->to[1], b, h, at), c->to[1].dtype,
+			    tmp, H);
 	}
 	for (int64_t h = 0; h < g->N; h++) {
 		float *q = c->q + (row * g->N + h) * g->H;
 
-		cref_widen(q, new_row(c, 0, b, i, h), dtype[0], H);
+		cref_widen(q, new_row(c, 0, row, h), dtype[0], H);
 		if (norm[0])
 			head_norm(g, q, norm[0]);
 		if (g->rotary)
@@ -369,13 +354,14 @@ static void gqa_row(const struct gqa_call *c, int64_t b, int64_t i, float *tmp)
 static void gqa_rows_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct gqa_call *c = ctx;
+	int64_t b = 0;
 
-	for (uint64_t r = begin; r < end; r++) {
-		const int64_t b = (int64_t)r / c->g.S, i = (int64_t)r % c->g.S;
-		float *q = c->q + (int64_t)r * c->g.N * c->g.H;
-
-		if (c->past[b] + i < c->total[b])
-			gqa_row(c, b, i, q);
+	for (int64_t r = (int64_t)begin; r < (int64_t)end; r++) {
+		while (r >= c->first[b + 1])
+			b++;
+		if (c->past[b] + r - c->first[b] < c->total[b])
+			gqa_row(c, b, r - c->first[b],
+				c->q + r * c->g.N * c->g.H);
 	}
 }
 
@@ -397,6 +383,7 @@ static void gqa_attend(struct gqa_call *c, const struct cref_run *r)
 	a.k = c->to[0];
 	a.v = c->to[1];
 	a.base = c->base;
+	a.first = g->paged ? c->first : NULL;
 	a.past = c->past;
 	a.total = c->total;
 	a.causal = g->causal;
@@ -423,10 +410,18 @@ static void gqa_attend(struct gqa_call *c, const struct cref_run *r)
 	cref_attn_run(&a, r->pool);
 }
 
+void gqa_compute(struct gqa_call *c, const struct cref_run *r)
+{
+	const int64_t work = (c->g.N + 2 * c->g.Nkv) * c->g.H;
+
+	cref_pool_run(r->pool, gqa_rows_part, c, (uint64_t)c->first[c->g.B],
+		      (uint64_t)(8192 / work + 1));
+	gqa_attend(c, r);
+}
+
 int32_t cref_gqa_run(struct cref_node *n, const struct cref_run *r)
 {
 	struct gqa_call c = {.n = n, .err = r->err};
-	int64_t work;
 	int32_t rc;
 
 	c.g = *gqa(n);
@@ -434,14 +429,12 @@ int32_t cref_gqa_run(struct cref_node *n, const struct cref_run *r)
 	c.past = (int64_t *)(void *)((char *)r->workspace + c.g.lens_at);
 	c.total = c.past + c.g.B;
 	c.base = c.total + c.g.B;
+	c.first = c.base + c.g.B;
 	rc = gqa_bounds(&c);
 	if (rc)
 		return rc;
 	gqa_take_past(&c, r);
-	work = (c.g.N + 2 * c.g.Nkv) * c.g.H;
-	cref_pool_run(r->pool, gqa_rows_part, &c, (uint64_t)(c.g.B * c.g.S),
-		      (uint64_t)(8192 / work + 1));
-	gqa_attend(&c, r);
+	gqa_compute(&c, r);
 	if (c.sliding)
 		gqa_give_present(&c);
 	return GENAI_OK;

@@ -187,6 +187,9 @@ OPS_ROW("com.microsoft", "QMoE", 1, cref_qmoe_prepare, cref_moe_run,
 OPS_ROW("com.microsoft", "GroupQueryAttention", 1, cref_gqa_prepare,
 	cref_gqa_run, .facts.gathered = IN(7) | IN(8),
 	.facts.state_in = IN(3) | IN(4), .facts.state_out = OUT(1) | OUT(2))
+OPS_ROW("com.microsoft", "PagedAttention", 1, cref_paged_prepare,
+	cref_paged_run, .facts.gathered = IN(8) | IN(9),
+	.facts.state_in = IN(3) | IN(4), .facts.state_out = OUT(1) | OUT(2))
 OPS_ROW("com.microsoft", "MultiHeadAttention", 1, cref_mha_prepare,
 	cref_mha_run)
 

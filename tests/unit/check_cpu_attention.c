@@ -1,5 +1,5 @@
 // check_cpu_attention.c - cpu_ref's GroupQueryAttention against a plain one in
-// double precision, and against itself in pieces.
+// double precision, and against itself in pieces and over a cache in blocks.
 #include <stdio.h>
 
 #include "gqa_case.h"
@@ -473,6 +473,252 @@ START_TEST(gqa_refusals)
 }
 END_TEST
 
+// ---- in blocks ----
+
+// Several sequences that begin alike, over one pool of blocks in disorder.
+#define SEQS 4
+#define PAD 3
+
+struct paged {
+	const struct gqa_data *d;
+	char *qkv, *out, *kc, *vc;
+	int64_t block, blocks, per, rows; // of the pool, of a sequence, new
+	int32_t first[SEQS + 1], past[SEQS], *table;
+	int64_t pos[MAX_T];
+};
+
+static uint64_t cache_bytes(const struct paged *p)
+{
+	const struct gqa_case *c = &p->d->c;
+
+	return (uint64_t)(p->blocks * p->block * c->Nkv * c->H) *
+	       ksize(c->dtype);
+}
+
+static void paged_make(struct paged *p, const struct gqa_data *d, int64_t block)
+{
+	const struct gqa_case *c = &d->c;
+
+	memset(p, 0, sizeof(*p));
+	p->d = d;
+	p->block = block;
+	p->per = (c->T + block - 1) / block;
+	p->blocks = p->per * SEQS + 2;
+	p->table = calloc((size_t)(p->per * SEQS), sizeof(*p->table));
+	for (int64_t i = 0; i < p->per * SEQS; i++)
+		// 0 and the last are nobody's
+		p->table[i] = (int32_t)(1 + i % SEQS * p->per + i / SEQS);
+	p->qkv = malloc((uint64_t)(SEQS * c->T + PAD) *
+			(uint64_t)((c->N + 2 * c->Nkv) * c->H) *
+			ksize(c->dtype));
+	p->out = malloc((uint64_t)((SEQS * c->T + PAD) * c->N * c->H) *
+			ksize(c->dtype));
+	p->kc = malloc(cache_bytes(p));
+	p->vc = malloc(cache_bytes(p));
+	memset(p->kc, 0xff, cache_bytes(p));
+	memset(p->vc, 0xff, cache_bytes(p));
+}
+
+static void paged_free(struct paged *p)
+{
+	free(p->table);
+	free(p->qkv);
+	free(p->out);
+	free(p->kc);
+	free(p->vc);
+}
+
+static void paged_node(struct knode *k, struct paged *p, int64_t T)
+{
+	const struct gqa_case *c = &p->d->c;
+	const int64_t heads = c->N + 2 * c->Nkv;
+
+	knode_init(k, "PagedAttention", 14, 3);
+	gqa_attrs(k, c);
+	knode_in(k, 0, c->dtype, p->qkv, DIMS(1, T, heads * c->H));
+	knode_in(k, 3, c->dtype, p->kc,
+		 DIMS(p->blocks, p->block, c->Nkv, c->H));
+	knode_in(k, 4, c->dtype, p->vc,
+		 DIMS(p->blocks, p->block, c->Nkv, c->H));
+	knode_in(k, 5, GENAI_DT_I32, p->first, DIMS(SEQS + 1));
+	knode_in(k, 6, GENAI_DT_I32, p->past, DIMS(SEQS));
+	knode_in(k, 7, GENAI_DT_I32, p->table, DIMS(SEQS, p->per));
+	if (c->rotary) {
+		knode_in(k, 8, c->dtype, p->d->cos,
+			 DIMS(c->T + 9, c->rotary / 2));
+		knode_in(k, 9, c->dtype, p->d->sin,
+			 DIMS(c->T + 9, c->rotary / 2));
+	}
+	if (c->sink)
+		knode_in(k, 10, c->dtype, p->d->sink, DIMS(c->N));
+	if (c->norm) {
+		knode_in(k, 11, c->dtype, p->d->qn, DIMS(c->H));
+		knode_in(k, 12, c->dtype, p->d->kn, DIMS(c->H));
+	}
+	if (c->positions)
+		knode_in(k, 13, GENAI_DT_I64, p->pos, DIMS(1, T));
+	k->t[CREF_MAX_IN].data = p->out;
+	k->t[CREF_MAX_IN + 1].data = p->kc;
+	k->t[CREF_MAX_IN + 2].data = p->vc;
+}
+
+static void all_ff(const char *p, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++)
+		ck_assert_int_eq((unsigned char)p[i], 0xff);
+}
+
+// One step: add[b] new rows of each sequence; they must be those of want.
+static void paged_step(struct paged *p, const int64_t *add,
+		       struct cref_pool *pool, const char *want)
+{
+	const struct gqa_case *c = &p->d->c;
+	const uint64_t e = ksize(c->dtype);
+	const uint64_t in = (uint64_t)((c->N + 2 * c->Nkv) * c->H) * e;
+	const uint64_t out = (uint64_t)(c->N * c->H) * e;
+	const uint64_t block = cache_bytes(p) / (uint64_t)p->blocks;
+	struct knode k;
+	int64_t T = 0;
+
+	for (int b = 0; b < SEQS; b++) {
+		p->first[b] = (int32_t)T;
+		memcpy(p->qkv + (uint64_t)T * in,
+		       (char *)p->d->qkv + (uint64_t)p->past[b] * in,
+		       (uint64_t)add[b] * in);
+		for (int64_t i = 0; i < add[b]; i++)
+			p->pos[T++] = p->d->pos[p->past[b] + i];
+	}
+	p->first[SEQS] = (int32_t)T;
+	memset(p->qkv + (uint64_t)T * in, 0xff, PAD * in);
+	memset(p->out, 0xee, (uint64_t)(T + PAD) * out);
+	paged_node(&k, p, T + PAD);
+	ck_assert_msg(!knode_prepare(&k, cref_paged_prepare), "%s", k.err.text);
+	ck_assert_msg(!knode_run(&k, cref_paged_run, pool, 0, 0), "%s",
+		      k.err.text);
+	for (int b = 0; b < SEQS; b++) {
+		ck_assert_mem_eq(p->out + (uint64_t)p->first[b] * out,
+				 want + (uint64_t)p->past[b] * out,
+				 (uint64_t)add[b] * out);
+		p->past[b] += (int32_t)add[b];
+	}
+	for (uint64_t i = (uint64_t)T * out; i < (uint64_t)(T + PAD) * out; i++)
+		ck_assert_int_eq(p->out[i], 0); // padding
+	all_ff(p->kc, block);
+	all_ff(p->vc + cache_bytes(p) - block, block);
+	knode_free(&k);
+}
+
+static void paged_check(struct gqa_case c, int64_t block)
+{
+	struct gqa_data d = make(c);
+	const uint64_t bytes = (uint64_t)(c.T * c.N * c.H) * ksize(c.dtype);
+	char *y = malloc(bytes);
+	struct paged p;
+	uint64_t seed = 7;
+
+	poison(&d);
+	gqa_shared(&d, 0, c.T, NULL, y);
+	paged_make(&p, &d, block);
+	for (int turn = 0, more = 1; more; turn++) {
+		int64_t add[SEQS];
+
+		more = 0;
+		for (int b = 0; b < SEQS; b++) {
+			int64_t left = c.T - p.past[b], n = krand(&seed) % 3;
+
+			if (n == 2)
+				n = 1 + krand(&seed) % 40;
+			add[b] = n < left ? n : left;
+			more |= left > 0;
+		}
+		// rows of positions are kept in one array
+		if (add[0] + add[1] + add[2] + add[3] > MAX_T - PAD)
+			continue;
+		paged_step(&p, add, pools[1 + turn % 4], y);
+	}
+	paged_free(&p);
+	free(y);
+	discard(&d);
+}
+
+START_TEST(paged_same_bits)
+{
+	static const int64_t blocks[] = {1, 7, 16, 32, 64, 128};
+
+	for (int i = 0; i < 6; i++) {
+		paged_check((struct gqa_case){.T = 150,
+					      .N = 6,
+					      .Nkv = 2,
+					      .H = 24,
+					      .dtype = dtypes[i % 3],
+					      .rotary = 16,
+					      .position_major = true},
+			    blocks[i]);
+		paged_check((struct gqa_case){.T = 90,
+					      .N = 4,
+					      .Nkv = 4,
+					      .H = 64,
+					      .dtype = dtypes[(i + 1) % 3],
+					      .rotary = 64,
+					      .interleaved = i & 1,
+					      .norm = i & 1,
+					      .sink = i & 2,
+					      .smooth = !(i & 2),
+					      .positions = i & 1,
+					      .window = i & 1 ? 20 : 0,
+					      .softcap = i & 2 ? 5 : 0},
+			    blocks[i]);
+	}
+}
+END_TEST
+
+START_TEST(paged_bounds)
+{
+	struct gqa_data d = make((struct gqa_case){.T = 20,
+						   .N = 2,
+						   .Nkv = 1,
+						   .H = 8,
+						   .dtype = GENAI_DT_F32,
+						   .rotary = 8});
+	static const struct {
+		int32_t past, end, block;
+		const char *text;
+	} bad[] = {
+		{0, 30, 1, "cumulative_sequence_length[1] is 30"},
+		{0, -1, 1, "cumulative_sequence_length[1] is -1"},
+		{-1, 2, 1, "past_seqlens[0] is -1"},
+		{28, 5, 1, "past_seqlens[0] is 28"},
+		{0, 2, -1, "block_table[0, 0] is -1"},
+		{0, 2, 18, "block_table[0, 0] is 18"},
+		{28, 2, 1, "position 29 is outside the 29 rows"},
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct paged p;
+		struct knode k;
+
+		paged_make(&p, &d, 8);
+		p.table[0] = p.table[1] = p.table[2] = p.table[3] = 1;
+		p.per = 4;
+		p.past[0] = bad[i].past;
+		for (int b = 1; b <= SEQS; b++)
+			p.first[b] = bad[i].end;
+		p.table[0] = bad[i].block;
+		p.blocks = 18;
+		p.table = realloc(p.table, SEQS * 4 * sizeof(*p.table));
+		paged_node(&k, &p, 20);
+		ck_assert(!knode_prepare(&k, cref_paged_prepare));
+		ck_assert_int_eq(knode_run(&k, cref_paged_run, NULL, 0, 0),
+				 GENAI_E_INVAL);
+		ck_assert_msg(strstr(k.err.text, bad[i].text) != NULL, "%s",
+			      k.err.text);
+		knode_free(&k);
+		paged_free(&p);
+	}
+	discard(&d);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("cpu_attention");
@@ -490,6 +736,8 @@ static Suite *suite(void)
 	tcase_add_test(t, gqa_batch);
 	tcase_add_test(t, gqa_bounds);
 	tcase_add_test(t, gqa_refusals);
+	tcase_add_test(t, paged_same_bits);
+	tcase_add_test(t, paged_bounds);
 	suite_add_tcase(s, t);
 	return s;
 }
