@@ -273,7 +273,7 @@ static int32_t rewrite(struct step_rewrite *r, uint32_t *out_logits,
 	}
 	pos = find_in(g, g->inputs, g->n_inputs, r->c->position_ids);
 	if (pos != GENAI_NONE) {
-		step_positions(r, g->inputs[pos]);
+		rc = rc ? rc : step_positions(r, g->inputs[pos]);
 		genai_builder_remove_input(r->b, g->inputs[pos]);
 	}
 	if (rc)

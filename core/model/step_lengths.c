@@ -216,8 +216,117 @@ int32_t step_replace_mask(struct step_rewrite *r, uint32_t mask, int depth)
 	return rc;
 }
 
-void step_positions(struct step_rewrite *r, uint32_t ids)
+// ---- positions ----
+
+// Do the sections have all pairs that turn?
+static bool sections_fit(const struct step_rewrite *r,
+			 const struct genai_node *n)
 {
+	const struct genai_value *c =
+		genai_builder_get_value(r->b, step_in(n, 2));
+	int64_t pairs = step_attr_int(n, "rotary_embedding_dim", 0) / 2;
+
+	if (!pairs && c && c->rank == 2)
+		pairs = c->dims[1];
+	for (uint32_t i = 0; i < n->n_attrs; i++) {
+		const struct genai_attr *a = genai_node_attr(n, i);
+
+		if (strcmp(a->name, "mrope_section"))
+			continue;
+		if (a->kind != GENAI_ATTR_INTS || a->count != 3)
+			return false;
+		for (int k = 0; k < 3; k++) {
+			if (a->ints[k] < 0 || a->ints[k] > pairs)
+				return false;
+			pairs -= a->ints[k];
+		}
+		return !pairs;
+	}
+	return false;
+}
+
+// An attribute that RotaryEmbedding has, too: 1; that says which position is
+// whose: 0; another one: -1.
+static int rotary_attr(const struct genai_attr *a)
+{
+	static const char *const kept[] = {"interleaved", "num_heads",
+					   "rotary_embedding_dim",
+					   "is_packed_batching"};
+
+	for (int i = 0; i < 4; i++)
+		if (!strcmp(kept[i], a->name))
+			return a->kind == GENAI_ATTR_INT ? 1 : -1;
+	if (!strcmp(a->name, "mrope_layout"))
+		return a->kind == GENAI_ATTR_INT && a->i >= 0 && a->i <= 1 ? 0
+									   : -1;
+	return strcmp(a->name, "mrope_section") ? -1 : 0;
+}
+
+// Three rows that are the same: an MRotaryEmbedding that reads them is a
+// RotaryEmbedding that reads one.
+static int32_t replace_mrotary(struct step_rewrite *r, uint32_t node,
+			       uint32_t pos)
+{
+	const struct genai_node *n = genai_builder_get_node(r->b, node);
+	uint32_t in[4], out = step_out(n), to;
+	const char *names[4], *name = n->name;
+	int64_t values[4];
+	uint32_t kept = 0;
+
+	if (!sections_fit(r, n))
+		return genai_fail(r->err, GENAI_E_UNSUPPORTED,
+				  "node %s (%s): attribute mrope_section must "
+				  "be three numbers whose sum is half of the "
+				  "channels that turn",
+				  n->name, n->op);
+	for (uint32_t i = 0; i < n->n_attrs; i++) {
+		const struct genai_attr *a = genai_node_attr(n, i);
+		int like = rotary_attr(a);
+
+		if (like < 0 || kept == 4)
+			return 0; // for the executor to refuse
+		if (!like)
+			continue;
+		names[kept] = a->name;
+		values[kept++] = a->i;
+	}
+	for (uint32_t i = 0; i < 4; i++)
+		in[i] = step_in(n, i);
+	in[1] = pos;
+	genai_builder_remove_node(r->b, node);
+	to = genai_builder_node(r->b, "RotaryEmbedding", "com.microsoft", 1,
+				name, in, 4, &out, 1);
+	for (uint32_t i = 0; i < kept; i++)
+		genai_builder_attr_int(r->b, to, names[i], values[i]);
+	return 0;
+}
+
+static int32_t replace_three(struct step_rewrite *r, uint32_t ids, uint32_t pos)
+{
+	static const int64_t dim = 3, dims[] = {3, 1, 1};
+	uint32_t n = genai_builder_n_nodes(r->b), shape;
+	int32_t rc = 0;
+
+	for (uint32_t i = 0; !rc && i < n; i++) {
+		const struct genai_node *c = genai_builder_get_node(r->b, i);
+
+		if (c->op && !strcmp(c->op, "MRotaryEmbedding") &&
+		    step_in(c, 1) == ids && c->n_inputs == 4 &&
+		    c->n_outputs == 1)
+			rc = replace_mrotary(r, i, pos);
+	}
+	shape = genai_builder_const(r->b, "genai.three", GENAI_DT_I64, 1, &dim,
+				    dims);
+	genai_builder_replace(r->b, ids,
+			      step_node(r, "Expand", "genai.position_rows",
+					GENAI_DT_I64, pos, shape));
+	return rc;
+}
+
+int32_t step_positions(struct step_rewrite *r, uint32_t ids)
+{
+	const struct genai_value *v = genai_builder_get_value(r->b, ids);
+	const bool three = v && v->rank == 3 && v->dims[0] == 3;
 	uint32_t zero = step_const(r, "genai.zero", 0, 0);
 	uint32_t step = step_const(r, "genai.step", 0, 1);
 	uint32_t axes = step_const(r, "genai.axis0", 1, 0);
@@ -239,5 +348,8 @@ void step_positions(struct step_rewrite *r, uint32_t ids)
 		       past64);
 	pos = step_node(r, "Unsqueeze", "genai.position_ids", GENAI_DT_I64, at,
 			axes);
+	if (three)
+		return replace_three(r, ids, pos);
 	genai_builder_replace(r->b, ids, pos);
+	return 0;
 }

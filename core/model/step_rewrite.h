@@ -58,7 +58,8 @@ int64_t step_attr_int(const struct genai_node *n, const char *name, int64_t d);
 void step_lengths(struct step_rewrite *r);
 /* All that reads the attention mask reads a length instead. */
 int32_t step_replace_mask(struct step_rewrite *r, uint32_t mask, int depth);
-/* Positions counted from genai.past in place of the input ids. */
-void step_positions(struct step_rewrite *r, uint32_t ids);
+/* Positions counted from genai.past in place of the input ids.  Of text, three
+ * positions of a token are the same. */
+int32_t step_positions(struct step_rewrite *r, uint32_t ids);
 
 #endif

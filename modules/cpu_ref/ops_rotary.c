@@ -1,6 +1,7 @@
 // ops_rotary.c - rotary position embedding, com.microsoft and ai.onnx 23.
 // Pairs are (i, i + R/2), or (2i, 2i + 1) when interleaved; R channels of each
-// head turn, the rest pass through.
+// head turn, the rest pass through.  MRotaryEmbedding has three positions for
+// each token, and pairs of three sections: one after another, or by turns.
 #include "ops.h"
 
 struct rotary {
@@ -8,12 +9,15 @@ struct rotary {
 	struct cref_tensor *y;
 	int64_t batch, seq, heads, size, rot;
 	int64_t b_stride, s_stride, h_stride; /* elements of x and y */
-	bool interleaved;
+	const int64_t *section;		      // pairs of each position, or NULL
+	bool interleaved, turns;
 };
 
 struct rotary_state {
 	int64_t batch, seq, heads, size, rot;
 	int64_t b_stride, s_stride, h_stride;
+	int64_t section[3];
+	bool three; // positions
 };
 EXEC_STATE(rotary_state, cref_node)
 
@@ -51,6 +55,18 @@ static int32_t head_layout(struct cref_node *n, int64_t size,
 	s->s_stride = x->dims[2];
 	s->h_stride = size;
 	return GENAI_OK;
+}
+
+// One for each token, or three; or, where one may stand for all, that.
+static bool positions_fit(const struct rotary_state *s,
+			  const struct cref_tensor *pos, bool one)
+{
+	if (s->three)
+		return pos->rank == 3 && pos->dims[0] == 3 &&
+		       pos->dims[1] == s->batch && pos->dims[2] == s->seq;
+	if (pos->rank == 2)
+		return pos->dims[0] == s->batch && pos->dims[1] == s->seq;
+	return one && pos->rank < 2 && cref_elements(pos) == 1;
 }
 
 // i_pos, i_cos: the inputs' places; the sines follow the cosines.
@@ -93,10 +109,7 @@ static int32_t rotary_prepare(struct cref_node *n, uint32_t i_pos,
 				      "input of shape %s, %lld channels",
 				      OPS_SHAPE(c), OPS_SHAPE(sin),
 				      OPS_SHAPE(x), (long long)rot);
-	if (pos &&
-	    !(pos->rank == 2 && pos->dims[0] == s->batch &&
-	      pos->dims[1] == s->seq) &&
-	    !(i_pos == 1 && pos->rank <= 1 && cref_elements(pos) == 1))
+	if (pos && !positions_fit(s, pos, i_pos == 1))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "positions of shape %s do not fit input "
 				      "of shape %s",
@@ -104,20 +117,58 @@ static int32_t rotary_prepare(struct cref_node *n, uint32_t i_pos,
 	return ops_out(n, 0, x->dtype, x->rank, x->dims, err);
 }
 
-// Row of the caches for token (b, t).
-static int64_t cache_row(const struct rotary *q, int64_t b, int64_t t)
+// Rows of the caches for token (b, t): the same one, or one for each section.
+static void cache_rows(const struct rotary *q, int64_t b, int64_t t,
+		       int64_t *rows)
 {
-	if (!q->pos)
-		return b * q->seq + t;
-	if (q->pos->rank == 2)
-		return ops_get_int(q->pos, q->pos->data,
-				   (uint64_t)(b * q->seq + t));
-	return ops_get_int(q->pos, q->pos->data, 0) + t;
+	const struct cref_tensor *pos = q->pos;
+	int64_t at = b * q->seq + t;
+
+	for (int64_t i = 0; i < 3; i++) {
+		if (!pos)
+			rows[i] = at;
+		else if (q->section)
+			rows[i] = ops_get_int(
+				pos, pos->data,
+				(uint64_t)(i * q->batch * q->seq + at));
+		else if (pos->rank == 2)
+			rows[i] = ops_get_int(pos, pos->data, (uint64_t)at);
+		else
+			rows[i] = ops_get_int(pos, pos->data, 0) + t;
+	}
+}
+
+// The section that pair i belongs to.
+static int section_of(const struct rotary *q, int64_t i)
+{
+	const int64_t *s = q->section;
+
+	if (!s)
+		return 0;
+	if (!q->turns)
+		return i < s[0] ? 0 : i < s[0] + s[1] ? 1 : 2;
+	return i % 3 && i < 3 * s[i % 3] ? (int)(i % 3) : 0;
 }
 
 #define PAIRS (OPS_CHUNK / 2)
 
-static void rotate_head(const struct rotary *q, int64_t at, int64_t row)
+// Pairs [i, i + n) of a cache.
+static void load_pairs(const struct rotary *q, const struct cref_tensor *t,
+		       const int64_t *rows, int64_t i, uint32_t n, float *out)
+{
+	const int64_t half = q->rot / 2;
+
+	ops_load(OPS_F32, out, t->dtype, t->data, rows[0] * half + i, 1, n);
+	for (uint32_t j = 0; q->section && j < n; j++) {
+		const int s = section_of(q, i + j);
+
+		if (s)
+			ops_load(OPS_F32, out + j, t->dtype, t->data,
+				 rows[s] * half + i + j, 1, 1);
+	}
+}
+
+static void rotate_head(const struct rotary *q, int64_t at, const int64_t *rows)
 {
 	float a[OPS_CHUNK], b[OPS_CHUNK], c[PAIRS], s[PAIRS];
 	int64_t half = q->rot / 2, step = q->interleaved ? 2 : 1;
@@ -129,10 +180,8 @@ static void rotate_head(const struct rotary *q, int64_t at, int64_t row)
 
 		ops_load(OPS_F32, a, q->x->dtype, q->x->data, p, step, n);
 		ops_load(OPS_F32, b, q->x->dtype, q->x->data, p + far, step, n);
-		ops_load(OPS_F32, c, q->cos->dtype, q->cos->data,
-			 row * half + i, 1, n);
-		ops_load(OPS_F32, s, q->sin->dtype, q->sin->data,
-			 row * half + i, 1, n);
+		load_pairs(q, q->cos, rows, i, n, c);
+		load_pairs(q, q->sin, rows, i, n, s);
 		for (uint32_t j = 0; j < n; j++) {
 			float u = a[j] * c[j] - b[j] * s[j];
 
@@ -158,11 +207,12 @@ static void rotary_part(void *ctx, uint64_t begin, uint64_t end)
 
 	for (uint64_t k = begin; k < end; k++) {
 		int64_t h = (int64_t)k % q->heads, r = (int64_t)k / q->heads;
-		int64_t t = r % q->seq, b = r / q->seq;
+		int64_t t = r % q->seq, b = r / q->seq, rows[3];
 
+		cache_rows(q, b, t, rows);
 		rotate_head(q,
 			    b * q->b_stride + t * q->s_stride + h * q->h_stride,
-			    cache_row(q, b, t));
+			    rows);
 	}
 }
 
@@ -185,18 +235,20 @@ static int32_t rotary_run(struct cref_node *n, const struct cref_run *r,
 		.h_stride = s->h_stride,
 		.rot = s->rot,
 		.interleaved = cref_attr_int(n->node, "interleaved", 0) != 0,
+		.section = s->three ? s->section : NULL,
+		.turns = cref_attr_int(n->node, "mrope_layout", 0) != 0,
 	};
+	int64_t rows[3];
 
 	if (!cref_elements(q.x))
 		return GENAI_OK;
-	for (int64_t i = 0; q.pos && i < q.batch * q.seq; i++) {
-		int64_t row = cache_row(&q, i / q.seq, i % q.seq);
-
-		if (row < 0 || row >= q.cos->dims[0])
+	for (int64_t i = 0; q.pos && i < 3 * q.batch * q.seq; i++) {
+		cache_rows(&q, i / 3 / q.seq, i / 3 % q.seq, rows);
+		if (rows[i % 3] < 0 || rows[i % 3] >= q.cos->dims[0])
 			return cref_node_fail(n, r->err, GENAI_E_INVAL,
 					      "position %lld is out of range "
 					      "for caches of %lld rows",
-					      (long long)row,
+					      (long long)rows[i % 3],
 					      (long long)q.cos->dims[0]);
 	}
 	ops_rows(r->pool, rotary_part, &q,
@@ -215,6 +267,49 @@ int32_t ops_rotary_ms_prepare(struct cref_node *n, struct genai_error *err)
 		    cref_attr_int(n->node, "is_packed_batching", 0)))
 		rc = cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				    "scale other than 1 or packed batching");
+	return rc ? rc : rotary_prepare(n, 1, 2, err);
+}
+
+// Three sections, which have all pairs.
+static int32_t sections(struct cref_node *n, struct genai_error *err)
+{
+	const struct genai_attr *a = cref_attr_find(n->node, "mrope_section");
+	const int64_t rot = cref_attr_int(n->node, "rotary_embedding_dim", 0);
+	const struct cref_tensor *c = n->in[2];
+	struct rotary_state *s = rotary_state(n);
+	int64_t left = rot / 2;
+	bool fits = a && a->kind == GENAI_ATTR_INTS && a->count == 3;
+
+	if (!rot && c->rank == 2)
+		left = c->dims[1];
+	for (int i = 0; fits && i < 3; i++) {
+		s->section[i] = a->ints[i];
+		fits = s->section[i] >= 0 && s->section[i] <= left;
+		left -= s->section[i];
+	}
+	s->three = true;
+	if (fits && !left)
+		return GENAI_OK;
+	return cref_node_fail(n, err, GENAI_E_INVAL,
+			      "attribute 'mrope_section' must be three numbers "
+			      "whose sum is half of the channels that turn");
+}
+
+int32_t ops_mrotary_prepare(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {
+		"interleaved",	      "num_heads",
+		"mrope_layout",	      "rotary_embedding_dim",
+		"mrope_section",      "scale",
+		"is_packed_batching", NULL};
+	int32_t rc = ops_check(n, attrs, 4, 4, 1, err);
+
+	if (!rc && (cref_attr_float(n->node, "scale", 1.0) != 1.0 ||
+		    cref_attr_int(n->node, "is_packed_batching", 0)))
+		rc = cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				    "scale other than 1 or packed batching");
+	if (!rc)
+		rc = sections(n, err);
 	return rc ? rc : rotary_prepare(n, 1, 2, err);
 }
 

@@ -168,6 +168,8 @@ OPS_ROW("", "RotaryEmbedding", 23, ops_rotary_prepare, ops_rotary_run,
 	.facts.gathered = IN(1) | IN(2))
 OPS_ROW("com.microsoft", "RotaryEmbedding", 1, ops_rotary_ms_prepare,
 	ops_rotary_ms_run, .facts.gathered = IN(2) | IN(3))
+OPS_ROW("com.microsoft", "MRotaryEmbedding", 1, ops_mrotary_prepare,
+	ops_rotary_ms_run, .facts.gathered = IN(2) | IN(3))
 OPS_ROW("", "Gemm", 7, ops_gemm_prepare, ops_gemm_run)
 OPS_ROW("", "Einsum", 12, ops_einsum_prepare, ops_einsum_run)
 

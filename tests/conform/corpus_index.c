@@ -1,4 +1,5 @@
-/* corpus_index.c - Gather, GatherBlockQuantized, RotaryEmbedding. */
+/* corpus_index.c - Gather, GatherBlockQuantized, RotaryEmbedding and
+ * MRotaryEmbedding. */
 #include <math.h>
 #include <stdlib.h>
 #include "tests/conform/one.h"
@@ -175,6 +176,99 @@ static void rope_case(struct check *c, uint32_t dt, bool four, bool inter,
 	free(tol);
 }
 
+/* Pair i of the sections: whose position it turns by. */
+static int mrope_axis(const int64_t *section, bool turns, int64_t i)
+{
+	if (turns)
+		return i % 3 == 1 && i < 3 * section[1]	  ? 1
+		       : i % 3 == 2 && i < 3 * section[2] ? 2
+							  : 0;
+	return i < section[0] ? 0 : i < section[0] + section[1] ? 1 : 2;
+}
+
+static void mrope_case(struct check *c, uint32_t dt, bool four, bool turns,
+		       const int64_t *section, int64_t size)
+{
+	int64_t heads = 2, batch = 2, seq = 3, rows = 9;
+	int64_t half = section[0] + section[1] + section[2], rot = 2 * half;
+	int64_t x3[3] = {batch, seq, heads * size};
+	int64_t x4[4] = {batch, heads, seq, size};
+	int64_t pd[3] = {3, batch, seq}, cd[2] = {rows, half};
+	int64_t pos[18] = {0, 1, 2, 8, 7, 6, 3, 3, 3,
+			   5, 4, 4, 1, 0, 8, 2, 2, 7};
+	int64_t n = batch * heads * seq * size;
+	void *x = rnd_tensor(dt, (uint64_t)n, -2, 2),
+	     *out = calloc((size_t)n, 4);
+	void *cs = rnd_tensor(dt, (uint64_t)(rows * half), -1, 1);
+	void *sn = rnd_tensor(dt, (uint64_t)(rows * half), -1, 1);
+	double *want = calloc((size_t)n, sizeof(*want));
+	double *tol = calloc((size_t)n, sizeof(*tol));
+
+	if (check_begin(c,
+			"mrope dtype %u rank %d turns %d section %lld rot "
+			"%lld of %lld",
+			dt, four ? 4 : 3, turns, (long long)section[0],
+			(long long)rot, (long long)size)) {
+		for (int64_t i = 0; i < n; i++) {
+			const int64_t d = i % size, k = d % half;
+			const int64_t b = i / (heads * seq * size);
+			const int64_t s =
+				four ? i / size % seq : i / size / heads % seq;
+			const int64_t p =
+				pos[(mrope_axis(section, turns, k) * batch +
+				     b) * seq +
+				    s];
+			const uint64_t at = (uint64_t)(p * half + k);
+			double v = op_load(dt, x, (uint64_t)i), mate;
+
+			want[i] = v;
+			if (d < rot) {
+				mate = op_load(dt, x,
+					       (uint64_t)(d < half ? i + half
+								   : i - half));
+				want[i] = v * op_load(dt, cs, at) +
+					  (d < half ? -mate : mate) *
+						  op_load(dt, sn, at);
+			}
+			tol[i] = 1.01 * unit_of(dt) * fabs(want[i]) + 0x1p-21;
+		}
+		one_begin();
+		one_in(op_input(&one.g, dt, four ? 4 : 3, four ? x4 : x3, x));
+		one_in(op_input(&one.g, GENAI_DT_I64, 3, pd, pos));
+		one_in(op_const(&one.g, dt, 2, cd, cs));
+		one_in(op_const(&one.g, dt, 2, cd, sn));
+		one_node("com.microsoft", "MRotaryEmbedding");
+		op_attr_ints(&one.g, "mrope_section", section, 3);
+		op_attr_int(&one.g, "mrope_layout", turns);
+		if (!four)
+			op_attr_int(&one.g, "num_heads", heads);
+		if (rot != size)
+			op_attr_int(&one.g, "rotary_embedding_dim", rot);
+		one_run(c, dt, four ? 4 : 3, four ? x4 : x3, out);
+		one_check(c, dt, out, want, tol, (uint64_t)n);
+	}
+	free(x);
+	free(out);
+	free(cs);
+	free(sn);
+	free(want);
+	free(tol);
+}
+
+static void mrope_cases(struct check *c, uint32_t dt)
+{
+	static const int64_t sections[][3] = {
+		{2, 3, 3}, {3, 3, 2}, {6, 5, 5}, {8, 0, 0}, {0, 4, 4}};
+
+	for (int i = 0; i < 5; i++) {
+		const int64_t *s = sections[i], all = s[0] + s[1] + s[2];
+
+		mrope_case(c, dt, false, false, s, 2 * all);
+		mrope_case(c, dt, true, true, s, 2 * all);
+		mrope_case(c, dt, false, true, s, 2 * all + 8);
+	}
+}
+
 void corpus_index(struct check *c)
 {
 	for (int d = 0; d < 3; d++) {
@@ -188,6 +282,7 @@ void corpus_index(struct check *c)
 		gbq_case(c, floats[d], 0, 8, true, 96);
 		gbq_case(c, floats[d], 0, 8, false, 96);
 		gbq_case(c, floats[d], 0, 4, true, 96);
+		mrope_cases(c, floats[d]);
 		for (int i = 0; i < 8; i++)
 			rope_case(c, floats[d], i & 1, i & 2, i & 4 ? 8 : 16,
 				  i % 3 == 0);

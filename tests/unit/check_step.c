@@ -10,6 +10,7 @@ struct plan {
 	const char *extra_input; /* read by a node whose output is a graph's */
 	uint32_t kv_dtype, kv_rank;
 	int64_t heads, head_size, logits_rows;
+	const int64_t *section; /* of a rotary embedding by three positions */
 	bool positions, hidden, float_head, no_head_input, no_embedding;
 };
 
@@ -124,6 +125,25 @@ static void attention(uint32_t h, uint32_t *out_attn)
 	*out_attn = out[0];
 }
 
+// Three positions for each token, and who else reads them.
+static uint32_t three(uint32_t h)
+{
+	static const float table[8 * 4];
+	static const int64_t dims[2] = {8, 4};
+	uint32_t in[4] = {h}, out, node;
+
+	in[1] = input("position_ids", GENAI_DT_I64, 3, 3, -1, -1, 0);
+	in[2] = genai_builder_const(b, "mcos", GENAI_DT_F32, 2, dims, table);
+	in[3] = genai_builder_const(b, "msin", GENAI_DT_F32, 2, dims, table);
+	out = value("turned", GENAI_DT_F32, 3, -1, -1, 4, 0);
+	node = genai_builder_node(b, "MRotaryEmbedding", "com.microsoft", 1,
+				  "turn", in, 4, &out, 1);
+	genai_builder_attr_ints(b, node, "mrope_section", made->section, 3);
+	genai_builder_attr_int(b, node, "mrope_layout", 1);
+	genai_builder_attr_int(b, node, "num_heads", 2);
+	return made->hidden ? op("Add", "more", GENAI_DT_F32, out, in[1]) : out;
+}
+
 static struct genai_graph *graph(const struct plan *p)
 {
 	static const float emb[8 * 4], head[4 * 8];
@@ -144,6 +164,8 @@ static struct genai_graph *graph(const struct plan *p)
 	if (p->positions)
 		h = op("Add", "placed", GENAI_DT_F32, h,
 		       input("position_ids", GENAI_DT_I64, 2, -1, -1, 0, 0));
+	if (p->section)
+		h = three(h);
 	attention(h, &attn);
 	logits = value("logits", GENAI_DT_F32, 3, -1, p->logits_rows, 8, 0);
 	genai_builder_node(
@@ -311,6 +333,38 @@ START_TEST(positions_are_computed)
 }
 END_TEST
 
+// Of text the three are one, and who turns by them needs no more.
+START_TEST(three_positions_are_one)
+{
+	static const int64_t good[] = {2, 1, 1}, less[] = {2, 1, 0},
+			     below[] = {6, -1, -1};
+	struct plan p = plain;
+	const struct genai_node *n;
+
+	p.section = good;
+	for (int more = 0; more < 2; more++) {
+		p.hidden = more;
+		build(&p, false);
+		n = node_named("RotaryEmbedding");
+		ck_assert_ptr_nonnull(n);
+		ck_assert_str_eq(n->name, "turn");
+		ck_assert_str_eq(
+			genai_graph_value(step.graph, n->inputs[1])->name,
+			"genai.position_ids");
+		ck_assert_uint_eq(n->n_attrs, 1);
+		ck_assert_int_eq(has_op("MRotaryEmbedding"), 0);
+		ck_assert_int_eq(has_op("Expand"), more);
+		ck_assert_uint_eq(step.graph->n_inputs, 4);
+		drop();
+	}
+	p.section = less;
+	refused(&p, GENAI_E_UNSUPPORTED,
+		"node turn (MRotaryEmbedding): attribute mrope_section");
+	p.section = below;
+	refused(&p, GENAI_E_UNSUPPORTED, "mrope_section");
+}
+END_TEST
+
 START_TEST(further_outputs_are_dropped)
 {
 	struct plan p = plain;
@@ -435,10 +489,11 @@ END_TEST
 START_TEST(exports)
 {
 	static const char *const folders[] = {
-		MODEL("llama-cpu-fp32"),  MODEL("llama-cpu-int4-asym"),
-		MODEL("llama-cuda-fp16"), MODEL("mistral-cpu-fp32"),
-		MODEL("phi3-cpu-int4"),	  MODEL("qwen2-cpu-int8"),
-		MODEL("qwen3-cpu-int4")};
+		MODEL("llama-cpu-fp32"),   MODEL("llama-cpu-int4-asym"),
+		MODEL("llama-cuda-fp16"),  MODEL("mistral-cpu-fp32"),
+		MODEL("phi3-cpu-int4"),	   MODEL("qwen2-cpu-int8"),
+		MODEL("qwen3-cpu-int4"),   MODEL("gptoss-cpu-int4"),
+		MODEL("qwen25vl-cpu-int4")};
 	struct genai_runtime *rt = runtime("eager", "pager_sync", "auto", NULL);
 	struct genai_model *m = model(rt, folders[_i], 0);
 
@@ -461,6 +516,7 @@ int main(void)
 	tcase_add_test(tc, the_mask_is_gone);
 	tcase_add_test(tc, rows_for_the_head);
 	tcase_add_test(tc, positions_are_computed);
+	tcase_add_test(tc, three_positions_are_one);
 	tcase_add_test(tc, further_outputs_are_dropped);
 	tcase_add_test(tc, a_head_without_its_input);
 	tcase_add_test(tc, an_embedding_that_is_not_there);
@@ -468,7 +524,7 @@ int main(void)
 	tcase_add_loop_test(tc, what_is_no_decoder, 0,
 			    sizeof(bad) / sizeof(bad[0]));
 	tcase_add_test(tc, other_names);
-	tcase_add_loop_test(tc, exports, 0, 7);
+	tcase_add_loop_test(tc, exports, 0, 9);
 	suite_add_tcase(s, tc);
 	return genai_check_main(s);
 }
