@@ -1,16 +1,17 @@
-// ops_norm.c - normalisation of rows: RMS and layer, alone or after adding a
-// residual.  Rows are the unit of parallel work; sums of a row's pieces of
-// OPS_CHUNK elements (16 lanes, fixed tree) add up in double.
+// ops_norm.c - normalisation of rows: RMS and layer, alone, after adding a
+// residual, or with a gate.  Rows are the unit of parallel work; sums of a
+// row's pieces of OPS_CHUNK elements (16 lanes, fixed tree) add up in double.
 #include "ops.h"
 
 #include <math.h>
 
 struct norm {
-	const struct cref_tensor *x, *skip, *gamma, *beta, *bias;
+	const struct cref_tensor *x, *skip, *gamma, *beta, *bias, *gate;
 	struct cref_tensor *y, *mean, *inv, *sum;
 	uint64_t len, skip_rows;
 	float eps;
 	bool rms;
+	bool silu; // of the gate, not its sigmoid alone
 };
 
 // Elements [i, i + n) of row k of t as floats: in place, or in buf.
@@ -94,6 +95,17 @@ static void row_stats(const struct norm *q, uint64_t k, float *out_mean,
 	*out_inv = (float)(1.0 / sqrt(squares / len + (double)q->eps));
 }
 
+static void gate_piece(const struct norm *q, uint64_t k, uint64_t i, uint32_t n,
+		       float *out)
+{
+	float b[OPS_CHUNK], s[OPS_CHUNK];
+	const float *z = row_piece(q->gate, k, q->len, i, n, b);
+
+	cref_vec_sigmoid(s, z, n);
+	for (uint32_t j = 0; j < n; j++)
+		out[j] *= q->silu ? z[j] * s[j] : s[j];
+}
+
 static void norm_row(const struct norm *q, uint64_t k)
 {
 	float buf[OPS_CHUNK], b[OPS_CHUNK], o[OPS_CHUNK], mean, inv;
@@ -122,6 +134,8 @@ static void norm_row(const struct norm *q, uint64_t k)
 			for (uint32_t j = 0; j < n; j++)
 				out[j] += g[j];
 		}
+		if (q->gate)
+			gate_piece(q, k, i, n, out);
 		if (!direct)
 			ops_store(OPS_F32, out, q->y->dtype, q->y->data,
 				  (int64_t)(k * q->len + i), 1, n);
@@ -327,6 +341,63 @@ int32_t ops_skip_norm_run(struct cref_node *n, const struct cref_run *r)
 		.skip_rows = len ? cref_elements(n->in[1]) / len : 0,
 		.eps = (float)cref_attr_float(n->node, "epsilon", 1e-12),
 		.rms = rms,
+	};
+
+	return norm_run(&q, r);
+}
+
+// ---- with a gate ----
+
+enum { X, SCALE, GATE };
+
+int32_t ops_gated_norm_prepare(struct cref_node *n, struct genai_error *err)
+{
+	static const char *const attrs[] = {"activation", "epsilon", NULL};
+	const char *act = cref_attr_string(n->node, "activation", "silu");
+	int32_t rc = ops_check(n, attrs, 3, 3, 1, err);
+	const struct cref_tensor *x, *w;
+
+	if (!rc)
+		rc = ops_need_dtype(n, X, OPS_F32S, err);
+	for (uint32_t i = SCALE; !rc && i <= GATE; i++)
+		rc = ops_need_same_dtype(n, X, i, err);
+	if (!rc)
+		rc = ops_need_rank(n, X, 1, GENAI_MAX_RANK, err);
+	if (rc)
+		return rc;
+	x = n->in[X];
+	w = n->in[SCALE];
+	if (strcmp(act, "silu") && strcmp(act, "swish") &&
+	    strcmp(act, "sigmoid"))
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "activation %.40s, carried: silu, swish, "
+				      "sigmoid",
+				      act);
+	if (w->rank != 1 || w->dims[0] < 1 || x->dims[x->rank - 1] % w->dims[0])
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "scale of shape %s does not divide the "
+				      "rows of X of shape %s",
+				      OPS_SHAPE(w), OPS_SHAPE(x));
+	if (n->in[GATE]->rank != x->rank ||
+	    memcmp(n->in[GATE]->dims, x->dims, x->rank * sizeof(*x->dims)))
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "gate of shape %s, must be %s as X",
+				      OPS_SHAPE(n->in[GATE]), OPS_SHAPE(x));
+	return ops_out(n, 0, x->dtype, x->rank, x->dims, err);
+}
+
+int32_t ops_gated_norm_run(struct cref_node *n, const struct cref_run *r)
+{
+	struct norm q = {
+		.x = n->in[X],
+		.gamma = n->in[SCALE],
+		.gate = n->in[GATE],
+		.y = n->out[0],
+		.len = (uint64_t)n->in[SCALE]->dims[0],
+		.eps = (float)cref_attr_float(n->node, "epsilon", 1e-5),
+		.rms = true,
+		.silu = strcmp(cref_attr_string(n->node, "activation", "silu"),
+			       "sigmoid"),
 	};
 
 	return norm_run(&q, r);

@@ -196,8 +196,19 @@ OPS_ROW("com.microsoft", "MultiHeadAttention", 1, cref_mha_prepare,
 	cref_mha_run)
 
 /* with a state beside the cache */
+OPS_ROW("", "CausalConvWithState", 27, ops_conv_state_prepare,
+	ops_conv_state_run)
 OPS_ROW("com.microsoft", "CausalConvWithState", 1, ops_conv_state_prepare,
 	ops_conv_state_run)
+OPS_ROW("", "LinearAttention", 27, cref_linear_prepare, cref_linear_run)
+OPS_ROW("com.microsoft", "LinearAttention", 1, cref_linear_prepare,
+	cref_linear_run)
+OPS_ROW("com.microsoft", "LinearAttentionGate", 1, ops_linear_gate_prepare,
+	ops_linear_gate_run)
+OPS_ROW("com.microsoft", "GatedRMSNorm", 1, ops_gated_norm_prepare,
+	ops_gated_norm_run)
+OPS_ROW("com.microsoft", "GatedAdd", 1, ops_gated_add_prepare,
+	ops_gated_add_run)
 
 /* types */
 OPS_ROW("", "Cast", 6, ops_cast_prepare, ops_cast_run)

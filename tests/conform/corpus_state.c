@@ -201,15 +201,180 @@ static void conv_case(struct check *c, uint32_t dtype, int64_t taps,
 	free(v.bias);
 }
 
+/* ---- LinearAttention ---- */
+
+enum { DK = 8, DV = 20, HEADS = 4 }; /* of the state */
+
+struct linear {
+	uint32_t dtype, state; /* types */
+	const char *rule;
+	int64_t q_heads, k_heads;
+	bool gated, delta, per_row;
+	void *q, *k, *v, *decay, *beta;
+};
+
+static uint32_t linear_rows(struct op_graph *g, const struct linear *v,
+			    void *of, int64_t t, int64_t n, int64_t width)
+{
+	return op_input(g, v->dtype, 3, (int64_t[]){1, n, width},
+			(char *)of + (uint64_t)(t * width) *
+					     op_bytes(v->dtype, 0, NULL));
+}
+
+static void linear_build(struct op_graph *g, const void *of, int64_t t,
+			 int64_t n, void *state, void *y)
+{
+	const struct linear *v = of;
+	const int64_t out = v->q_heads > HEADS ? v->q_heads : HEADS;
+	const int64_t kept[] = {1, HEADS, DK, DV};
+	uint32_t in[7], outs[3];
+
+	in[0] = linear_rows(g, v, v->q, t, n, v->q_heads * DK);
+	in[1] = linear_rows(g, v, v->k, t, n, v->k_heads * DK);
+	in[2] = linear_rows(g, v, v->v, t, n, HEADS * DV);
+	in[3] = op_input(g, v->state, 4, kept, state);
+	in[4] = v->gated ? linear_rows(g, v, v->decay, t, n,
+				       v->per_row ? HEADS * DK : HEADS)
+			 : GENAI_NONE;
+	in[5] = v->delta ? linear_rows(g, v, v->beta, t, n, HEADS) : GENAI_NONE;
+	in[6] = OP_END;
+	op_node(g, "com.microsoft", "LinearAttention", in);
+	op_attr_int(g, "q_num_heads", v->q_heads);
+	op_attr_int(g, "kv_num_heads", HEADS);
+	op_attr_string(g, "update_rule", v->rule);
+	op_attr_float(g, "scale", .5);
+	outs[0] = op_output(g, v->dtype, 3, (int64_t[]){1, n, out * DV}, y);
+	outs[1] = op_output(g, v->state, 4, kept, state);
+	outs[2] = OP_END;
+	op_node_out(g, outs);
+	op_over(g, outs[1], in[3]);
+}
+
+static double at(uint32_t dtype, const void *p, int64_t i)
+{
+	return op_load(dtype, p, (uint64_t)i);
+}
+
+/* One token of one head: s and, beside it, how much a rounding can have moved
+ * each element. */
+static void linear_token(const struct linear *v, int64_t t, int64_t h,
+			 double (*s)[DV], double (*off)[DV])
+{
+	const double u = unit_of(v->state) + 0x1p-21;
+	const int64_t kh = h / (HEADS / v->k_heads);
+	double k[DK], e[DK], r[DV] = {0}, ro[DV] = {0}, beta = 1;
+
+	for (int i = 0; i < DK; i++) {
+		k[i] = at(v->dtype, v->k, (t * v->k_heads + kh) * DK + i);
+		e[i] = !v->gated ? 1
+				 : exp(at(v->dtype, v->decay,
+					  v->per_row ? (t * HEADS + h) * DK + i
+						     : t * HEADS + h));
+	}
+	if (v->delta)
+		beta = at(v->dtype, v->beta, t * HEADS + h);
+	for (int i = 0; i < DK; i++)
+		for (int j = 0; j < DV; j++) {
+			s[i][j] *= e[i];
+			off[i][j] *= e[i];
+			r[j] += k[i] * s[i][j];
+			ro[j] += fabs(k[i]) * (off[i][j] + fabs(s[i][j]) * u);
+		}
+	for (int i = 0; i < DK; i++)
+		for (int j = 0; j < DV; j++) {
+			double x = at(v->dtype, v->v, (t * HEADS + h) * DV + j);
+
+			if (v->delta)
+				x = beta * (x - r[j]);
+			s[i][j] += k[i] * x;
+			off[i][j] += fabs(k[i]) * (fabs(x) * u + beta * ro[j]) +
+				     fabs(s[i][j]) * u;
+		}
+}
+
+static void linear_want(const struct linear *v, double *want, double *tol)
+{
+	static double s[HEADS][DK][DV], off[HEADS][DK][DV];
+	const int64_t out = v->q_heads > HEADS ? v->q_heads : HEADS;
+
+	memset(s, 0, sizeof(s));
+	memset(off, 0, sizeof(off));
+	for (int64_t i = 0; i < ROWS * out; i++) {
+		const int64_t t = i / out, o = i % out, h = o * HEADS / out;
+		const int64_t qh = o * v->q_heads / out;
+
+		if (o * HEADS % out == 0)
+			linear_token(v, t, h, s[h], off[h]);
+		for (int j = 0; j < DV; j++) {
+			double *w = &want[i * DV + j], *e = &tol[i * DV + j];
+
+			*w = *e = 0;
+			for (int k = 0; k < DK; k++) {
+				double q = at(v->dtype, v->q,
+					      (t * v->q_heads + qh) * DK + k);
+
+				*w += .5 * q * s[h][k][j];
+				*e += .5 * fabs(q) *
+				      (off[h][k][j] +
+				       fabs(s[h][k][j]) * 0x1p-19);
+			}
+			*e += fabs(*w) * 1.01 * unit_of(v->dtype) + 1e-30;
+			if (v->dtype == GENAI_DT_F16)
+				*e += 0x1p-24;
+		}
+	}
+}
+
+static void linear_case(struct check *c, struct linear v)
+{
+	enum { ALL = ROWS * 8 * DV };
+	static double want[ALL], tol[ALL];
+	const int64_t out = v.q_heads > HEADS ? v.q_heads : HEADS;
+	struct sequence q = {
+		.build = linear_build,
+		.of = &v,
+		.dtype = v.dtype,
+		.width = (uint64_t)(out * DV),
+		.state_bytes = HEADS * DK * DV * op_bytes(v.state, 0, NULL),
+	};
+
+	v.q = rnd_tensor(v.dtype, ROWS * (uint64_t)v.q_heads * DK, -1, 1);
+	v.k = rnd_tensor(v.dtype, ROWS * (uint64_t)v.k_heads * DK, -.4f, .4f);
+	v.v = rnd_tensor(v.dtype, ROWS * HEADS * DV, -1, 1);
+	v.decay = rnd_tensor(v.dtype, ROWS * HEADS * DK, -.7f, 0);
+	v.beta = rnd_tensor(v.dtype, ROWS * HEADS, 0, 1);
+	linear_want(&v, want, tol);
+	cut(c, &q, v.rule, want, tol);
+	free(v.q);
+	free(v.k);
+	free(v.v);
+	free(v.decay);
+	free(v.beta);
+}
+
 void corpus_state(struct check *c)
 {
 	static const uint32_t floats[] = {GENAI_DT_F32, GENAI_DT_F16,
 					  GENAI_DT_BF16};
 
 	for (int d = 0; d < 3; d++) {
-		conv_case(c, floats[d], 3, 1, false, false, false);
-		conv_case(c, floats[d], 4, 1, false, true, true);
-		conv_case(c, floats[d], 3, 4, false, false, true);
-		conv_case(c, floats[d], 4, 1, true, true, true);
+		const uint32_t t = floats[d];
+
+		conv_case(c, t, 3, 1, false, false, false);
+		conv_case(c, t, 4, 1, false, true, true);
+		conv_case(c, t, 3, 4, false, false, true);
+		conv_case(c, t, 4, 1, true, true, true);
+		linear_case(c, (struct linear){t, t, "gated_delta", 4, 4, true,
+					       true});
+		linear_case(c, (struct linear){t, GENAI_DT_F32, "gated_delta",
+					       2, 2, true, true});
+		linear_case(c, (struct linear){t, t, "gated_delta", 8, 4, true,
+					       true, true});
+		linear_case(c,
+			    (struct linear){t, t, "gated", 4, 4, true, false});
+		linear_case(c,
+			    (struct linear){t, t, "delta", 1, 1, false, true});
+		linear_case(c, (struct linear){t, GENAI_DT_F32, "linear", 4, 4,
+					       false, false});
 	}
 }
