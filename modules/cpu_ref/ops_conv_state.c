@@ -201,7 +201,8 @@ static void conv_move(const struct conv_state *s, const struct cref_tensor *t,
 }
 
 // Taps in their order, each over all positions: a position's sum has always
-// the same order.
+// the same order.  In double, where products of floats are exact: what is near
+// zero here may be made long again by the norm that follows.
 static void conv_sums(const struct conv_call *c, int64_t line, const float *x,
 		      float *y)
 {
@@ -209,17 +210,26 @@ static void conv_sums(const struct conv_call *c, int64_t line, const float *x,
 	const struct cref_tensor *w = c->n->in[WEIGHT],
 				 *b = conv_in(c->n, BIAS);
 	uint64_t ch = (uint64_t)(line % s->channels);
-	float first = b ? cref_load(b->data, b->dtype, ch) : 0;
+	double first = b ? cref_load(b->data, b->dtype, ch) : 0;
 
-	for (int64_t t = 0; t < s->length; t++)
-		y[t] = first;
-	for (int64_t j = 0; j < s->taps; j++) {
-		const float *v = x + j * s->dilation;
-		float f = cref_load(w->data, w->dtype,
-				    ch * (uint64_t)s->taps + (uint64_t)j);
+	for (int64_t t = 0; t < s->length; t += OPS_CHUNK) {
+		int64_t left = s->length - t;
+		int64_t n = left < OPS_CHUNK ? left : OPS_CHUNK;
+		double sum[OPS_CHUNK];
 
-		for (int64_t t = 0; t < s->length; t++)
-			y[t] += f * v[t];
+		for (int64_t i = 0; i < n; i++)
+			sum[i] = first;
+		for (int64_t j = 0; j < s->taps; j++) {
+			const float *v = x + t + j * s->dilation;
+			double f =
+				cref_load(w->data, w->dtype,
+					  ch * (uint64_t)s->taps + (uint64_t)j);
+
+			for (int64_t i = 0; i < n; i++)
+				sum[i] += f * (double)v[i];
+		}
+		for (int64_t i = 0; i < n; i++)
+			y[t + i] = (float)sum[i];
 	}
 	for (int64_t t = 0; s->silu && t < s->length; t += OPS_CHUNK) {
 		int64_t left = s->length - t;
