@@ -344,7 +344,7 @@ START_TEST(three_positions_are_one)
 	p.section = good;
 	for (int more = 0; more < 2; more++) {
 		p.hidden = more;
-		build(&p, false);
+		build(&p);
 		n = node_named("RotaryEmbedding");
 		ck_assert_ptr_nonnull(n);
 		ck_assert_str_eq(n->name, "turn");
