@@ -5,7 +5,8 @@
  * What changes (docs/ARCHITECTURE.md, "The step graph"):
  *   genai.past (int32 [1], in place)  replaces the attention mask: total = past
  *       + S is written over it by the step itself
- *   position_ids                      past + 0..S-1
+ *   position_ids                      past + 0..S-1, or past where a rotary
+ *                                     embedding counts itself
  *   genai.rows (int64 [R])            the positions of this step whose rows go
  *       through the head
  *   genai.begins (int64 [R])          where each of those begins among all

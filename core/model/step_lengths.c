@@ -263,9 +263,9 @@ static int rotary_attr(const struct genai_attr *a)
 }
 
 // Three rows that are the same: an MRotaryEmbedding that reads them is a
-// RotaryEmbedding that reads one.
+// RotaryEmbedding that counts from one position.
 static int32_t replace_mrotary(struct step_rewrite *r, uint32_t node,
-			       uint32_t pos)
+			       uint32_t past)
 {
 	const struct genai_node *n = genai_builder_get_node(r->b, node);
 	uint32_t in[4], out = step_out(n), to;
@@ -292,7 +292,7 @@ static int32_t replace_mrotary(struct step_rewrite *r, uint32_t node,
 	}
 	for (uint32_t i = 0; i < 4; i++)
 		in[i] = step_in(n, i);
-	in[1] = pos;
+	in[1] = past;
 	genai_builder_remove_node(r->b, node);
 	to = genai_builder_node(r->b, "RotaryEmbedding", "com.microsoft", 1,
 				name, in, 4, &out, 1);
@@ -301,55 +301,64 @@ static int32_t replace_mrotary(struct step_rewrite *r, uint32_t node,
 	return 0;
 }
 
-static int32_t replace_three(struct step_rewrite *r, uint32_t ids, uint32_t pos)
+// A rotary embedding counts from one position itself.
+static int32_t replace_rotary(struct step_rewrite *r, uint32_t ids,
+			      uint32_t past)
 {
-	static const int64_t dim = 3, dims[] = {3, 1, 1};
-	uint32_t n = genai_builder_n_nodes(r->b), shape;
+	uint32_t n = genai_builder_n_nodes(r->b);
 	int32_t rc = 0;
 
 	for (uint32_t i = 0; !rc && i < n; i++) {
 		const struct genai_node *c = genai_builder_get_node(r->b, i);
 
-		if (c->op && !strcmp(c->op, "MRotaryEmbedding") &&
-		    step_in(c, 1) == ids && c->n_inputs == 4 &&
-		    c->n_outputs == 1)
-			rc = replace_mrotary(r, i, pos);
+		if (!c->op || strcmp(c->domain, "com.microsoft") ||
+		    step_in(c, 1) != ids || c->n_inputs != 4 ||
+		    c->n_outputs != 1)
+			continue;
+		if (!strcmp(c->op, "MRotaryEmbedding"))
+			rc = replace_mrotary(r, i, past);
+		else if (!strcmp(c->op, "RotaryEmbedding"))
+			genai_builder_set_input(r->b, i, 1, past);
 	}
+	return rc;
+}
+
+// past .. past + S - 1, in a row; or in three of them.
+static uint32_t make_positions(struct step_rewrite *r, uint32_t past,
+			       bool three)
+{
+	static const int64_t dim = 3, dims[] = {3, 1, 1};
+	uint32_t zero = step_const(r, "genai.zero", 0, 0);
+	uint32_t step = step_const(r, "genai.step", 0, 1);
+	uint32_t axes = step_const(r, "genai.axis0", 1, 0);
+	uint32_t in[3] = {zero, 0, step}, range, at, pos, shape;
+
+	in[1] = step_node(r, "Squeeze", "genai.seq_scalar", GENAI_DT_I64,
+			  r->seq64, axes);
+	range = genai_builder_value(r->b, "genai.range", GENAI_DT_I64,
+				    GENAI_NONE, NULL, NULL);
+	genai_builder_node(r->b, "Range", "", STEP_OPSET, "genai.range", in, 3,
+			   &range, 1);
+	at = step_node(r, "Add", "genai.positions", GENAI_DT_I64, range, past);
+	pos = step_node(r, "Unsqueeze", "genai.position_ids", GENAI_DT_I64, at,
+			axes);
+	if (!three)
+		return pos;
 	shape = genai_builder_const(r->b, "genai.three", GENAI_DT_I64, 1, &dim,
 				    dims);
-	genai_builder_replace(r->b, ids,
-			      step_node(r, "Expand", "genai.position_rows",
-					GENAI_DT_I64, pos, shape));
-	return rc;
+	return step_node(r, "Expand", "genai.position_rows", GENAI_DT_I64, pos,
+			 shape);
 }
 
 int32_t step_positions(struct step_rewrite *r, uint32_t ids)
 {
 	const struct genai_value *v = genai_builder_get_value(r->b, ids);
 	const bool three = v && v->rank == 3 && v->dims[0] == 3;
-	uint32_t zero = step_const(r, "genai.zero", 0, 0);
-	uint32_t step = step_const(r, "genai.step", 0, 1);
-	uint32_t axes = step_const(r, "genai.axis0", 1, 0);
-	uint32_t scalar, range, past64, at, pos, in[3];
-
-	scalar = step_node(r, "Squeeze", "genai.seq_scalar", GENAI_DT_I64,
-			   r->seq64, axes);
-	in[0] = zero;
-	in[1] = scalar;
-	in[2] = step;
-	range = genai_builder_value(r->b, "genai.range", GENAI_DT_I64,
-				    GENAI_NONE, NULL, NULL);
-	genai_builder_node(r->b, "Range", "", STEP_OPSET, "genai.range", in, 3,
-			   &range, 1);
 	// not from genai.past: the total is written over it first
-	past64 = step_node(r, "Sub", "genai.past64", GENAI_DT_I64, total_i64(r),
-			   r->seq64);
-	at = step_node(r, "Add", "genai.positions", GENAI_DT_I64, range,
-		       past64);
-	pos = step_node(r, "Unsqueeze", "genai.position_ids", GENAI_DT_I64, at,
-			axes);
-	if (three)
-		return replace_three(r, ids, pos);
-	genai_builder_replace(r->b, ids, pos);
-	return 0;
+	uint32_t past = step_node(r, "Sub", "genai.past64", GENAI_DT_I64,
+				  total_i64(r), r->seq64);
+	int32_t rc = replace_rotary(r, ids, past);
+
+	genai_builder_replace(r->b, ids, make_positions(r, past, three));
+	return rc;
 }

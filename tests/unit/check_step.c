@@ -350,11 +350,11 @@ START_TEST(three_positions_are_one)
 		ck_assert_str_eq(n->name, "turn");
 		ck_assert_str_eq(
 			genai_graph_value(step.graph, n->inputs[1])->name,
-			"genai.position_ids");
+			"genai.past64");
 		ck_assert_uint_eq(n->n_attrs, 1);
 		ck_assert_int_eq(has_op("MRotaryEmbedding"), 0);
 		ck_assert_int_eq(has_op("Expand"), more);
-		ck_assert_uint_eq(step.graph->n_inputs, 4);
+		ck_assert_uint_eq(step.graph->n_inputs, 6);
 		drop();
 	}
 	p.section = less;
