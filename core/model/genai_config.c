@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/model/config_keys.h"
 
 #define MAX_JSON (16u << 20)
 #define MAX_DEPTH 64
@@ -23,7 +24,6 @@ struct reader {
 	const struct genai_log *log;
 	struct genai_error *err;
 	int32_t rc;
-	bool warned;
 };
 
 static void bad(struct reader *r, const char *key, const char *what)
@@ -38,7 +38,9 @@ static const json_t *member(struct reader *r, const json_t *o, const char *key,
 {
 	const json_t *v = o ? json_object_get(o, key) : NULL;
 
-	if (v && !json_is_object(v)) {
+	if (!v || json_is_null(v))
+		return NULL;
+	if (!json_is_object(v)) {
 		bad(r, full, "is not an object");
 		return NULL;
 	}
@@ -163,7 +165,8 @@ static void get_pad(struct reader *r, const json_t *model,
 	const json_t *v = json_object_get(model, "pad_token_id");
 
 	if (json_is_array(v)) {
-		genai_log_line(r->log, GENAI_LOG_WARN,
+		if (r->log)
+			genai_log_line(r->log, GENAI_LOG_WARN,
 			       "%s: model.pad_token_id is a list: its first id "
 			       "is used",
 			       r->path);
@@ -175,27 +178,6 @@ static void get_pad(struct reader *r, const json_t *model,
 		bad(r, "model.pad_token_id", "is not a token id");
 	else
 		c->pad = json_integer_value(v);
-}
-
-static void warn_unknown(struct reader *r, const json_t *o, const char *where,
-			 const char *const *known)
-{
-	const char *key;
-	json_t *v;
-
-	json_object_foreach((json_t *)(uintptr_t)o, key, v)
-	{
-		uint32_t i = 0;
-
-		while (known[i] && strcmp(known[i], key))
-			i++;
-		if (known[i] || r->warned)
-			continue;
-		r->warned = true;
-		genai_log_line(r->log, GENAI_LOG_WARN,
-			       "%s: %s%s is not known and has no effect",
-			       r->path, where, key);
-	}
 }
 
 static void read_names(struct reader *r, const json_t *dec,
@@ -230,7 +212,7 @@ static void read_names(struct reader *r, const json_t *dec,
 static void read_decoder(struct reader *r, const json_t *dec,
 			 struct genai_model_config *c)
 {
-	const json_t *so;
+	const json_t *so, *pipeline;
 
 	get_path(r, dec, "model.decoder.filename", c->filename,
 		 sizeof(c->filename));
@@ -247,7 +229,12 @@ static void read_decoder(struct reader *r, const json_t *dec,
 				   "%s: model.decoder.session_options."
 				   "custom_ops_library is not supported",
 				   r->path);
-	if (json_object_get(dec, "pipeline") && !r->rc)
+	pipeline = json_object_get(dec, "pipeline");
+	// null, [] and {} are how exporters say that there is none
+	if (pipeline && !json_is_null(pipeline) &&
+	    !(json_is_array(pipeline) && !json_array_size(pipeline)) &&
+	    !(json_is_object(pipeline) && !json_object_size(pipeline)) &&
+	    !r->rc)
 		r->rc = genai_fail(r->err, GENAI_E_UNSUPPORTED,
 				   "%s: model.decoder.pipeline: models in "
 				   "several graphs are not supported",
@@ -258,28 +245,8 @@ static void read_decoder(struct reader *r, const json_t *dec,
 static void read_search(struct reader *r, const json_t *s,
 			struct genai_model_config *c)
 {
-	static const char *const known[] = {"do_sample",
-					    "min_length",
-					    "max_length",
-					    "num_beams",
-					    "num_return_sequences",
-					    "batch_size",
-					    "repetition_penalty",
-					    "top_k",
-					    "top_p",
-					    "temperature",
-					    "early_stopping",
-					    "no_repeat_ngram_size",
-					    "length_penalty",
-					    "diversity_penalty",
-					    "past_present_share_buffer",
-					    "random_seed",
-					    "chunk_size",
-					    "blank_penalty",
-					    NULL};
 	const json_t *v = json_object_get(s, "do_sample");
 
-	warn_unknown(r, s, "search.", known);
 	if (v && !json_is_boolean(v))
 		bad(r, "search.do_sample", "is not true or false");
 	c->do_sample = json_is_true(v);
@@ -298,49 +265,17 @@ static void read_search(struct reader *r, const json_t *s,
 static void read_root(struct reader *r, const json_t *root,
 		      struct genai_model_config *c)
 {
-	static const char *const root_keys[] = {"model", "search",
-						"speculative", "engine", NULL};
-	static const char *const model_keys[] = {"type",
-						 "vocab_size",
-						 "context_length",
-						 "eos_token_id",
-						 "pad_token_id",
-						 "bos_token_id",
-						 "sep_token_id",
-						 "decoder_start_token_id",
-						 "bot_token_id",
-						 "eot_token_id",
-						 "bor_token_id",
-						 "eor_token_id",
-						 "image_token_id",
-						 "audio_token_id",
-						 "video_token_id",
-						 "vision_start_token_id",
-						 "boa_token_id",
-						 "tokenizer_dir",
-						 "decoder",
-						 "encoder",
-						 "embedding",
-						 "vision",
-						 "speech",
-						 "joiner",
-						 "vad",
-						 "draft",
-						 "mtp",
-						 NULL};
 	const json_t *model, *dec, *search;
 
 	if (!json_is_object(root)) {
 		bad(r, "the file", "is not a JSON object");
 		return;
 	}
-	warn_unknown(r, root, "", root_keys);
 	model = member(r, root, "model", "model");
 	if (!model) {
 		bad(r, "model", "is missing");
 		return;
 	}
-	warn_unknown(r, model, "model.", model_keys);
 	get_str(r, model, "model.type", c->type, sizeof(c->type));
 	get_path(r, model, "model.tokenizer_dir", c->tokenizer_dir,
 		 sizeof(c->tokenizer_dir));
@@ -362,6 +297,8 @@ static void read_root(struct reader *r, const json_t *root,
 	search = member(r, root, "search", "search");
 	if (search)
 		read_search(r, search, c);
+	if (!r->rc && r->log)
+		genai_config_keys_warn(r->log, r->path, root);
 }
 
 static void defaults(struct genai_model_config *c)

@@ -1,6 +1,6 @@
 /* genai_config.h - a model folder's genai_config.json.
  * Owns: the keys of that file that a decoder needs, their checks and defaults.
- * Unknown keys are a warning, once; a missing file gives defaults. */
+ * Unknown keys are a warning each; a missing file gives defaults. */
 #ifndef GENAI_CORE_MODEL_GENAI_CONFIG_H
 #define GENAI_CORE_MODEL_GENAI_CONFIG_H
 
@@ -31,7 +31,8 @@ struct genai_model_config {
 	int64_t top_k, max_length, min_length, no_repeat_ngram, chunk_size;
 };
 
-/* Read FOLDER/genai_config.json.  GENAI_E_NOTFOUND leaves defaults in *out
+/* Read FOLDER/genai_config.json; without a log, without a warning.
+ * GENAI_E_NOTFOUND leaves defaults in *out
  * (all other failures too, but those are errors).  Errors: GENAI_E_FORMAT with
  * file, line and column or the key's path. */
 int32_t genai_model_config_load(const char *folder, const struct genai_log *log,

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/model/agree.h"
 #include "core/model/fit.h"
 
 // Tokens of a prompt that go through the graph together, where the model does
@@ -249,11 +250,6 @@ static int32_t choose_sizes(struct genai_model *m, struct genai_error *err)
 		return genai_fail(err, GENAI_E_FORMAT,
 				  "%s: the width of the logits is not known",
 				  m->folder);
-	if (m->config.vocab_size > vocab)
-		return genai_fail(err, GENAI_E_FORMAT,
-				  "%s: model.vocab_size is %" PRId64
-				  ", but the logits are %" PRId64 " wide",
-				  m->folder, m->config.vocab_size, vocab);
 	m->vocab = (uint32_t)vocab;
 	rc = choose_context(m, err);
 	if (!rc)
@@ -363,6 +359,9 @@ static int32_t open_model(struct genai_model *m, const char *path,
 		rc = of_model(m,
 			      genai_step_build(genai_onnx_graph(m->onnx),
 					       &m->config, &m->step, err),
+			      err);
+	if (!rc)
+		rc = of_model(m, genai_model_agrees(&m->config, &m->step, err),
 			      err);
 	if (!rc)
 		rc = choose_sizes(m, err);

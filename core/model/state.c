@@ -283,6 +283,7 @@ static int32_t add(const struct genai_graph *g,
 	if (number < 0)
 		return 0;
 	s->in = input;
+	s->number = number;
 	s->kind = names[k].grows ? GENAI_STATE_GROWS : GENAI_STATE_REPLACED;
 	if (!k)
 		rc = check_pair(g, c, number, err);

@@ -21,6 +21,7 @@ enum genai_state_kind { GENAI_STATE_GROWS, GENAI_STATE_REPLACED };
 
 struct genai_state {
 	uint32_t in, out; /* graph input and output indices */
+	int64_t number;	  /* of its layer */
 	enum genai_state_kind kind;
 	uint32_t dtype, rank;
 	uint32_t axis; /* GROWS: the dimension that positions are counted in */

@@ -76,13 +76,29 @@ static uint32_t at_rows(struct step_rewrite *r, uint32_t v)
 	return rows;
 }
 
-// The name that holds the logits afterwards.
-static uint32_t cut_logits(struct step_rewrite *r, uint32_t logits)
+// Columns of the head's product, -1 where they are not stored.
+static int64_t head_columns(struct step_rewrite *r, uint32_t head)
+{
+	const struct genai_node *n = genai_builder_get_node(r->b, head);
+	const struct genai_value *w =
+		genai_builder_get_value(r->b, step_in(n, 1));
+
+	if (!strcmp(n->op, "MatMulNBits"))
+		return step_attr_int(n, "N", -1);
+	return w && w->tensor != GENAI_NONE && w->rank == 2 ? w->dims[1] : -1;
+}
+
+// The value that holds the logits afterwards.
+static uint32_t cut_logits(struct step_rewrite *r, uint32_t logits, bool cut)
 {
 	uint32_t head, input = GENAI_NONE;
 
-	r->rows = rows_input(r, "genai.rows");
 	find_head(r, logits, &head, &input);
+	if (head != GENAI_NONE && r->vocab <= 0)
+		r->vocab = head_columns(r, head);
+	if (!cut)
+		return logits;
+	r->rows = rows_input(r, "genai.rows");
 	if (head == GENAI_NONE)
 		return at_rows(r, logits);
 	genai_builder_set_input(r->b, head, 0, at_rows(r, input));
@@ -265,6 +281,7 @@ static int32_t rewrite(struct step_rewrite *r, uint32_t *out_logits,
 	logits = g->outputs[out];
 	lv = genai_graph_value(g, logits);
 	*out_one_row = lv->rank == 3 && lv->dims[1] == 1;
+	r->vocab = lv->rank == 3 ? lv->dims[2] : -1;
 	step_lengths(r);
 	mask = find_in(g, g->inputs, g->n_inputs, r->c->attention_mask);
 	if (mask != GENAI_NONE) {
@@ -280,7 +297,7 @@ static int32_t rewrite(struct step_rewrite *r, uint32_t *out_logits,
 		return rc;
 	untie(r);
 	drop_outputs(r, logits);
-	cut = *out_one_row ? logits : cut_logits(r, logits);
+	cut = cut_logits(r, logits, !*out_one_row);
 	if (cut != logits) {
 		genai_builder_remove_output(r->b, logits);
 		genai_builder_output(r->b, cut);
@@ -316,7 +333,7 @@ static int32_t describe(struct step_rewrite *r, struct genai_step *s,
 				  r->c->input_ids);
 	lv = genai_graph_value(g, g->outputs[s->logits]);
 	s->logits_dtype = lv->dtype;
-	s->vocab = lv->rank == 3 ? lv->dims[2] : -1;
+	s->vocab = lv->rank == 3 && lv->dims[2] > 0 ? lv->dims[2] : r->vocab;
 	rc = genai_states_find(g, r->c, &s->states, r->err);
 	if (!rc)
 		rc = check_inputs(r, s);

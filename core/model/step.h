@@ -33,7 +33,7 @@ struct genai_step {
 	uint32_t next, best;
 	struct genai_states states;
 	uint32_t logits_dtype;
-	int64_t vocab;	   /* width of the logits, -1 if not declared */
+	int64_t vocab;	   /* width of the logits, -1 if not known */
 	int64_t rope_rows; /* rows of the shortest rope table, or -1 */
 	bool one_row;	   /* the graph itself keeps the last row only */
 };

@@ -21,6 +21,7 @@ struct step_rewrite {
 	uint32_t past, total, last;
 	uint32_t total64; /* int64 [1], made when first needed */
 	uint32_t seq64;	  /* S as int64 [1] */
+	int64_t vocab;	  /* width of the logits, or -1 */
 };
 
 /* An input or output of a node, GENAI_NONE if it has none; the type of a value,

@@ -31,10 +31,55 @@ same() # description
 copy '"pad_token_id": 0' '"pad_token_id": [0, 1]'
 same "a list of pad tokens"
 like "is a warning" "$(cat err)" "genai: warning: *pad_token_id*"
+is "one" "$(wc -l <err | tr -d ' ')" 1
 copy '"decoder": {' '"decoder": {"later": [1, {"x": null}],'
 same "an unknown key deep down"
+warned() # description, texts...: one warning for each, and no other
+{
+	what=$1
+	shift
+	is "$what: so many warnings" "$(wc -l <err | tr -d ' ')" $#
+	for text; do
+		is "$what: $text" "$(grep -c ": $text" err)" 1
+	done
+}
+warned "an unknown key deep down" \
+	"model.decoder.later is not known and has no effect"
 copy '"search": {' '"search": {"top_q": 0.5, "beams": {"a": 1},'
 same "unknown keys of search"
+warned "unknown keys of search" "search.top_q is not known" \
+	"search.beams is not known"
+copy '"inputs": {' '"inputs": {"masks": "m",'
+sed -i 's|"model": {|"more": 1, "model": {"less": 2,|' m/genai_config.json
+same "unknown keys everywhere"
+warned "unknown keys everywhere" "more is not" "model.less is not" \
+	"model.decoder.inputs.masks is not"
+copy '"num_beams": 1' '"num_beams": 4'
+sed -i 's|"num_return_sequences": 1|"num_return_sequences": 3|' m/genai_config.json
+same "beams"
+warned "beams" "search.num_beams is 4: beam search is not carried" \
+	"search.num_return_sequences is 3: one sequence"
+copy '"decoder": {' '"decoder": {"sliding_window": {"slide_inputs": true},'
+same "sliding inputs"
+warned "sliding inputs" "model.decoder.sliding_window.slide_inputs is 1"
+for none in null '[]' '{}'; do
+	copy '"decoder": {' "\"decoder\": {\"pipeline\": $none,"
+	same "pipeline $none"
+	warned "pipeline $none"
+done
+copy '"decoder": {' '"decoder": {"pipeline": [{"a": {}}],'
+gen
+like "a pipeline" "$rc $(cat err)" "1 genai: error: *model.decoder.pipeline*"
+
+# ---- the configuration against the graph ----
+
+for key in vocab_size num_key_value_heads num_hidden_layers; do
+	copy "\"$key\": [0-9]*" "\"$key\": 1"
+	for command in "generate m --ids 1" "logits m --ids 1 --top 1" "inspect m" \
+		"bench m"; do
+		fails "$key, $command" 1 "$key is 1, but" $command
+	done
+done
 copy '"type": "llama"' '"type": "xyz"'
 same "an unknown type with a standard graph"
 copy '"past_present_share_buffer": true' '"past_present_share_buffer": false'
