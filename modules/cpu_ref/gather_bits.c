@@ -49,9 +49,8 @@ static int32_t gb_attrs(struct cref_node *n, struct gb_state *s,
 static int32_t gb_inputs(struct cref_node *n, struct gb_state *s,
 			 struct genai_error *err)
 {
-	const struct cref_tensor *d = n->in[0], *sc = n->in[2];
-	const struct cref_tensor *z = n->n_in > 3 ? n->in[3] : NULL;
-	int64_t want;
+	const struct cref_tensor *d = n->in[0];
+	int64_t dims[GENAI_MAX_RANK];
 	int32_t rc;
 
 	if ((rc = ops_need_dtype(n, 0,
@@ -77,19 +76,12 @@ static int32_t gb_inputs(struct cref_node *n, struct gb_state *s,
 	s->blocks = (s->D + s->block - 1) / s->block;
 	s->z_row =
 		s->typed ? s->blocks : (s->blocks * (int64_t)s->bits + 7) / 8;
-	want = s->V * s->blocks;
-	if (cref_elements(sc) != (uint64_t)want)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "input 2 of shape %s must have %lld "
-				      "elements",
-				      OPS_SHAPE(sc), (long long)want);
-	want = s->V * s->z_row;
-	if (z && cref_elements(z) != (uint64_t)want)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "input 3 of shape %s must have %lld "
-				      "elements",
-				      OPS_SHAPE(z), (long long)want);
-	return GENAI_OK;
+	// rows and dims of one as the data has them
+	memcpy(dims, d->dims, sizeof(dims));
+	dims[d->rank - 1] = s->blocks;
+	rc = ops_need_shape(n, 2, d->rank, dims, false, err);
+	dims[d->rank - 1] = s->z_row;
+	return rc ? rc : ops_need_shape(n, 3, d->rank, dims, false, err);
 }
 
 int32_t cref_gather_bits_prepare(struct cref_node *n, struct genai_error *err)

@@ -168,31 +168,16 @@ static int32_t nb_attrs(struct cref_node *n, struct genai_error *err)
 	return GENAI_OK;
 }
 
-/* Input i has this number of elements. */
-static int32_t nb_count(struct cref_node *n, uint32_t i, uint64_t want,
-			struct genai_error *err)
-{
-	const struct cref_tensor *t = n->in[i];
-
-	if (cref_elements(t) == want)
-		return GENAI_OK;
-	return cref_node_fail(n, err, GENAI_E_INVAL,
-			      "input %u '%.60s' of shape %s must have %llu "
-			      "elements",
-			      i, t->name ? t->name : "", OPS_SHAPE(t),
-			      (unsigned long long)want);
-}
-
 static int32_t nb_inputs(struct cref_node *n, struct genai_error *err)
 {
 	struct nb_state *s = nb_state(n);
-	const uint64_t K = (uint64_t)s->K;
-	const uint64_t N = (uint64_t)s->N;
-	const uint64_t bits = (uint64_t)s->bits;
-	const uint64_t block = (uint64_t)s->block;
-	const uint64_t blocks = (K + block - 1) / block;
+	const int64_t K = s->K, N = s->N, bits = s->bits, block = s->block;
+	const int64_t blocks = (K + block - 1) / block;
+	const int64_t b_dims[3] = {N, blocks, block / 8 * bits};
+	const int64_t dims[2] = {N, blocks};
+	const int64_t z_dims[2] = {N, (blocks * bits + 7) / 8};
 	const struct cref_tensor *z = n->n_in > 3 ? n->in[3] : NULL;
-	uint64_t bytes;
+	int64_t bytes;
 	int32_t rc;
 
 	if (__builtin_mul_overflow(N, blocks * (block / 8 * bits), &bytes))
@@ -202,27 +187,26 @@ static int32_t nb_inputs(struct cref_node *n, struct genai_error *err)
 	    (rc = ops_need_dtype(n, 1, OPS_BIT(GENAI_DT_U8), err)) ||
 	    (rc = ops_need_dtype(n, 2, OPS_F32S, err)) ||
 	    (rc = ops_need_rank(n, 0, 1, GENAI_MAX_RANK, err)) ||
-	    (rc = nb_count(n, 1, bytes, err)) ||
-	    (rc = nb_count(n, 2, N * blocks, err)))
+	    (rc = ops_need_shape(n, 1, 3, b_dims, false, err)) ||
+	    (rc = ops_need_shape(n, 2, 2, dims, true, err)))
 		return rc;
-	if (n->in[0]->dims[n->in[0]->rank - 1] != (int64_t)K)
+	if (n->in[0]->dims[n->in[0]->rank - 1] != K)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "input 0 of shape %s must end in K = "
-				      "%llu",
-				      OPS_SHAPE(n->in[0]),
-				      (unsigned long long)K);
+				      "%lld",
+				      OPS_SHAPE(n->in[0]), (long long)K);
 	s->z_kind = CREF_Z_NONE;
 	if (z && z->dtype == GENAI_DT_U8) {
 		s->z_kind = CREF_Z_PACKED;
-		rc = nb_count(n, 3, N * ((blocks * bits + 7) / 8), err);
+		rc = ops_need_shape(n, 3, 2, z_dims, true, err);
 	} else if (z) {
 		s->z_kind = CREF_Z_FLOAT;
 		rc = ops_need_same_dtype(n, 2, 3, err);
-		rc = rc ? rc : nb_count(n, 3, N * blocks, err);
+		rc = rc ? rc : ops_need_shape(n, 3, 2, dims, true, err);
 	}
 	if (!rc && n->n_in > 5 && n->in[5]) {
 		rc = ops_need_dtype(n, 5, OPS_F32S, err);
-		rc = rc ? rc : nb_count(n, 5, N, err);
+		rc = rc ? rc : ops_need_shape(n, 5, 1, dims, false, err);
 	}
 	return rc;
 }

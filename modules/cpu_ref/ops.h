@@ -70,6 +70,10 @@ int32_t ops_need_same_dtype(struct cref_node *n, uint32_t i, uint32_t j,
 			    struct genai_error *err);
 int32_t ops_need_rank(struct cref_node *n, uint32_t i, uint32_t min,
 		      uint32_t max, struct genai_error *err);
+/* Input i has this shape or, where flat says so, all its elements in a row; an
+ * omitted input passes. */
+int32_t ops_need_shape(struct cref_node *n, uint32_t i, uint32_t rank,
+		       const int64_t *dims, bool flat, struct genai_error *err);
 /* axis in [-rank, rank) made >= 0. */
 int32_t ops_axis(struct cref_node *n, int64_t axis, uint32_t rank,
 		 uint32_t *out_axis, struct genai_error *err);

@@ -404,6 +404,22 @@ int32_t ops_need_same_dtype(struct cref_node *n, uint32_t i, uint32_t j,
 			      ops_dtype_name(n->in[j]->dtype));
 }
 
+int32_t ops_need_shape(struct cref_node *n, uint32_t i, uint32_t rank,
+		       const int64_t *dims, bool flat, struct genai_error *err)
+{
+	const struct cref_tensor *t = i < n->n_in ? n->in[i] : NULL;
+	struct cref_tensor want;
+
+	if (!t || exec_is_shape(t, rank, dims, flat))
+		return GENAI_OK;
+	cref_set_dense(&want, t->dtype, rank, dims);
+	return cref_node_fail(n, err, GENAI_E_INVAL,
+			      "input %u '%.60s' of shape %s must have shape "
+			      "%s",
+			      i, t->name ? t->name : "", OPS_SHAPE(t),
+			      OPS_SHAPE(&want));
+}
+
 int32_t ops_need_rank(struct cref_node *n, uint32_t i, uint32_t min,
 		      uint32_t max, struct genai_error *err)
 {

@@ -127,6 +127,10 @@ int32_t cep_need_index(const struct cep_node *n, uint32_t i,
 		       struct genai_error *err);
 int32_t cep_need_same(const struct cep_node *n, uint32_t i, uint32_t k,
 		      struct genai_error *err);
+/* Input i has this shape or, where flat says so, all its elements in a row; an
+ * omitted input passes. */
+int32_t cep_need_shape(const struct cep_node *n, uint32_t i, uint32_t rank,
+		       const int64_t *dims, bool flat, struct genai_error *err);
 /* Input i, known on the host, as integers. */
 int32_t cep_ints(const struct cep_node *n, uint32_t i, int64_t *out,
 		 uint32_t cap, uint32_t *out_n, struct genai_error *err);

@@ -133,19 +133,18 @@ int32_t cep_prepare_gbq(struct cep_node *n, struct genai_error *err)
 		.zp_default = packed ? INT64_C(1) << (bits - 1) : 0,
 		.is_signed = t->dtype == GENAI_DT_I4,
 	};
-	if (cep_count(s) != (uint64_t)(t->dims[0] * q->blocks) ||
-	    (!packed && cols % 2))
-		return cep_node_fail(n, err, GENAI_E_FORMAT,
-				     "scales do not fit %lld rows of %lld "
-				     "blocks",
-				     (long long)t->dims[0],
-				     (long long)q->blocks);
-	if (n->n_in > 3 && n->in[3] &&
-	    cep_bytes(n->in[3]) <
-		    (uint64_t)(t->dims[0] * ((q->blocks * bits + 7) / 8)) &&
-	    n->in[3]->dtype == GENAI_DT_U8)
-		return cep_node_fail(n, err, GENAI_E_FORMAT,
-				     "zero points are too short");
+	if (!packed && cols % 2)
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "rows of an odd number of half bytes");
+	dims[0] = t->dims[0];
+	dims[1] = q->blocks;
+	rc = cep_need_shape(n, 2, 2, dims, false, err);
+	if (packed)
+		dims[1] = (q->blocks * bits + 7) / 8;
+	if (!rc)
+		rc = cep_need_shape(n, 3, 2, dims, false, err);
+	if (rc)
+		return rc;
 	if (n->n_in > 3 && n->in[3] && n->in[3]->dtype != GENAI_DT_U8 &&
 	    q->blocks % 2)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,

@@ -211,6 +211,35 @@ int32_t cep_need_same(const struct cep_node *n, uint32_t i, uint32_t k,
 			     n->in[i]->dtype, k, n->in[k]->dtype);
 }
 
+struct shape_text {
+	char s[96];
+};
+
+static struct shape_text shape_text(uint32_t rank, const int64_t *dims)
+{
+	struct shape_text x = {"["};
+	size_t k = 1;
+
+	for (uint32_t i = 0; i < rank && k < sizeof(x.s) - 24; i++)
+		k += (size_t)snprintf(x.s + k, sizeof(x.s) - k, "%s%lld",
+				      i ? "," : "", (long long)dims[i]);
+	snprintf(x.s + k, sizeof(x.s) - k, "]");
+	return x;
+}
+
+int32_t cep_need_shape(const struct cep_node *n, uint32_t i, uint32_t rank,
+		       const int64_t *dims, bool flat, struct genai_error *err)
+{
+	const struct cep_tensor *t = i < n->n_in ? n->in[i] : NULL;
+
+	if (!t || exec_is_shape(t, rank, dims, flat))
+		return 0;
+	return cep_node_fail(n, err, GENAI_E_INVAL,
+			     "input %u of shape %s must have shape %s", i,
+			     shape_text(t->rank, t->dims).s,
+			     shape_text(rank, dims).s);
+}
+
 static int64_t int_at(const void *p, uint32_t dtype, uint64_t i)
 {
 	const char *b = p;

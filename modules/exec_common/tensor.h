@@ -96,4 +96,18 @@ static inline bool exec_is_dense(const struct exec_tensor *t)
 	return true;
 }
 
+/* Has t these dims or, where flat says so, as many elements in a row? */
+static inline bool exec_is_shape(const struct exec_tensor *t, uint32_t rank,
+				 const int64_t *dims, bool flat)
+{
+	uint64_t count = 1;
+	bool same = t->rank == rank;
+
+	for (uint32_t i = 0; i < rank; i++) {
+		same = same && t->dims[i] == dims[i];
+		count *= (uint64_t)dims[i];
+	}
+	return same || (flat && t->rank == 1 && (uint64_t)t->dims[0] == count);
+}
+
 #endif

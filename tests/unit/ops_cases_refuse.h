@@ -77,6 +77,28 @@ static const struct ops_case refuse_cases[] = {
 	 "!-1 perm is no permutation of the axes of shape [2,2]", 0},
 	{"Transpose", "f32[2,2] 1 2 3 4", "perm=[0]",
 	 "!-1 perm has 1 entries for shape [2,2]", 0},
+	// as many elements in another order
+#define NB_A "f32[1,16] 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1; "
+#define NB_B "u8[2,1,4] 1 2 3 4 5 6 7 8; "
+#define NB_ATTRS "K=16 N=2 bits=2 block_size=16"
+	{"ms:MatMulNBits", NB_A NB_B "f32[1,2] 1 1", NB_ATTRS,
+	 "!-1 of shape [1,2] must have shape [2,1]", 0},
+	{"ms:MatMulNBits", NB_A "u8[1,2,4] 1 2 3 4 5 6 7 8; f32[2] 1 1",
+	 NB_ATTRS, "!-1 of shape [1,2,4] must have shape [2,1,4]", 0},
+	{"ms:MatMulNBits", NB_A "u8[8] 1 2 3 4 5 6 7 8; f32[2,1] 1 1",
+	 NB_ATTRS, "!-1 of shape [8] must have shape [2,1,4]", 0},
+	{"ms:MatMulNBits", NB_A NB_B "f32[2] 1 1; u8[1,2] 0 0", NB_ATTRS,
+	 "!-1 of shape [1,2] must have shape [2,1]", 0},
+	{"ms:MatMulNBits", NB_A NB_B "f32[2] 1 1; f32[1,2] 0 0", NB_ATTRS,
+	 "!-1 of shape [1,2] must have shape [2,1]", 0},
+	{"ms:MatMulNBits", NB_A NB_B "f32[2] 1 1; -; -; f32[2,1] 0 0", NB_ATTRS,
+	 "!-1 of shape [2,1] must have shape [2]", 0},
+	{"ms:GatherBlockQuantized",
+	 "u8[2,4] 1 2 3 4 5 6 7 8; i64[1] 0; f32[1,2] 1 1",
+	 "bits=2 block_size=16", "!-1 of shape [1,2] must have shape [2,1]", 0},
+	{"ms:GatherBlockQuantized",
+	 "u8[2,4] 1 2 3 4 5 6 7 8; i64[1] 0; f32[2,1] 1 1; u8[1,2] 1 1",
+	 "bits=2 block_size=16", "!-1 of shape [1,2] must have shape [2,1]", 0},
 	{"Transpose", "u4[2] 1 2", "", "!-5 is of type uint4", 0},
 	{"Expand", "f32[2] 1 2; i64[1] 3", "",
 	 "!-1 shapes [2] and [3] do not broadcast", 0},
