@@ -1,6 +1,7 @@
 // modfind.c - where a module's file is.
 #include "core/modfind.h"
 
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,11 @@
 #include "core/base/error.h"
 #include "core/config/keys.h"
 #include "core/base/secure.h"
+#include <genai/version.h>
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+#define ABI_MAJOR TEXT(GENAI_ABI_MAJOR)
 
 // Where libtool puts the modules of a program that was built but not installed:
 // in .libs beside it.  Empty if it has no such folder.
@@ -26,25 +32,55 @@ static void build_folder(char *out, size_t cap)
 		*out = 0;
 }
 
+// The module directory of a tree that was moved as a whole: below the folder of
+// libgenai, or, where that is in a program, below the lib beside the program's
+// folder.  Empty if there is none.
+static void moved_folder(char *out, size_t cap)
+{
+	static const char *const ways[] = {"", "/../lib"};
+	char self[4096];
+	Dl_info image;
+	char *slash;
+
+	*out = 0;
+	// an image that is no path is the program, by the name it was called
+	if (!dladdr((void *)(uintptr_t)moved_folder, &image) ||
+	    !realpath(image.dli_fname[0] == '/' ? image.dli_fname
+						: "/proc/self/exe",
+		      self))
+		return;
+	slash = strrchr(self, '/');
+	*slash = 0;
+	for (int i = 0; i < 2 && !*out; i++)
+		if (snprintf(out, cap, "%s%s/genai/modules-" ABI_MAJOR, self,
+			     ways[i]) >= (int)cap ||
+		    access(out, X_OK))
+			*out = 0;
+}
+
 // The first NAME.so in dirs ("A:B", may be empty), beside a program that was
-// not installed yet, and in our own directory; path gets what was opened.
+// not installed yet, in the tree that we are in, and in our own directory; path
+// gets what was opened.
 static int32_t search(const char *name, const char *dirs, char *path,
 		      size_t cap, int *out_fd, uint64_t *out_bytes,
 		      struct genai_error *err)
 {
-	char tried[400] = "", beside[4096];
-	const char *more[] = {beside, GENAI_MODULEDIR};
+	char tried[400] = "", beside[4096], moved[4096];
+	const char *more[] = {beside, moved, GENAI_MODULEDIR};
 	size_t n, len = 0, i = 0;
 	int32_t rc;
 
 	build_folder(beside, sizeof(beside));
-	if (!*beside)
-		i = 1;
-	while (*dirs || i < 2) {
+	moved_folder(moved, sizeof(moved));
+	if (!strcmp(moved, GENAI_MODULEDIR))
+		*moved = 0;
+	while (*dirs || i < 3) {
 		bool own = !*dirs;
 
 		if (own)
 			dirs = more[i++];
+		if (!*dirs)
+			continue;
 		n = own ? strlen(dirs) : strcspn(dirs, ":");
 		snprintf(path, cap, "%.*s/%s.so", (int)n, dirs, name);
 		rc = genai_secure_open(path, GENAI_E_MODULE, out_fd, out_bytes,

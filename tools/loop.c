@@ -245,10 +245,10 @@ static uint64_t largest_slice(const struct cli_model *m, bool *may_cut)
 {
 	struct genai_stats st = {.size = sizeof(st)};
 
-	*may_cut = m->rt->exec_caps.flags & GENAI_EXEC_CAP_ROWS_EXACT &&
+	*may_cut = m->info.any_cut &&
 		   !genai_model_get_stats(m->model, &st, NULL) &&
 		   !st.ring_bytes;
-	return m->model->chunk;
+	return m->info.chunk;
 }
 
 static uint64_t next_slice(uint64_t slice, uint64_t most, double s)

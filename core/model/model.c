@@ -502,6 +502,9 @@ int32_t genai_model_get_info(const struct genai_model *m,
 		.max_length = c->max_length,
 		.min_length = c->min_length,
 		.no_repeat_ngram = c->no_repeat_ngram,
+		.chunk = m->chunk,
+		.any_cut = !!(m->rt->exec_caps.flags &
+			      GENAI_EXEC_CAP_ROWS_EXACT),
 	};
 
 	if (!GENAI_HAS(out, vocab_size))

@@ -470,7 +470,7 @@ AT(genai_sampling, no_repeat_ngram, 40);
 AT(genai_sampling, min_length, 48);
 AT(genai_sampling, seed, 56);
 
-SIZE(genai_model_info, 128);
+SIZE(genai_model_info, 144);
 AT(genai_model_info, size, 0);
 AT(genai_model_info, vocab_size, 4);
 AT(genai_model_info, model_context, 8);
@@ -491,6 +491,9 @@ AT(genai_model_info, top_k, 96);
 AT(genai_model_info, max_length, 104);
 AT(genai_model_info, min_length, 112);
 AT(genai_model_info, no_repeat_ngram, 120);
+AT(genai_model_info, chunk, 128);
+AT(genai_model_info, any_cut, 136);
+AT(genai_model_info, reserved, 140);
 
 SIZE(genai_stats, 840);
 AT(genai_stats, size, 0);

@@ -79,6 +79,12 @@ struct genai_model_info {
 	int32_t do_sample;
 	float temperature, top_p, repetition_penalty;
 	int64_t top_k, max_length, min_length, no_repeat_ngram;
+	/* Positions that are computed at once.  An append of more is cut there;
+	 * cut at multiples of it by the caller, between whose appends there is
+	 * time to hear an interrupt, it is the same work with the same bits. */
+	uint64_t chunk;
+	uint32_t any_cut; /* 1: the same bits wherever it is cut */
+	uint32_t reserved;
 };
 
 /* Open a model folder (or a .onnx file in one), plan it, place its weights.
