@@ -73,8 +73,13 @@ bool genai_states_has(const struct genai_states *s, uint32_t input)
 	return false;
 }
 
-static int32_t check_dtype(const struct genai_value *v, struct genai_error *err)
+static int32_t check_dtype(const struct genai_value *v,
+			   enum genai_state_kind kind, struct genai_error *err)
 {
+	// quantised: of 8 bits, or pairs of 4
+	if (kind == GENAI_STATE_GROWS &&
+	    (v->dtype == GENAI_DT_I8 || v->dtype == GENAI_DT_U8))
+		return 0;
 	if (v->dtype == GENAI_DT_F32 || v->dtype == GENAI_DT_F16 ||
 	    v->dtype == GENAI_DT_BF16)
 		return 0;
@@ -95,7 +100,9 @@ static int32_t cache_shape(const struct genai_model_config *c,
 				  "graph input %s: rank %d, expected 4",
 				  v->name, (int)v->rank);
 	heads = v->dims[1] > 0 ? v->dims[1] : c->n_kv_heads;
-	size = v->dims[3] > 0 ? v->dims[3] : c->head_size;
+	size = v->dims[3] > 0		 ? v->dims[3]
+	       : v->dtype == GENAI_DT_U8 ? c->head_size / 2
+					 : c->head_size;
 	if (heads > MAX_SIDE || size > MAX_SIDE)
 		return genai_fail(err, GENAI_E_LIMIT,
 				  "graph input %s: %lld heads of size %lld, at "
@@ -149,7 +156,7 @@ static int32_t shape(const struct genai_model_config *c, struct genai_state *s,
 						  : replaced_shape(s, v, err);
 
 	if (!rc)
-		rc = check_dtype(v, err);
+		rc = check_dtype(v, s->kind, err);
 	if (rc)
 		return rc;
 	s->dtype = v->dtype;

@@ -158,15 +158,23 @@ static void at_gather_q(const struct at_task *t, const struct at_unit *x,
 }
 
 /* n rows from row on, at *out_stride elements, of a tile: where they lie, or,
- * if its rows are in several blocks, together in tmp. */
+ * if its rows are in several blocks or quantised, together in tmp. */
 static const char *at_rows(const struct cref_kv *kv, const struct at_unit *x,
 			   int64_t row, uint64_t n, uint64_t d, float *tmp,
-			   int64_t *out_stride)
+			   int64_t *out_stride, uint32_t *out_dtype)
 {
 	const int64_t b = (int64_t)x->b, h = (int64_t)x->h;
-	const uint64_t bytes = d * (kv->dtype == GENAI_DT_F32 ? 4 : 2);
+	const uint64_t bytes = d * (uint64_t)cref_kv_size(kv->dtype);
 
 	*out_stride = kv->row;
+	*out_dtype = kv->dtype;
+	if (kv->bits) {
+		for (uint64_t i = 0; i < n; i++)
+			cref_kv_get(kv, b, h, row + (int64_t)i, tmp + i * d, d);
+		*out_stride = (int64_t)d;
+		*out_dtype = GENAI_DT_F32;
+		return (const char *)tmp;
+	}
 	if (!kv->block || kv->block % CREF_AT_TILE == 0)
 		return cref_kv_at(kv, b, h, row);
 	for (uint64_t i = 0; i < n; i++)
@@ -217,12 +225,13 @@ static void at_tile(const struct at_task *t, const struct at_unit *x,
 	const int64_t row = (int64_t)key0 - (a->base ? a->base[x->b] : 0);
 	uint64_t n = (uint64_t)a->total[x->b] - key0;
 	const char *rows;
+	uint32_t dtype;
 	int64_t stride;
 
 	n = n < CREF_AT_TILE ? n : CREF_AT_TILE;
 	/* one of the two tiles is free while the other is filled */
-	rows = at_rows(&a->k, x, row, n, a->H, s->vt, &stride);
-	t->k->at_keys(s->kt, rows, a->k.dtype, stride, n, a->H);
+	rows = at_rows(&a->k, x, row, n, a->H, s->vt, &stride, &dtype);
+	t->k->at_keys(s->kt, rows, dtype, stride, n, a->H);
 	for (uint64_t j = 0; j < n; j += CREF_MM_COLS)
 		for (uint64_t d = 0; d < a->H; d += CREF_MM_CHUNK) {
 			const uint64_t v = a->H - d < CREF_MM_CHUNK
@@ -235,8 +244,8 @@ static void at_tile(const struct at_task *t, const struct at_unit *x,
 		}
 	for (uint64_t r = 0; r < x->n; r++)
 		at_weigh(t, x, key0, r, s);
-	rows = at_rows(&a->v, x, row, n, a->Hv, s->kt, &stride);
-	t->k->mm_pack(s->vt, rows, a->v.dtype, (uint64_t)stride, 0, a->Hv, n);
+	rows = at_rows(&a->v, x, row, n, a->Hv, s->kt, &stride, &dtype);
+	t->k->mm_pack(s->vt, rows, dtype, (uint64_t)stride, 0, a->Hv, n);
 	for (uint64_t d = 0; d < t->wide; d += CREF_MM_COLS)
 		t->k->mm_tile(s->s, CREF_AT_TILE, s->vt + d * n, n, s->tacc + d,
 			      t->wide, x->n, false);

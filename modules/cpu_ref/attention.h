@@ -14,19 +14,30 @@
  * row * row + d, strides in elements.  Row 0 holds position base[b], a multiple
  * of CREF_AT_TILE (base may be NULL: 0).
  * In blocks, where block is not 0: row r of b is row r % block of block
- * table[b * table_row + r / block], and batch counts for nothing. */
+ * table[b * table_row + r / block], and batch counts for nothing.
+ * Quantised, where bits is not 0 (attention_quant.c): an element is a byte. */
 struct cref_kv {
 	const void *data;
 	uint32_t dtype;
 	int64_t batch, head, row;
 	const int32_t *table;
 	int64_t table_row, block;
+	uint32_t bits;	    /* 8, 4 */
+	const void *scales; /* F32; of head h from h * scale_head on */
+	int64_t scale_head; /* 0: one scale */
 };
+
+static inline int64_t cref_kv_size(uint32_t dtype)
+{
+	return dtype == GENAI_DT_F32				 ? 4
+	       : dtype == GENAI_DT_F16 || dtype == GENAI_DT_BF16 ? 2
+								 : 1;
+}
 
 static inline char *cref_kv_at(const struct cref_kv *kv, int64_t b, int64_t h,
 			       int64_t row)
 {
-	const int64_t size = kv->dtype == GENAI_DT_F32 ? 4 : 2;
+	const int64_t size = cref_kv_size(kv->dtype);
 	int64_t at = b * kv->batch + row * kv->row;
 
 	if (kv->block)
@@ -36,6 +47,13 @@ static inline char *cref_kv_at(const struct cref_kv *kv, int64_t b, int64_t h,
 		     kv->row;
 	return (char *)(uintptr_t)kv->data + (at + h * kv->head) * size;
 }
+
+/* A row of n elements: rounded into the cache; of a quantised one, as floats.
+ */
+void cref_kv_put(const struct cref_kv *kv, int64_t b, int64_t h, int64_t row,
+		 const float *x, uint64_t n);
+void cref_kv_get(const struct cref_kv *kv, int64_t b, int64_t h, int64_t row,
+		 float *x, uint64_t n);
 
 struct cref_attn {
 	uint64_t B, S, N, Nkv, H, Hv;

@@ -7,21 +7,6 @@
 
 static int32_t gqa_refuse(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const quant[] = {"k_quant_type", "v_quant_type"};
-
-	for (int i = 0; i < 2; i++) {
-		const char *q = cref_attr_string(n->node, quant[i], "NONE");
-
-		if (strcmp(q, "NONE"))
-			return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-					      "%s %.40s: a quantised cache is "
-					      "not carried",
-					      quant[i], q);
-	}
-	if (gqa_in(n, K_SCALE) || gqa_in(n, V_SCALE))
-		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				      "k_scale, v_scale: a quantised cache is "
-				      "not carried");
 	if (cref_attr_int(n->node, "qk_output", 0) ||
 	    (n->n_out > 3 && n->out[3]))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -153,6 +138,73 @@ int32_t gqa_qkv(struct cref_node *n, struct gqa *g, struct genai_error *err)
 	return GENAI_OK;
 }
 
+/* Where the scales of keys, or of values, lie. */
+static int32_t gqa_scales(struct cref_node *n, struct gqa *g, uint32_t part,
+			  struct genai_error *err)
+{
+	static const char *const names[] = {"k_quant_type", "v_quant_type"};
+	const char *type = cref_attr_string(n->node, names[part], "NONE");
+	const struct cref_tensor *s = gqa_in(n, K_SCALE + part);
+	const bool each = !strcmp(type, "PER_CHANNEL");
+	const uint64_t want = each ? (uint64_t)(g->Nkv * g->H) : 1;
+
+	if (!each && strcmp(type, "PER_TENSOR"))
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "%s %.40s beside a quantised cache, "
+				      "carried: PER_TENSOR, PER_CHANNEL",
+				      names[part], type);
+	if (!s)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "%s %s needs input %u, the scales",
+				      names[part], type, K_SCALE + part);
+	if (cref_elements(s) != want ||
+	    (each && s->rank > 1 && s->dims[s->rank - 1] != g->H))
+		return gqa_bad_shape(n, K_SCALE + part,
+				     each ? "[1, kv_num_heads, 1, head size]"
+					  : "one number",
+				     err);
+	g->scale_head[part] = each ? g->H : 0;
+	return ops_need_dtype(n, K_SCALE + part, OPS_BIT(GENAI_DT_F32), err);
+}
+
+/* What a row of the cache is: elements as they are, or quantised. */
+static int32_t gqa_row(struct cref_node *n, struct gqa *g,
+		       struct genai_error *err)
+{
+	static const char *const names[] = {"k_quant_type", "v_quant_type"};
+	const int64_t bits = cref_attr_int(n->node, "kv_cache_bit_width", 0);
+	bool quantised = false;
+	int32_t rc = GENAI_OK;
+
+	for (uint32_t i = 0; i < 2; i++)
+		quantised |= strcmp(cref_attr_string(n->node, names[i], "NONE"),
+				    "NONE") != 0;
+	g->row = g->H;
+	if (!quantised && (gqa_in(n, K_SCALE) || gqa_in(n, V_SCALE)))
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "k_scale, v_scale: k_quant_type and "
+				      "v_quant_type are NONE");
+	if (!quantised)
+		return GENAI_OK;
+	if (bits != 8 && bits != 4)
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "kv_cache_bit_width %lld, carried: 8, 4",
+				      (long long)bits);
+	if (!gqa_in(n, PAST_K))
+		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				      "a quantised cache without past_key");
+	if (bits == 4 && g->H % 2)
+		return cref_node_fail(n, err, GENAI_E_INVAL,
+				      "heads of %lld elements in pairs of 4 "
+				      "bits",
+				      (long long)g->H);
+	g->bits = (uint32_t)bits;
+	g->row = g->H * bits / 8;
+	for (uint32_t i = 0; !rc && i < 2; i++)
+		rc = gqa_scales(n, g, i, err);
+	return rc;
+}
+
 /* The past's rows. */
 static int32_t gqa_past(struct cref_node *n, const struct gqa *g,
 			int64_t *out_rows, struct genai_error *err)
@@ -171,15 +223,20 @@ static int32_t gqa_past(struct cref_node *n, const struct gqa *g,
 
 		if (t->rank != 4 || t->dims[0] != g->B ||
 		    t->dims[1] != g->Nkv || t->dims[2] != k->dims[2] ||
-		    t->dims[3] != g->H)
+		    t->dims[3] != g->row)
 			return gqa_bad_shape(n, i,
 					     "[batch, kv_num_heads, rows, head "
-					     "size]",
+					     "size], of 4 bits half of it",
 					     err);
-		if (!ops_is(t, OPS_F32S))
+		if (!ops_is(t, g->bits == 8   ? OPS_BIT(GENAI_DT_I8)
+			       : g->bits == 4 ? OPS_BIT(GENAI_DT_U8)
+					      : OPS_F32S))
 			return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-					      "cache of type %s is not carried",
-					      ops_dtype_name(t->dtype));
+					      "a cache of type %s with "
+					      "kv_cache_bit_width %u is not "
+					      "carried",
+					      ops_dtype_name(t->dtype),
+					      g->bits);
 	}
 	if (k->dtype != v->dtype)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
@@ -300,7 +357,7 @@ int32_t cref_gqa_prepare(struct cref_node *n, struct genai_error *err)
 
 	if ((rc = gqa_check(n, err)) || (rc = gqa_attrs(n, &g, err)) ||
 	    (rc = gqa_dtypes(n, err)) || (rc = gqa_qkv(n, &g, err)) ||
-	    (rc = gqa_past(n, &g, &past, err)) ||
+	    (rc = gqa_row(n, &g, err)) || (rc = gqa_past(n, &g, &past, err)) ||
 	    (rc = gqa_rotary(n, &g, err)) || (rc = gqa_rest(n, &g, err)))
 		return rc;
 	if (!(g.scale > 0 || g.scale < 0))
@@ -332,7 +389,7 @@ int32_t cref_gqa_prepare(struct cref_node *n, struct genai_error *err)
 	dims[0] = g.B;
 	dims[1] = g.Nkv;
 	dims[2] = rows;
-	dims[3] = g.H;
+	dims[3] = g.row;
 	rc = rc ? rc : ops_out(n, 1, dtype, 4, dims, err);
 	return rc ? rc : ops_out(n, 2, dtype, 4, dims, err);
 large:

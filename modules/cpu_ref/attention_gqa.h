@@ -53,6 +53,11 @@ struct gqa {
 	float scale, softcap, epsilon;
 	bool packed, interleaved, smooth, causal, sliding;
 	bool paged;
+	/* the cache: elements of a row; bits of a quantised one, or 0, and
+	 * where the scales of the next head of keys, of values are */
+	int64_t row;
+	uint32_t bits;
+	int64_t scale_head[2];
 };
 EXEC_STATE(gqa, cref_node)
 

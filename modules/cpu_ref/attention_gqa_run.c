@@ -10,10 +10,7 @@
  * last L(T) of them. */
 #include "modules/cpu_ref/attention_gqa.h"
 
-static int64_t size_of(uint32_t dtype)
-{
-	return dtype == GENAI_DT_F32 ? 4 : 2;
-}
+#include <math.h>
 
 /* ---- bounds ---- */
 
@@ -23,13 +20,13 @@ static int32_t gqa_view(struct gqa_call *c, const struct cref_tensor *t,
 	const struct gqa *g = &c->g;
 
 	if (t->rank != 4 || t->dims[0] != g->B || t->dims[1] != g->Nkv ||
-	    t->dims[3] != g->H)
+	    t->dims[3] != g->row)
 		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
 				      "%s of shape %s does not fit [%lld, "
 				      "%lld, rows, %lld]",
 				      what, OPS_SHAPE(t), (long long)g->B,
-				      (long long)g->Nkv, (long long)g->H);
-	if (g->H > 1 && t->strides[3] != 1)
+				      (long long)g->Nkv, (long long)g->row);
+	if (g->row > 1 && t->strides[3] != 1)
 		return cref_node_fail(c->n, c->err, GENAI_E_UNSUPPORTED,
 				      "%s: the elements of a row must be next "
 				      "to each other",
@@ -149,15 +146,42 @@ static int32_t gqa_bounds(struct gqa_call *c)
 	return GENAI_OK;
 }
 
+/* What divides and multiplies by them must be a number of its own. */
+static int32_t gqa_check_scales(const struct gqa_call *c)
+{
+	for (uint32_t i = K_SCALE; c->g.bits && i <= V_SCALE; i++) {
+		const struct cref_tensor *s = gqa_in(c->n, i);
+		const uint64_t n = cref_elements(s);
+
+		for (uint64_t k = 0; k < n; k++) {
+			const float f = cref_load(s->data, GENAI_DT_F32, k);
+
+			if (!(f > 0) || isinf(f))
+				return cref_node_fail(
+					c->n, c->err, GENAI_E_INVAL,
+					"%s[%llu] is %g, must be positive",
+					i == K_SCALE ? "k_scale" : "v_scale",
+					(unsigned long long)k, (double)f);
+		}
+	}
+	return GENAI_OK;
+}
+
 /* ---- the cache ---- */
 
-static struct cref_kv kv_of(const struct cref_tensor *t)
+/* part: 0 keys, 1 values */
+static struct cref_kv kv_of(const struct gqa_call *c, uint32_t part,
+			    const struct cref_tensor *t)
 {
+	const struct cref_tensor *s = gqa_in(c->n, K_SCALE + part);
 	struct cref_kv kv = {.data = t->data,
 			     .dtype = t->dtype,
 			     .batch = t->strides[0],
 			     .head = t->strides[1],
-			     .row = t->strides[2]};
+			     .row = t->strides[2],
+			     .bits = c->g.bits,
+			     .scales = s ? s->data : NULL,
+			     .scale_head = c->g.scale_head[part]};
 
 	return kv;
 }
@@ -175,7 +199,7 @@ static void copy_rows(const struct gqa *g, const struct cref_kv *dst,
 		      int64_t to, const struct cref_kv *src, int64_t from,
 		      int64_t b, int64_t n)
 {
-	const size_t bytes = (size_t)(g->H * size_of(dst->dtype));
+	const size_t bytes = (size_t)(g->row * cref_kv_size(dst->dtype));
 
 	for (int64_t h = 0; h < g->Nkv; h++)
 		for (int64_t i = 0; i < n; i++)
@@ -186,7 +210,7 @@ static void copy_rows(const struct gqa *g, const struct cref_kv *dst,
 static void zero_rows(const struct gqa *g, const struct cref_kv *dst, int64_t b,
 		      int64_t from, int64_t to)
 {
-	const size_t bytes = (size_t)(g->H * size_of(dst->dtype));
+	const size_t bytes = (size_t)(g->row * cref_kv_size(dst->dtype));
 
 	for (int64_t h = 0; h < g->Nkv; h++)
 		for (int64_t i = from; i < to; i++)
@@ -204,12 +228,12 @@ static void gqa_take_past(struct gqa_call *c, const struct cref_run *r)
 		struct cref_kv *to = &c->to[i], from = {0};
 		const bool shared = in && in->data && in->data == out->data;
 
-		*to = kv_of(out);
+		*to = kv_of(c, i, out);
 		if (in)
-			from = kv_of(in);
+			from = kv_of(c, i, in);
 		if (c->sliding) {
-			to->row = g->H;
-			to->head = c->g.copy_rows * g->H;
+			to->row = g->row;
+			to->head = c->g.copy_rows * g->row;
 			to->batch = g->Nkv * to->head;
 			to->data = (char *)r->workspace + g->copy_at +
 				   (uint64_t)(i * g->B * to->batch) * 4;
@@ -236,7 +260,7 @@ static void gqa_take_past(struct gqa_call *c, const struct cref_run *r)
 static void gqa_give_present(struct gqa_call *c)
 {
 	for (uint32_t i = 0; i < 2; i++) {
-		const struct cref_kv to = kv_of(c->n->out[1 + i]);
+		const struct cref_kv to = kv_of(c, i, c->n->out[1 + i]);
 
 		for (int64_t b = 0; b < c->g.B; b++) {
 			const int64_t L = kept(&c->g, c->rows, c->total[b]);
@@ -259,7 +283,7 @@ static void angles_at(const struct gqa_call *c, int64_t p, struct angles *a)
 	const struct cref_tensor *ct = gqa_in(c->n, COS);
 	const struct cref_tensor *st = gqa_in(c->n, SIN);
 	const int64_t half = c->g.rotary / 2;
-	const int64_t at = p * half * size_of(ct->dtype);
+	const int64_t at = p * half * cref_kv_size(ct->dtype);
 
 	cref_widen(a->cos, (char *)ct->data + at, ct->dtype, (uint64_t)half);
 	cref_widen(a->sin, (char *)st->data + at, st->dtype, (uint64_t)half);
@@ -306,7 +330,7 @@ static const char *new_row(const struct gqa_call *c, uint32_t part, int64_t row,
 		h += first[part];
 	}
 	return (const char *)t->data +
-	       (row * heads + h) * g->H * size_of(t->dtype);
+	       (row * heads + h) * g->H * cref_kv_size(t->dtype);
 }
 
 static void gqa_row(const struct gqa_call *c, int64_t b, int64_t i, float *tmp)
@@ -334,11 +358,9 @@ static void gqa_row(const struct gqa_call *c, int64_t b, int64_t i, float *tmp)
 			head_norm(g, tmp, norm[1]);
 		if (g->rotary)
 			rotate(g, tmp, &a);
-		cref_narrow(cref_kv_at(&c->to[0], b, h, at), c->to[0].dtype,
-			    tmp, H);
+		cref_kv_put(&c->to[0], b, h, at, tmp, H);
 		cref_widen(tmp, new_row(c, 2, row, h), dtype[2], H);
-		cref_narrow(cref_kv_at(&c->to[1], b, h, at), c->to[1].dtype,
-			    tmp, H);
+		cref_kv_put(&c->to[1], b, h, at, tmp, H);
 	}
 	for (int64_t h = 0; h < g->N; h++) {
 		float *q = c->q + (row * g->N + h) * g->H;
@@ -431,6 +453,8 @@ int32_t cref_gqa_run(struct cref_node *n, const struct cref_run *r)
 	c.base = c.total + c.g.B;
 	c.first = c.base + c.g.B;
 	rc = gqa_bounds(&c);
+	if (!rc)
+		rc = gqa_check_scales(&c);
 	if (rc)
 		return rc;
 	gqa_take_past(&c, r);

@@ -1,12 +1,13 @@
-/* corpus_state.c - operators whose state goes from one step into the next, fed
- * in steps of several lengths with past and present in the same bytes: against
- * the definition in double, and the same bits however the rows are cut. */
+/* corpus_state.c - operators whose state goes from one step into the next, and
+ * attention over a quantised cache, fed in steps of several lengths with past
+ * and present in the same bytes: against the definition in double, and the same
+ * bits however the rows are cut. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "tests/conform/corpus.h"
 
-enum { ROWS = 40, MOST = 24 * ROWS };
+enum { ROWS = 70, MOST = 24 * ROWS }; /* more than a tile of keys */
 
 /* A sequence through an operator: a step of n rows from row t on reads and
  * writes state, and its result goes to y. */
@@ -42,7 +43,7 @@ static int32_t feed(struct check *c, const struct sequence *q, int64_t most,
 static void cut(struct check *c, const struct sequence *q, const char *name,
 		const double *want, const double *tol)
 {
-	static const int64_t most[] = {40, 33, 17, 16, 7, 5, 3, 2, 1};
+	static const int64_t most[] = {70, 64, 33, 17, 16, 7, 5, 3, 2, 1};
 	uint64_t bytes = ROWS * q->width * op_bytes(q->dtype, 0, NULL);
 	struct genai_error err = GENAI_ERROR_INIT;
 	void *first = calloc(ROWS * q->width, 4);
@@ -352,6 +353,146 @@ static void linear_case(struct check *c, struct linear v)
 	free(v.beta);
 }
 
+/* ---- GroupQueryAttention over a quantised cache ---- */
+
+enum { KV_HEADS = 2, Q_HEADS = 4, SIZE = 16, CAP = 80 };
+enum { KV_WIDTH = (Q_HEADS + 2 * KV_HEADS) * SIZE };
+
+struct kv {
+	uint32_t dtype;
+	int64_t bits;
+	bool each; /* a scale for each channel of each head */
+	void *qkv;
+	float *scales[2];
+};
+
+static float kv_scale(const struct kv *v, int what, int64_t h, int64_t e)
+{
+	return v->scales[what][v->each ? h * SIZE + e : 0];
+}
+
+static void kv_build(struct op_graph *g, const void *of, int64_t t, int64_t n,
+		     void *state, void *y)
+{
+	const struct kv *v = of;
+	static int32_t last, total;
+	const uint32_t type = v->bits == 8 ? GENAI_DT_I8 : GENAI_DT_U8;
+	const int64_t cache[] = {1, KV_HEADS, CAP, SIZE * v->bits / 8};
+	const int64_t scales[] = {1, KV_HEADS, 1, SIZE}, one[] = {1};
+	void *half = (char *)state + KV_HEADS * CAP * SIZE * v->bits / 8;
+	uint32_t in[15], outs[4];
+
+	total = (int32_t)(t + n);
+	last = total - 1;
+	for (int i = 0; i < 14; i++)
+		in[i] = GENAI_NONE;
+	in[0] = op_input(g, v->dtype, 3, (int64_t[]){1, n, KV_WIDTH},
+			 (char *)v->qkv + (uint64_t)(t * KV_WIDTH) *
+						  op_bytes(v->dtype, 0, NULL));
+	in[3] = op_input(g, type, 4, cache, state);
+	in[4] = op_input(g, type, 4, cache, half);
+	in[5] = op_input(g, GENAI_DT_I32, 1, one, &last);
+	in[6] = op_input(g, GENAI_DT_I32, 0, one, &total);
+	for (int i = 0; i < 2; i++)
+		in[12 + i] = op_const(g, GENAI_DT_F32, v->each ? 4 : 1,
+				      v->each ? scales : one, v->scales[i]);
+	in[14] = OP_END;
+	op_node(g, "com.microsoft", "GroupQueryAttention", in);
+	op_attr_int(g, "num_heads", Q_HEADS);
+	op_attr_int(g, "kv_num_heads", KV_HEADS);
+	op_attr_int(g, "kv_cache_bit_width", v->bits);
+	op_attr_string(g, "k_quant_type",
+		       v->each ? "PER_CHANNEL" : "PER_TENSOR");
+	op_attr_string(g, "v_quant_type",
+		       v->each ? "PER_CHANNEL" : "PER_TENSOR");
+	outs[0] =
+		op_output(g, v->dtype, 3, (int64_t[]){1, n, Q_HEADS * SIZE}, y);
+	outs[1] = op_output(g, type, 4, cache, state);
+	outs[2] = op_output(g, type, 4, cache, half);
+	outs[3] = OP_END;
+	op_node_out(g, outs);
+	op_over(g, outs[1], in[3]);
+	op_over(g, outs[2], in[4]);
+}
+
+/* Element e of the new key (what 0) or value (1) of head h, as the cache gives
+ * it.  Scales are powers of two: no rounding makes another number of it. */
+static double kv_at(const struct kv *v, int what, int64_t t, int64_t h,
+		    int64_t e)
+{
+	const int64_t head = Q_HEADS + what * KV_HEADS + h;
+	const double most = v->bits == 8 ? 127 : 7;
+	const double s = kv_scale(v, what, h, e);
+	double q =
+		rint(at(v->dtype, v->qkv, t * KV_WIDTH + head * SIZE + e) / s);
+
+	return s * fmin(fmax(q, -most - 1), most);
+}
+
+static void kv_want(const struct kv *v, double *want, double *tol)
+{
+	for (int64_t i = 0; i < ROWS * Q_HEADS; i++) {
+		const int64_t t = i / Q_HEADS, o = i % Q_HEADS;
+		const int64_t h = o / (Q_HEADS / KV_HEADS);
+		double score[ROWS], sum = 0, d = 0;
+
+		for (int64_t j = 0; j <= t; j++) {
+			double mag = 0;
+
+			score[j] = 0;
+			for (int64_t e = 0; e < SIZE; e++) {
+				double p = kv_at(v, 0, j, h, e) *
+					   at(v->dtype, v->qkv,
+					      t * KV_WIDTH + o * SIZE + e);
+
+				score[j] += p / sqrt(SIZE);
+				mag += fabs(p) / sqrt(SIZE);
+			}
+			d = fmax(d, mag * (unit_of(v->dtype) + 0x1p-19));
+			sum += exp(score[j]);
+		}
+		for (int64_t e = 0; e < SIZE; e++) {
+			double *w = &want[i * SIZE + e], mag = 0;
+
+			*w = 0;
+			for (int64_t j = 0; j <= t; j++) {
+				double p = exp(score[j]) / sum *
+					   kv_at(v, 1, j, h, e);
+
+				*w += p;
+				mag += fabs(p);
+			}
+			tol[i * SIZE + e] =
+				mag * (expm1(2 * d) + 2 * unit_of(v->dtype) +
+				       0x1p-19) +
+				0x1p-24;
+		}
+	}
+}
+
+static void kv_case(struct check *c, uint32_t dtype, int64_t bits, bool each)
+{
+	static double want[ROWS * Q_HEADS * SIZE], tol[ROWS * Q_HEADS * SIZE];
+	static float scales[2][KV_HEADS * SIZE];
+	struct kv v = {dtype, bits, each, NULL, {scales[0], scales[1]}};
+	struct sequence q = {
+		.build = kv_build,
+		.of = &v,
+		.dtype = dtype,
+		.width = Q_HEADS * SIZE,
+		.state_bytes = (uint64_t)(2 * KV_HEADS * CAP * SIZE * bits / 8),
+	};
+
+	for (int i = 0; i < 2 * KV_HEADS * SIZE; i++)
+		scales[i / (KV_HEADS * SIZE)][i % (KV_HEADS * SIZE)] =
+			(float)(1 << rnd_u32() % 3) / (bits == 8 ? 128 : 8);
+	v.qkv = rnd_tensor(dtype, ROWS * KV_WIDTH, -3, 3);
+	kv_want(&v, want, tol);
+	cut(c, &q, bits == 8 ? "cache of 8 bits" : "cache of 4 bits", want,
+	    tol);
+	free(v.qkv);
+}
+
 void corpus_state(struct check *c)
 {
 	static const uint32_t floats[] = {GENAI_DT_F32, GENAI_DT_F16,
@@ -376,5 +517,9 @@ void corpus_state(struct check *c)
 			    (struct linear){t, t, "delta", 1, 1, false, true});
 		linear_case(c, (struct linear){t, GENAI_DT_F32, "linear", 4, 4,
 					       false, false});
+		for (int each = 0; each < 2; each++) {
+			kv_case(c, t, 8, each);
+			kv_case(c, t, 4, each);
+		}
 	}
 }

@@ -345,4 +345,5 @@ void corpus_exact(struct check *c)
 	TABLE(norm_cases)
 	TABLE(product_cases)
 	TABLE(state_cases)
+	TABLE(cache_cases)
 }

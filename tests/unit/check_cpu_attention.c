@@ -437,9 +437,9 @@ START_TEST(gqa_refusals)
 		int64_t i;
 		int32_t code;
 	} bad[] = {
-		{"k_quant_type", "PER_TENSOR", "quantised", 0,
+		{"k_quant_type", "PER_TENSOR", "kv_cache_bit_width 0", 0,
 		 GENAI_E_UNSUPPORTED},
-		{"v_quant_type", "PER_CHANNEL", "quantised", 0,
+		{"v_quant_type", "PER_CHANNEL", "kv_cache_bit_width 0", 0,
 		 GENAI_E_UNSUPPORTED},
 		{"qk_output", NULL, "qk_output", 1, GENAI_E_UNSUPPORTED},
 		{"no_such", NULL, "no_such", 1, GENAI_E_UNSUPPORTED},

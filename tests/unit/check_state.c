@@ -368,7 +368,8 @@ END_TEST
 // ---- exports ----
 
 static const char *const folders[] = {MODEL("lfm2-cpu-int4"),
-				      MODEL("qwen35-cpu-int4")};
+				      MODEL("qwen35-cpu-int4"),
+				      MODEL("llama-cpu-fp32-kvint4")};
 #define N_FOLDERS (int)(sizeof(folders) / sizeof(folders[0]))
 static const int64_t talk[] = {5,   77, 310, 42, 9, 201,
 			       118, 64, 400, 33, 7, 250};

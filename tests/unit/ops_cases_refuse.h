@@ -312,6 +312,77 @@ static const struct ops_case refuse_cases[] = {
 	{"ms:GatedAdd",
 	 "f32[1,2] 1 1; f32[1,2] 1 1; f32[1,2] 1 1; f32[2,1] 1 1", "",
 	 "!-5 gate_weight is not carried", 0},
+	{"ms:GroupQueryAttention",
+	 "f32[1,1,6] 1 1 1 1 1 1; -; -; i8[1,1,1,2] 1 1; i8[1,1,1,2] 1 1; "
+	 "i32[1] 1; i32[] 2; -; -; -; -; -; f32[1] 1; f32[1] 1",
+	 "num_heads=1 kv_num_heads=1 ",
+	 "!-1 k_scale, v_scale: k_quant_type and v_quant_type are NONE", 0},
+	{"ms:GroupQueryAttention",
+	 "f32[1,1,6] 1 1 1 1 1 1; -; -; i8[1,1,1,2] 1 1; i8[1,1,1,2] 1 1; "
+	 "i32[1] 1; i32[] 2; -; -; -; -; -; f32[1] 1; f32[1] 1",
+	 "num_heads=1 kv_num_heads=1 k_quant_type=PER_ROW v_quant_type=PER_ROW "
+	 "kv_cache_bit_width=8",
+	 "!-5 k_quant_type PER_ROW beside a quantised cache", 0},
+	{"ms:GroupQueryAttention",
+	 "f32[1,1,6] 1 1 1 1 1 1; -; -; i8[1,1,1,2] 1 1; i8[1,1,1,2] 1 1; "
+	 "i32[1] 1; i32[] 2; -; -; -; -; -; f32[1] 1; f32[1] 1",
+	 "num_heads=1 kv_num_heads=1 k_quant_type=PER_TENSOR "
+	 "kv_cache_bit_width=8",
+	 "!-5 v_quant_type NONE beside a quantised cache", 0},
+	{"ms:GroupQueryAttention",
+	 "f32[1,1,6] 1 1 1 1 1 1; -; -; i8[1,1,1,2] 1 1; i8[1,1,1,2] 1 1; "
+	 "i32[1] 1; i32[] 2; -; -; -; -; -; f32[1] 1; -",
+	 "num_heads=1 kv_num_heads=1 k_quant_type=PER_TENSOR "
+	 "v_quant_type=PER_TENSOR kv_cache_bit_width=8",
+	 "!-1 v_quant_type PER_TENSOR needs input 13, the scales", 0},
+	{"ms:GroupQueryAttention",
+	 "f32[1,1,6] 1 1 1 1 1 1; -; -; i8[1,1,1,2] 1 1; i8[1,1,1,2] 1 1; "
+	 "i32[1] 1; i32[] 2; -; -; -; -; -; f32[1] 1; f32[2] 1 1",
+	 "num_heads=1 kv_num_heads=1 k_quant_type=PER_TENSOR "
+	 "v_quant_type=PER_TENSOR kv_cache_bit_width=8",
+	 "!-1 input 13 'input' of shape [2], must be one number", 0},
+	{"ms:GroupQueryAttention",
+	 "f32[1,1,6] 1 1 1 1 1 1; -; -; i8[1,1,1,2] 1 1; i8[1,1,1,2] 1 1; "
+	 "i32[1] 1; i32[] 2; -; -; -; -; -; f32[1] 1; f32[1] 1",
+	 "num_heads=1 kv_num_heads=1 k_quant_type=PER_TENSOR "
+	 "v_quant_type=PER_TENSOR kv_cache_bit_width=2",
+	 "!-5 kv_cache_bit_width 2, carried: 8, 4", 0},
+	{"ms:GroupQueryAttention",
+	 "f32[1,1,6] 1 1 1 1 1 1; -; -; i8[1,1,1,2] 1 1; i8[1,1,1,2] 1 1; "
+	 "i32[1] 1; i32[] 2; -; -; -; -; -; f32[1] 1; f32[1] 1",
+	 "num_heads=1 kv_num_heads=1 k_quant_type=PER_TENSOR "
+	 "v_quant_type=PER_TENSOR kv_cache_bit_width=4",
+	 "!-1 input 3 'input' of shape [1,1,1,2]", 0},
+	{"ms:GroupQueryAttention",
+	 "f32[1,1,6] 1 1 1 1 1 1; -; -; u8[1,1,1,2] 1 1; u8[1,1,1,2] 1 1; "
+	 "i32[1] 1; i32[] 2; -; -; -; -; -; f32[1] 1; f32[1] 1",
+	 "num_heads=1 kv_num_heads=1 k_quant_type=PER_TENSOR "
+	 "v_quant_type=PER_TENSOR kv_cache_bit_width=8",
+	 "!-5 a cache of type uint8 with kv_cache_bit_width 8", 0},
+	{"ms:GroupQueryAttention",
+	 "f32[1,1,6] 1 1 1 1 1 1; -; -; f32[1,1,1,2] 1 1; f32[1,1,1,2] 1 1; "
+	 "i32[1] 1; i32[] 2; -; -; -; -; -; f32[1] 1; f32[1] 1",
+	 "num_heads=1 kv_num_heads=1 k_quant_type=PER_TENSOR "
+	 "v_quant_type=PER_TENSOR kv_cache_bit_width=8",
+	 "!-5 a cache of type float32 with kv_cache_bit_width 8", 0},
+	{"ms:GroupQueryAttention",
+	 "f32[1,1,6] 1 1 1 1 1 1; -; -; i8[1,1,1,2] 1 1; i8[1,1,1,2] 1 1; "
+	 "i32[1] 1; i32[] 2; -; -; -; -; -; f32[1] 0; f32[1] 1",
+	 "num_heads=1 kv_num_heads=1 k_quant_type=PER_TENSOR "
+	 "v_quant_type=PER_TENSOR kv_cache_bit_width=8",
+	 "!-1 k_scale[0] is 0, must be positive", 0},
+	{"ms:GroupQueryAttention",
+	 "f32[1,1,6] 1 1 1 1 1 1; -; -; i8[1,1,1,2] 1 1; i8[1,1,1,2] 1 1; "
+	 "i32[1] 1; i32[] 2; -; -; -; -; -; f32[1] 1; f32[1] nan",
+	 "num_heads=1 kv_num_heads=1 k_quant_type=PER_TENSOR "
+	 "v_quant_type=PER_TENSOR kv_cache_bit_width=8",
+	 "!-1 v_scale[0] is nan, must be positive", 0},
+	{"ms:GroupQueryAttention",
+	 "f32[1,1,6] 1 1 1 1 1 1; -; -; i8[1,1,1,2] 1 1; i8[1,1,1,2] 1 1; "
+	 "i32[1] 1; i32[] 2; -; -; -; -; -; f32[2] 1 -1; f32[1] 1",
+	 "num_heads=1 kv_num_heads=1 k_quant_type=PER_CHANNEL "
+	 "v_quant_type=PER_TENSOR kv_cache_bit_width=8",
+	 "!-1 k_scale[1] is -1, must be positive", 0},
 };
 
 #endif
