@@ -402,6 +402,7 @@ START_TEST(exports)
 		rewind_to(k.s, 0);
 		append(k.s, talk, 5);
 		next(k.s, 1);
+		rewind_to(k.s, 5); // what ran ahead of it
 		append(k.s, talk + 5, 4);
 		next(k.s, 0);
 		next(k.s, 0);
