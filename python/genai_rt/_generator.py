@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
 
 from ._ids import to_list
 from ._model import Model, Sampler, Sequence_, check_search
 from ._native import InvalidError, StateError, UnsupportedError
+
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
 
 
 class GeneratorParams:

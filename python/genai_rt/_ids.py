@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import array
 import operator
-from typing import Any, List, Tuple
 
 from ._native import ffi
+
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    from typing import Any, List, Tuple
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import collections.abc
 import json
 import os
 import time
-from typing import Any, AsyncIterator, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ._ids import to_ids, to_list
 from ._native import (
@@ -13,6 +14,10 @@ from ._native import (
     on_log, path_bytes,
 )
 from ._text import Tokenizer, text_bytes
+
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    from typing import Any, AsyncIterator, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 _PROVIDERS = {
     "cpu": {"executor": "cpu_ref:captured", "stream": "cpu_ref", "barrier": "cpu_ref"},
@@ -28,48 +33,62 @@ _SEARCH = {
 _SLICE_S = 0.2  # of a prompt, between two looks for an interrupt
 
 
-class Info(NamedTuple):
-    """What a model is, and the defaults of its genai_config.json."""
+if TYPE_CHECKING:
 
-    type: str
-    vocab_size: int
-    model_context: int
-    context: int
-    weights_bytes: int
-    kv_bytes_per_position: int
-    eos: Tuple[int, ...]
-    bos: Optional[int]
-    pad: Optional[int]
-    all_logits: bool
-    chunk: int
-    any_cut: bool
-    search: Dict[str, Any]
+    class Info(NamedTuple):
+        """What a model is, and the defaults of its genai_config.json."""
+
+        type: str
+        vocab_size: int
+        model_context: int
+        context: int
+        weights_bytes: int
+        kv_bytes_per_position: int
+        eos: Tuple[int, ...]
+        bos: Optional[int]
+        pad: Optional[int]
+        all_logits: bool
+        chunk: int
+        any_cut: bool
+        search: Dict[str, Any]
 
 
-class Statistics(NamedTuple):
-    """What a model took so far; bytes and seconds."""
+    class Statistics(NamedTuple):
+        """What a model took so far; bytes and seconds."""
 
-    executor: str
-    stream: str
-    barrier: str
-    pager: str
-    load_s: float
-    host_peak_bytes: int
-    host_pinned_bytes: int
-    device_limit_bytes: int
-    device_peak_bytes: int
-    device_used_bytes: int
-    weight_budget_bytes: int
-    weights_bytes: int
-    pinned_bytes: int
-    ring_bytes: int
-    in_place_bytes: int
-    streamed_bytes_per_token: int
-    h2d_bytes: int
-    captures: int
-    replays: int
-    simulated_ns: int
-    fallbacks: Dict[str, int]
+        executor: str
+        stream: str
+        barrier: str
+        pager: str
+        load_s: float
+        host_peak_bytes: int
+        host_pinned_bytes: int
+        device_limit_bytes: int
+        device_peak_bytes: int
+        device_used_bytes: int
+        weight_budget_bytes: int
+        weights_bytes: int
+        pinned_bytes: int
+        ring_bytes: int
+        in_place_bytes: int
+        streamed_bytes_per_token: int
+        h2d_bytes: int
+        captures: int
+        replays: int
+        simulated_ns: int
+        fallbacks: Dict[str, int]
+
+else:
+    Info = collections.namedtuple("Info", (
+        "type vocab_size model_context context weights_bytes kv_bytes_per_position eos bos pad "
+        "all_logits chunk any_cut search "
+    ))
+    Statistics = collections.namedtuple("Statistics", (
+        "executor stream barrier pager load_s host_peak_bytes host_pinned_bytes device_limit_bytes "
+        "device_peak_bytes device_used_bytes weight_budget_bytes weights_bytes pinned_bytes "
+        "ring_bytes in_place_bytes streamed_bytes_per_token h2d_bytes captures replays simulated_ns "
+        "fallbacks "
+    ))
 
 
 class Config:
@@ -126,9 +145,13 @@ class Config:
             self.sets.setdefault("runtime." + k, v)
 
     def set_provider_option(self, provider: str, key: str, value: Any) -> None:
-        if key != "device_id":
-            raise UnsupportedError("%s: there is no option %s: device_id" % (provider, key))
-        self.sets["runtime.device"] = value
+        if key == "device_id":
+            self.sets["runtime.device"] = value
+        elif key == "enable_cuda_graph" and "runtime.executor" in self.sets:
+            how = "eager" if str(value).lower() in ("0", "false") else "captured"
+            self.sets["runtime.executor"] = self.sets["runtime.executor"].split(":")[0] + ":" + how
+        else:
+            raise UnsupportedError("%s: there is no option %s: device_id, enable_cuda_graph" % (provider, key))
 
     def overlay(self, text: str) -> None:
         """Defaults of "search", over those of genai_config.json."""
@@ -202,6 +225,10 @@ class Sequence_:
         self.tokens: List[int] = []
         self._from_device = False  # the last token is one that next() gave
         self._unsure = False  # a call was interrupted: the device may be further
+
+    @property
+    def open(self) -> bool:
+        return self._s.open
 
     def close(self) -> None:
         self._s.close()
@@ -423,7 +450,7 @@ class Model:
             ffi.string(s.fallbacks[k].reason).decode("utf-8", "replace"): int(s.fallbacks[k].count)
             for k in range(s.n_fallbacks)
         }
-        return Statistics(*values, reasons)
+        return Statistics._make(values + [reasons])
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -559,13 +586,14 @@ class Model:
         return q
 
     def _give(self, q: Sequence_) -> None:
-        if self._idle is None and self._model.open:
+        # one that the garbage collector found with its stream is closed already
+        if self._idle is None and q.open:
             self._idle = q
         else:
             q.close()
 
 
-class Stream(Iterator[str]):
+class Stream(collections.abc.Iterator):
     """An iterator over the pieces of a text."""
 
     def __init__(

@@ -7,9 +7,12 @@ import logging
 import os
 import threading
 import weakref
-from typing import Any, Callable, Deque, Optional
 
 from ._cdef import ffi
+
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    from typing import Any, Callable, Deque, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARY = os.path.join(HERE, "lib", "libgenai.so.0")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import threading
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ._ids import take_ids, to_ids, to_list
 from ._native import NotFoundError, Owned, check, ffi, lib, new_error, path_bytes
+
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 NO_SPECIAL, SPECIALS_AS_TEXT, KEEP_SPECIAL = 1, 2, 4
 _CONTINUE, _NO_ANSWER = 1, 2
@@ -45,7 +48,7 @@ class TokenizerStream:
     def decode(self, token: Any) -> str:
         """The text that this id completes, in whole characters; often empty.  An
         integer, or an array or a list of one or more."""
-        if hasattr(token, "__index__"):
+        if hasattr(token, "__index__") and not getattr(token, "ndim", 0):
             return self._give(lib.genai_detok_push, int(token))
         return "".join(self._give(lib.genai_detok_push, t) for t in to_list(token))
 

@@ -9,12 +9,15 @@ this is instead
 
 from __future__ import annotations
 
-from typing import Any
 
 from . import Config, Generator, GeneratorParams, Model, Tokenizer, TokenizerStream, __version__
 from ._native import HERE, UnsupportedError, log
 
 import os as _os
+
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def is_cuda_available() -> bool:
@@ -48,6 +51,10 @@ def set_log_options(**options: Any) -> None:
         log.disabled = not options["enabled"]
 
 
+def register_execution_provider_library(name: str, _path: str) -> None:
+    raise UnsupportedError("provider %s: modules are named by genai.ini" % name)
+
+
 class Adapters:
     """There are none: merge them into the model."""
 
@@ -55,8 +62,23 @@ class Adapters:
         raise UnsupportedError("adapters: merge them into the model")
 
 
+class Images:
+    """There are none: models of text only."""
+
+    def __init__(self, *_: Any) -> None:
+        raise UnsupportedError("images: models of text only")
+
+    @staticmethod
+    def open(*_: Any) -> "Images":
+        return Images()
+
+
+class Audios(Images):
+    """Likewise."""
+
+
 __all__ = [
-    "Adapters", "Config", "Generator", "GeneratorParams", "Model", "Tokenizer", "TokenizerStream", "__version__",
+    "Adapters", "Audios", "Config", "Generator", "GeneratorParams", "Images", "Model", "Tokenizer", "TokenizerStream", "__version__",
     "is_cuda_available", "is_dml_available", "is_openvino_available", "is_qnn_available", "is_rocm_available",
-    "is_webgpu_available", "set_log_options",
+    "is_webgpu_available", "register_execution_provider_library", "set_log_options",
 ]

@@ -232,6 +232,9 @@ class Vocabulary(unittest.TestCase):
                 bad()
         with self.assertRaises(ValueError):
             og.GeneratorParams(self.model).set_search_options(top=1)
+        c.append_provider("cpu")
+        c.set_provider_option("cpu", "enable_cuda_graph", "0")
+        self.assertIn(b"runtime.executor=cpu_ref:eager", c.lines())
 
 
 class BadUse(unittest.TestCase):
@@ -340,6 +343,16 @@ class BadUse(unittest.TestCase):
                 del m, g
                 gc.collect()
         self.assertEqual(len(logs.output), 1, logs.output)
+
+    def test_streams_found_by_the_collector(self):
+        want = self.model.generate(IDS, max_new_tokens=5, greedy=True).ids
+        for _ in range(3):
+            loop = [self.model.stream(IDS, ignore_eos=True, greedy=True)]
+            next(loop[0])
+            loop.append(loop)
+            del loop
+            gc.collect()
+            self.assertEqual(self.model.generate(IDS, max_new_tokens=5, greedy=True).ids, want)
 
     def test_many_models(self):
         models = [open_model() for _ in range(4)]
