@@ -85,6 +85,9 @@ void genai_builder_replace(struct genai_builder *b, uint32_t old,
 /* Replace one input of one node. */
 void genai_builder_set_input(struct genai_builder *b, uint32_t node,
 			     uint32_t pos, uint32_t value);
+/* The same, where the node may have fewer: those between are omitted. */
+void genai_builder_add_input(struct genai_builder *b, uint32_t node,
+			     uint32_t pos, uint32_t value);
 /* Drop, repeatedly, nodes none of whose outputs are read or graph outputs. */
 void genai_builder_prune(struct genai_builder *b);
 

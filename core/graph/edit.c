@@ -187,6 +187,27 @@ void genai_builder_set_input(struct genai_builder *b, uint32_t node,
 	n->inputs[pos] = value;
 }
 
+void genai_builder_add_input(struct genai_builder *b, uint32_t node,
+			     uint32_t pos, uint32_t value)
+{
+	struct genai_bnode *n = genai_builder_live(b, node);
+	uint32_t *in;
+
+	if (!n || pos < n->pub.n_inputs) {
+		genai_builder_set_input(b, node, pos, value);
+		return;
+	}
+	in = genai_builder_alloc(b, pos + UINT64_C(1), sizeof(*in));
+	if (!in)
+		return;
+	for (uint32_t i = 0; i < pos; i++)
+		in[i] = i < n->pub.n_inputs ? n->inputs[i] : GENAI_NONE;
+	n->inputs = in;
+	n->pub.inputs = in;
+	n->pub.n_inputs = pos + 1;
+	genai_builder_set_input(b, node, pos, value);
+}
+
 // Readers of each value, and for each node the outputs that have a reader.
 struct use {
 	struct genai_reads reads;

@@ -28,6 +28,15 @@ static void fill_rows(const struct genai_model *m, struct genai_view *in,
 	fill_view(&in[m->step.begins], GENAI_DT_I64, 1, (int64_t)rows, 1);
 }
 
+static void fill_index(const struct genai_model *m, struct genai_view *in,
+		       uint64_t rows)
+{
+	if (m->step.turn == GENAI_NONE)
+		return;
+	fill_view(&in[m->step.index], GENAI_DT_I64, 1, (int64_t)rows, 1);
+	fill_view(&in[m->step.turn], GENAI_DT_I64, 1, 1, 1);
+}
+
 int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 			 struct genai_error *err)
 {
@@ -50,6 +59,7 @@ int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 	fill_view(&max[m->step.ids], GENAI_DT_I64, 2, 1, (int64_t)m->chunk);
 	fill_view(&max[m->step.past], GENAI_DT_I32, 1, 1, 1);
 	fill_rows(m, max, genai_model_rows(m));
+	fill_index(m, max, m->chunk);
 	for (uint32_t i = 0; i < m->step.states.n; i++) {
 		const struct genai_state *s = &m->step.states.v[i];
 
@@ -58,6 +68,7 @@ int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 	memcpy(max + n, max, n * sizeof(*max));
 	fill_view(&max[n + m->step.ids], GENAI_DT_I64, 2, 1, 1);
 	fill_rows(m, max + n, 1);
+	fill_index(m, max + n, 1);
 	o.max_inputs = max;
 	o.repeated = max + n;
 	o.n_repeated = 1;

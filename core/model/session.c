@@ -54,7 +54,9 @@ int32_t genai_session_append(struct genai_session *s, const int64_t *ids,
 		return rc;
 	}
 	before = s->length;
-	rc = session_keep(s, ids, count, err);
+	rc = session_turn(s, before + count, err);
+	if (!rc)
+		rc = session_keep(s, ids, count, err);
 	while (!rc && done < count) {
 		uint64_t n =
 			count - done < s->m->chunk ? count - done : s->m->chunk;
@@ -100,6 +102,22 @@ int32_t genai_session_rewind(struct genai_session *s, uint64_t length,
 	return rc;
 }
 
+// One step more, for the token that was handed out last.
+static int32_t step_once(struct genai_session *s, struct genai_error *err)
+{
+	uint64_t before = s->computed;
+	int32_t rc = session_turn(s, s->length + 1, err);
+
+	if (rc)
+		return rc;
+	if (s->computed == before)
+		return session_submit(s, 1, err);
+	// what was computed again has left another token on the device
+	rc = session_append_chunk(s, s->known + s->length, 1, err);
+	s->handed = s->computed - 1;
+	return rc;
+}
+
 int32_t genai_session_next(struct genai_session *s, int32_t ahead,
 			   int64_t *out_id, struct genai_error *err)
 {
@@ -121,11 +139,12 @@ int32_t genai_session_next(struct genai_session *s, int32_t ahead,
 					  "the context of %" PRIu64
 					  " positions is full",
 					  m->context);
-		rc = session_submit(s, 1, err);
+		rc = step_once(s, err);
 	}
 	// what is replaced cannot be taken back
 	if (!rc && ahead && !m->step.states.replaced_bytes &&
-	    s->computed - s->handed == 1 && s->length < m->context)
+	    !session_turns(s, s->length + 1) && s->computed - s->handed == 1 &&
+	    s->length < m->context)
 		rc = session_submit(s, 1, err);
 	if (!rc)
 		rc = session_read_token(s, out_id, err);
@@ -216,7 +235,7 @@ static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 	uint64_t logits = rows * m->vocab * row;
 	int32_t rc = states_alloc(s, err);
 
-	if (!rc && m->step.states.replaced_bytes) {
+	if (!rc && (m->step.states.replaced_bytes || m->step.turns_again)) {
 		s->known = calloc(m->context, sizeof(*s->known));
 		if (!s->known)
 			rc = genai_fail(err, GENAI_E_NOMEM, "no memory");
@@ -229,7 +248,7 @@ static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 			   GENAI_TAG_ACTIVATIONS, &s->past, err);
 	if (!rc)
 		rc = alloc(s, GENAI_MEM_DEVICE,
-			   (m->chunk + rows) * sizeof(int64_t),
+			   (m->chunk + rows + 2) * sizeof(int64_t),
 			   GENAI_TAG_ACTIVATIONS, &s->numbers, err);
 	if (!rc)
 		rc = alloc(s, GENAI_MEM_DEVICE, rows * row,
@@ -246,8 +265,8 @@ static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 			   &s->doors, err);
 	if (!rc)
 		rc = alloc(s, GENAI_MEM_HOST_PINNED,
-			   2 * m->chunk * sizeof(int64_t), GENAI_TAG_STAGING,
-			   &s->stage, err);
+			   (2 * m->chunk + 2) * sizeof(int64_t),
+			   GENAI_TAG_STAGING, &s->stage, err);
 	if (!rc)
 		rc = alloc(s, GENAI_MEM_HOST_PINNED, logits, GENAI_TAG_STAGING,
 			   &s->host_logits, err);

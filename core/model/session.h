@@ -38,8 +38,11 @@ struct genai_session {
 	uint64_t rows;	   /* rows of logits of the last step; 0: void */
 	bool lost;	   /* its last step was skipped: another failed */
 	bool broken;	   /* its recovery failed: void until one does not */
-	/* With states that are replaced (session_state.c): the tokens so far,
-	 * and how many of them the copy of the states has seen. */
+	bool turned;	   /* the tables are those of a long sequence */
+	bool stale;	   /* what is cached was computed in part with others */
+	/* With states that are replaced, or tables that change
+	 * (session_state.c): the tokens so far, and how many of them the copy
+	 * of the states has seen. */
 	int64_t *known;
 	uint64_t kept; /* or SESSION_NOT_KEPT */
 };
@@ -83,6 +86,10 @@ int32_t session_bind(struct genai_session *s, struct genai_error *err);
 /* The length on the device, and here; what was computed is void. */
 int32_t session_set_past(struct genai_session *s, uint64_t length,
 			 struct genai_error *err);
+/* Steps from here on have the tables of a sequence of that length; told to the
+ * device. */
+int32_t session_set_turn(struct genai_session *s, uint64_t length,
+			 struct genai_error *err);
 /* Enqueue the step for the n ids in the device buffer. */
 int32_t session_submit(struct genai_session *s, uint64_t n,
 		       struct genai_error *err);
@@ -102,6 +109,12 @@ float session_widen(uint32_t dtype, const void *p, uint64_t i);
 
 /* Tokens will be appended: keep what the states are now. */
 int32_t session_keep(struct genai_session *s, const int64_t *ids, size_t count,
+		     struct genai_error *err);
+/* Would the tables change with that length? */
+bool session_turns(const struct genai_session *s, uint64_t length);
+/* There will be so many positions: if the tables change, compute again what was
+ * computed with the others.  The last step's token is void then. */
+int32_t session_turn(struct genai_session *s, uint64_t length,
 		     struct genai_error *err);
 /* A token was chosen, and will be the next one. */
 void session_note(struct genai_session *s, int64_t id);

@@ -11,6 +11,8 @@
 
 #include "core/base/error.h"
 
+#define TURN_AT 128 /* in the block of the past: which tables a step has */
+
 // ---- binding ----
 
 static void view(struct genai_view *v, uint32_t dtype, genai_addr addr,
@@ -68,6 +70,23 @@ static int32_t bind_rows(struct genai_session *s, uint64_t n, int64_t rows,
 		  : m->rt->exec.bind_input(s->plan, m->step.begins, &v, err);
 }
 
+// Where the positions of n begin, and which tables they are of.
+static int32_t bind_turn(struct genai_session *s, uint64_t n,
+			 struct genai_error *err)
+{
+	struct genai_model *m = s->m;
+	const int64_t one = 1, rows = (int64_t)n;
+	struct genai_view v;
+	int32_t rc;
+
+	if (m->step.turn == GENAI_NONE)
+		return 0;
+	view(&v, GENAI_DT_I64, s->numbers.range.addr, 1, &rows);
+	rc = m->rt->exec.bind_input(s->plan, m->step.index, &v, err);
+	view(&v, GENAI_DT_I64, s->past.range.addr + TURN_AT, 1, &one);
+	return rc ? rc : m->rt->exec.bind_input(s->plan, m->step.turn, &v, err);
+}
+
 static int32_t bind_step(struct genai_session *s, uint64_t n,
 			 struct genai_error *err)
 {
@@ -82,6 +101,8 @@ static int32_t bind_step(struct genai_session *s, uint64_t n,
 	rc = x->bind_input(s->plan, m->step.ids, &v, err);
 	if (!rc)
 		rc = bind_rows(s, n, rows, err);
+	if (!rc)
+		rc = bind_turn(s, n, err);
 	view(&v, m->step.logits_dtype, s->logits.range.addr, 3, lg);
 	if (!rc)
 		rc = x->bind_output(s->plan, m->step.logits, &v, err);
@@ -118,8 +139,8 @@ int32_t session_bind(struct genai_session *s, struct genai_error *err)
 
 // ---- steps ----
 
-// What steps name rows by, once: nothing was appended yet, and the stage has
-// room for two chunks.
+// What steps name rows by, and the rows that tables begin with, once: nothing
+// was appended yet, and the stage has room for two chunks and two numbers more.
 static int32_t number(struct genai_session *s, struct genai_error *err)
 {
 	int64_t *stage = s->stage.host;
@@ -131,10 +152,27 @@ static int32_t number(struct genai_session *s, struct genai_error *err)
 		stage[i] = (int64_t)i;
 	for (uint64_t i = 0; i < rows; i++)
 		stage[chunk + i] = (int64_t)(i * s->m->vocab);
+	stage[chunk + rows] = 0;
+	stage[chunk + rows + 1] = s->m->step.turn_row;
 	return session_ops(s)->copy(session_self(s), s->m->stream,
 				    s->numbers.range.addr, (uintptr_t)stage,
-				    (chunk + rows) * sizeof(*stage),
+				    (chunk + rows + 2) * sizeof(*stage),
 				    GENAI_COPY_H2D, err);
+}
+
+int32_t session_set_turn(struct genai_session *s, uint64_t length,
+			 struct genai_error *err)
+{
+	struct genai_model *m = s->m;
+	uint64_t at = m->chunk + genai_model_rows(m);
+
+	if (m->step.turn == GENAI_NONE)
+		return 0;
+	s->turned = length > (uint64_t)m->step.turn_limit;
+	return session_ops(s)->copy(
+		session_self(s), m->stream, s->past.range.addr + TURN_AT,
+		s->numbers.range.addr + (at + s->turned) * sizeof(int64_t),
+		sizeof(int64_t), GENAI_COPY_D2D, err);
 }
 
 int32_t session_set_past(struct genai_session *s, uint64_t length,
@@ -151,6 +189,9 @@ int32_t session_set_past(struct genai_session *s, uint64_t length,
 	rc = session_ops(s)->copy(session_self(s), s->m->stream,
 				  s->past.range.addr, (uintptr_t)&d->length,
 				  sizeof(d->length), GENAI_COPY_H2D, err);
+	// as it was: what is in the cache was computed so
+	if (!rc)
+		rc = session_set_turn(s, s->turned ? UINT64_MAX : 0, err);
 	if (!rc)
 		rc = session_ops(s)->mark(session_self(s), s->m->stream, at,
 					  err);

@@ -4,6 +4,9 @@
 // there is a copy of what it was when tokens were last appended, and at the
 // beginning it was zero.  From the later of the two that is not too late, what
 // is missing is computed again.
+//
+// Rotary tables that change with the length change what a cache holds: all of
+// it is computed again, with the new ones.
 #include "core/model/session.h"
 
 #include <string.h>
@@ -54,9 +57,10 @@ int32_t session_keep(struct genai_session *s, const int64_t *ids, size_t count,
 {
 	int32_t rc;
 
+	if (s->known)
+		memcpy(s->known + s->length, ids, count * sizeof(*ids));
 	if (!replaced_bytes(s))
 		return 0;
-	memcpy(s->known + s->length, ids, count * sizeof(*ids));
 	s->kept = SESSION_NOT_KEPT;
 	rc = session_ops(s)->copy(session_self(s), s->m->stream,
 				  copy_of_replaced(s), replaced(s),
@@ -71,8 +75,10 @@ int32_t session_keep(struct genai_session *s, const int64_t *ids, size_t count,
 
 void session_note(struct genai_session *s, int64_t id)
 {
-	if (s->known && s->length < s->m->context)
-		s->known[s->length] = id;
+	uint64_t at = session_certain(s);
+
+	if (s->known && at < s->m->context)
+		s->known[at] = id;
 }
 
 static int32_t compute_again(struct genai_session *s, uint64_t length,
@@ -94,12 +100,32 @@ static int32_t compute_again(struct genai_session *s, uint64_t length,
 	return rc;
 }
 
+// All of it, with the tables of a sequence of so many positions.
+static int32_t from_the_beginning(struct genai_session *s, uint64_t tables,
+				  uint64_t length, struct genai_error *err)
+{
+	int32_t rc;
+
+	s->stale = true;
+	rc = session_set_turn(s, tables, err);
+	if (!rc && replaced_bytes(s))
+		rc = clear(s, err);
+	if (!rc)
+		rc = session_set_past(s, 0, err);
+	if (!rc && length)
+		rc = compute_again(s, length, err);
+	s->stale = rc != 0;
+	return rc;
+}
+
 int32_t session_go_back(struct genai_session *s, uint64_t length,
 			struct genai_error *err)
 {
 	uint64_t from = s->kept <= length ? s->kept : 0;
 	int32_t rc;
 
+	if (s->stale)
+		return from_the_beginning(s, length, length, err);
 	if (!replaced_bytes(s))
 		return session_set_past(s, length, err);
 	if (s->kept <= length)
@@ -114,4 +140,22 @@ int32_t session_go_back(struct genai_session *s, uint64_t length,
 	if (!rc && from < length)
 		rc = compute_again(s, length, err);
 	return rc;
+}
+
+bool session_turns(const struct genai_session *s, uint64_t length)
+{
+	const struct genai_step *step = &s->m->step;
+
+	return step->turn != GENAI_NONE &&
+	       s->turned != (length > (uint64_t)step->turn_limit);
+}
+
+int32_t session_turn(struct genai_session *s, uint64_t length,
+		     struct genai_error *err)
+{
+	if (!session_turns(s, length))
+		return 0;
+	if (!s->length || !s->m->step.turns_again)
+		return session_set_turn(s, length, err);
+	return from_the_beginning(s, length, s->length, err);
 }

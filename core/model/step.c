@@ -211,7 +211,8 @@ static int32_t check_inputs(struct step_rewrite *r, struct genai_step *s)
 
 	for (uint32_t i = 0; i < g->n_inputs; i++) {
 		if (i != s->ids && i != s->past && i != s->rows &&
-		    i != s->begins && !genai_states_has(&s->states, i))
+		    i != s->begins && i != s->index && i != s->turn &&
+		    !genai_states_has(&s->states, i))
 			return genai_fail(
 				r->err, GENAI_E_UNSUPPORTED,
 				"graph input %s: its meaning is not known",
@@ -293,6 +294,7 @@ static int32_t rewrite(struct step_rewrite *r, uint32_t *out_logits,
 		rc = rc ? rc : step_positions(r, g->inputs[pos]);
 		genai_builder_remove_input(r->b, g->inputs[pos]);
 	}
+	rc = rc ? rc : step_ropes(r);
 	if (rc)
 		return rc;
 	untie(r);
@@ -312,6 +314,16 @@ static int32_t rewrite(struct step_rewrite *r, uint32_t *out_logits,
 	return 0;
 }
 
+// onnxruntime-genai computes a sequence again from its beginning at these
+// lengths, whatever the graph says; where the graph changes its tables below
+// them, keys that were turned by others stay.
+static int64_t known_limit(const char *type)
+{
+	if (!strcmp(type, "phi3small"))
+		return 8192;
+	return strcmp(type, "phi3") && strcmp(type, "phimoe") ? 0 : 4096;
+}
+
 static int32_t describe(struct step_rewrite *r, struct genai_step *s,
 			const char *logits_name)
 {
@@ -323,6 +335,8 @@ static int32_t describe(struct step_rewrite *r, struct genai_step *s,
 	s->past = find_in(g, g->inputs, g->n_inputs, "genai.past");
 	s->rows = find_in(g, g->inputs, g->n_inputs, "genai.rows");
 	s->begins = find_in(g, g->inputs, g->n_inputs, "genai.begins");
+	s->index = find_in(g, g->inputs, g->n_inputs, "genai.index");
+	s->turn = find_in(g, g->inputs, g->n_inputs, "genai.turn");
 	s->logits = find_in(g, g->outputs, g->n_outputs, logits_name);
 	s->total = find_in(g, g->outputs, g->n_outputs, "genai.total");
 	s->next = find_in(g, g->outputs, g->n_outputs, "genai.next");
@@ -337,7 +351,11 @@ static int32_t describe(struct step_rewrite *r, struct genai_step *s,
 	rc = genai_states_find(g, r->c, &s->states, r->err);
 	if (!rc)
 		rc = check_inputs(r, s);
-	s->rope_rows = rope_rows(g);
+	s->rope_rows = s->turn == GENAI_NONE ? rope_rows(g) : r->turn_rows;
+	s->turn_limit = r->turn_limit;
+	s->turn_row = r->turn_row;
+	s->turns_again = s->turn != GENAI_NONE &&
+			 r->turn_limit >= known_limit(r->c->type);
 	return rc;
 }
 

@@ -11,9 +11,12 @@
  *       through the head
  *   genai.begins (int64 [R])          where each of those begins among all
  *       logits: 0, vocabulary, ...
- *   logits ([1, R, vocabulary])       of those rows
- *   genai.next (int64 [1, R])         ArgMax of each (a NaN is the largest)
- *   genai.best ([1, R])               its logit, so that the host sees a NaN
+ *   genai.index (int64 [S])           0..S-1, where it is needed
+ *   genai.turn (int64 [1])            the row of the rotary tables that
+ * position 0 has, where those change with the length: an If is gone logits ([1,
+ * R, vocabulary])       of those rows genai.next (int64 [1, R])         ArgMax
+ * of each (a NaN is the largest) genai.best ([1, R])               its logit,
+ * so that the host sees a NaN
  *
  * A graph that keeps the last row only by itself has neither: R is 1. */
 #ifndef GENAI_CORE_MODEL_STEP_H
@@ -35,7 +38,13 @@ struct genai_step {
 	uint32_t logits_dtype;
 	int64_t vocab;	   /* width of the logits, -1 if not known */
 	int64_t rope_rows; /* rows of the shortest rope table, or -1 */
-	bool one_row;	   /* the graph itself keeps the last row only */
+	/* Tables that change with the length, or turn is NONE: inputs; above
+	 * which length a step is told turn_row, not 0; whether what was
+	 * computed before is then computed again. */
+	uint32_t index, turn;
+	int64_t turn_limit, turn_row;
+	bool turns_again;
+	bool one_row; /* the graph itself keeps the last row only */
 };
 
 /* source is the model's graph; its files must outlive the step graph.

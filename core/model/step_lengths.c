@@ -48,29 +48,33 @@ int64_t step_attr_int(const struct genai_node *n, const char *name, int64_t d)
 	return d;
 }
 
-static bool is_const_int(struct step_rewrite *r, uint32_t value, int64_t want)
+bool step_const_int(struct step_rewrite *r, uint32_t value, int64_t *out)
 {
 	const struct genai_value *v = genai_builder_get_value(r->b, value);
 	const struct genai_tensor *t;
 	const char *p;
+	int32_t x;
 
 	if (!v || v->tensor == GENAI_NONE || v->tensor >= r->g->n_tensors)
 		return false;
 	t = genai_graph_tensor(r->g, v->tensor);
 	p = (const char *)genai_graph_file(r->g, t->file)->data + t->offset;
 	if (t->dtype == GENAI_DT_I64 && t->bytes == 8) {
-		int64_t x;
-
-		memcpy(&x, p, 8);
-		return x == want;
+		memcpy(out, p, 8);
+		return true;
 	}
-	if (t->dtype == GENAI_DT_I32 && t->bytes == 4) {
-		int32_t x;
+	if (t->dtype != GENAI_DT_I32 || t->bytes != 4)
+		return false;
+	memcpy(&x, p, 4);
+	*out = x;
+	return true;
+}
 
-		memcpy(&x, p, 4);
-		return x == want;
-	}
-	return false;
+static bool is_const_int(struct step_rewrite *r, uint32_t value, int64_t want)
+{
+	int64_t x;
+
+	return step_const_int(r, value, &x) && x == want;
 }
 
 static bool reads(const struct genai_node *n, uint32_t value)

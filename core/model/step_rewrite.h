@@ -22,6 +22,10 @@ struct step_rewrite {
 	uint32_t total64; /* int64 [1], made when first needed */
 	uint32_t seq64;	  /* S as int64 [1] */
 	int64_t vocab;	  /* width of the logits, or -1 */
+	/* Tables that change with the length: above which, the row of the other
+	 * ones, and how many those have; 0 where there are none. */
+	int64_t turn_limit, turn_row, turn_rows;
+	bool nomem;
 };
 
 /* An input or output of a node, GENAI_NONE if it has none; the type of a value,
@@ -49,6 +53,8 @@ uint32_t step_const(struct step_rewrite *r, const char *name, uint32_t rank,
 /* A node of one or two inputs (b2 may be GENAI_NONE); returns its output. */
 uint32_t step_node(struct step_rewrite *r, const char *op, const char *out,
 		   uint32_t dtype, uint32_t a, uint32_t b2);
+/* The value of a stored integer; false if it is none. */
+bool step_const_int(struct step_rewrite *r, uint32_t value, int64_t *out);
 /* An int attribute of the node that makes value. */
 void step_attr(struct step_rewrite *r, uint32_t value, const char *name,
 	       int64_t v);
@@ -62,5 +68,8 @@ int32_t step_replace_mask(struct step_rewrite *r, uint32_t mask, int depth);
 /* Positions counted from genai.past in place of the input ids.  Of text, three
  * positions of a token are the same. */
 int32_t step_positions(struct step_rewrite *r, uint32_t ids);
+
+/* Rotary tables that an If chooses by the total length. */
+int32_t step_ropes(struct step_rewrite *r);
 
 #endif

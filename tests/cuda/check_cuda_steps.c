@@ -160,9 +160,11 @@ END_TEST
 START_TEST(recorded_once)
 {
 	static const char *const models[] = {
-		"llama-cpu-fp32",   "llama-cpu-int4-asym", "llama-cuda-fp16",
-		"mistral-cpu-fp32", "phi3-cpu-int4",	   "qwen2-cpu-int8",
-		"qwen3-cpu-int4",   "qwen25vl-cpu-int4",
+		"llama-cpu-fp32",	  "llama-cpu-int4-asym",
+		"llama-cuda-fp16",	  "mistral-cpu-fp32",
+		"phi3-cpu-int4",	  "qwen2-cpu-int8",
+		"qwen3-cpu-int4",	  "qwen25vl-cpu-int4",
+		"phi3-longrope-cpu-int4",
 	};
 	struct sim_run r = begin(5, models[_i]);
 	struct genai_stats st;
@@ -284,7 +286,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_loop_test(tc, calls_of_a_token, 0, 3);
 	tcase_add_loop_test(tc, calls_of_an_eager_token, 0, 3);
-	tcase_add_loop_test(tc, recorded_once, 0, 8);
+	tcase_add_loop_test(tc, recorded_once, 0, 9);
 	tcase_add_test(tc, what_stays_is_fast);
 	tcase_add_loop_test(tc, recording_fails, 0, 12);
 	suite_add_tcase(s, tc);

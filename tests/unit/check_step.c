@@ -10,6 +10,7 @@ struct plan {
 	const char *extra_input; /* read by a node whose output is a graph's */
 	uint32_t kv_dtype, kv_rank;
 	int64_t heads, head_size, logits_rows;
+	int64_t limit;		/* above which an If has other tables */
 	const int64_t *section; /* of a rotary embedding by three positions */
 	bool positions, hidden, float_head, no_head_input, no_embedding;
 };
@@ -96,10 +97,46 @@ static void lengths(uint32_t mask, uint32_t *seqlens, uint32_t *total)
 	*total = cast32(len, "total");
 }
 
-static void attention(uint32_t h, uint32_t *out_attn)
+static void tables(uint32_t *in)
 {
 	static const float table[8 * 8];
 	static const int64_t dims[2] = {8, 8};
+
+	in[0] = genai_builder_const(b, "cos", GENAI_DT_F32, 2, dims, table);
+	in[1] = genai_builder_const(b, "sin", GENAI_DT_F32, 2, dims, table);
+}
+
+static struct genai_graph *branch(int64_t rows, float first)
+{
+	float table[64] = {first};
+	const int64_t dims[2] = {rows, 4};
+	struct genai_builder *g = genai_builder_open("branch");
+	struct genai_graph *out = NULL;
+
+	for (int i = 0; i < 2; i++)
+		genai_builder_output(g, genai_builder_const(g, i ? "s" : "c",
+							    GENAI_DT_F32, 2,
+							    dims, table));
+	ck_assert_int_eq(genai_builder_finish(g, &out, NULL), 0);
+	return out;
+}
+
+// Eight rows up to limit, twelve above.
+static void ropes(uint32_t *out)
+{
+	uint32_t total = genai_builder_find(b, "len"), cond, node;
+
+	cond = op("Greater", "is_long", GENAI_DT_BOOL, total,
+		  constant("limit", 0, made->limit));
+	out[0] = value("cos", GENAI_DT_F32, 2, -1, 4, 0, 0);
+	out[1] = value("sin", GENAI_DT_F32, 2, -1, 4, 0, 0);
+	node = genai_builder_node(b, "If", "", 21, "choose", &cond, 1, out, 2);
+	genai_builder_attr_graph(b, node, "then_branch", branch(12, 2));
+	genai_builder_attr_graph(b, node, "else_branch", branch(8, 1));
+}
+
+static void attention(uint32_t h, uint32_t *out_attn)
+{
 	uint32_t mask = input("attention_mask", GENAI_DT_I64, 2, -1, -1, 0, 0);
 	uint32_t k = input("past_key_values.0.key", made->kv_dtype,
 			   made->kv_rank, -1, made->heads, -1, made->head_size);
@@ -108,8 +145,10 @@ static void attention(uint32_t h, uint32_t *out_attn)
 	uint32_t in[9] = {h, h, h, k, v}, out[3];
 
 	lengths(mask, &in[5], &in[6]);
-	in[7] = genai_builder_const(b, "cos", GENAI_DT_F32, 2, dims, table);
-	in[8] = genai_builder_const(b, "sin", GENAI_DT_F32, 2, dims, table);
+	if (made->limit)
+		ropes(&in[7]);
+	else
+		tables(&in[7]);
 	out[0] = value("attn", GENAI_DT_F32, 3, -1, -1, 4, 0);
 	out[1] = value("present.0.key", made->kv_dtype, 4, -1, made->heads, -1,
 		       made->head_size);
@@ -365,6 +404,47 @@ START_TEST(three_positions_are_one)
 }
 END_TEST
 
+// Both tables are one; a step is told the first row of those it turns by.
+START_TEST(tables_by_length)
+{
+	struct plan p = plain;
+	const struct genai_tensor *t;
+	const struct genai_node *n;
+	const float *table;
+
+	p.limit = 7;
+	build(&p);
+	ck_assert_int_eq(has_op("If") + has_op("Greater"), 0);
+	n = node_named("GroupQueryAttention");
+	ck_assert_uint_eq(n->n_inputs, 10);
+	ck_assert_str_eq(genai_graph_value(step.graph, n->inputs[9])->name,
+			 "genai.rope_ids");
+	t = genai_graph_tensor(
+		step.graph,
+		genai_graph_value(step.graph, n->inputs[7])->tensor);
+	ck_assert_int_eq(t->dims[0], 20);
+	ck_assert_int_eq(t->dims[1], 4);
+	table = (const void *)((const char *)genai_graph_file(step.graph,
+							      t->file)
+				       ->data +
+			       t->offset);
+	ck_assert(table[0] == 1 && table[8 * 4] == 2);
+	ck_assert_int_eq(step.rope_rows, 12);
+	ck_assert_int_eq(step.turn_limit, 7);
+	ck_assert_int_eq(step.turn_row, 8);
+	ck_assert(step.turns_again);
+	ck_assert_str_eq(in_name(step.index), "genai.index");
+	ck_assert_str_eq(in_name(step.turn), "genai.turn");
+	drop();
+	p.limit = 9;
+	refused(&p, GENAI_E_UNSUPPORTED,
+		"node choose (If): rotary tables of 8 rows up to a length of "
+		"9");
+	p.limit = -1;
+	refused(&p, GENAI_E_UNSUPPORTED, "up to a length of -1");
+}
+END_TEST
+
 START_TEST(further_outputs_are_dropped)
 {
 	struct plan p = plain;
@@ -517,6 +597,7 @@ int main(void)
 	tcase_add_test(tc, rows_for_the_head);
 	tcase_add_test(tc, positions_are_computed);
 	tcase_add_test(tc, three_positions_are_one);
+	tcase_add_test(tc, tables_by_length);
 	tcase_add_test(tc, further_outputs_are_dropped);
 	tcase_add_test(tc, a_head_without_its_input);
 	tcase_add_test(tc, an_embedding_that_is_not_there);
