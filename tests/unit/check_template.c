@@ -70,7 +70,7 @@ START_TEST(goldens)
 			 0);
 	ck_assert_int_eq(n.failed, 0);
 	ck_assert_int_eq(n.skipped, 0);
-	ck_assert_int_eq(n.passed, 306);
+	ck_assert_int_eq(n.passed, 379);
 }
 END_TEST
 
@@ -94,6 +94,63 @@ START_TEST(messages_name_the_line)
 	      "object is unsafe");
 	FAILS("{{ 1|frob }}", GENAI_E_FORMAT, "t:1: no filter named 'frob'");
 	OK("{{ 1|frob if false }}{{ (1 is frob) if false }}", "{}", "");
+}
+END_TEST
+
+// What stays out says so; what Python refuses is refused.
+START_TEST(refused)
+{
+	FAILS("{% autoescape true %}x{% endautoescape %}", GENAI_E_FORMAT,
+	      "t:1: autoescape true is not supported");
+	FAILS("{% block a %}x{% endblock %}", GENAI_E_FORMAT,
+	      "t:1: unknown or unsupported tag 'block'");
+	FAILS("{{ 'x'|urlize }}", GENAI_E_FORMAT,
+	      "t:1: no filter named 'urlize'");
+	FAILS("{{ '&Auml;'|striptags }}", GENAI_E_FORMAT,
+	      "t:1: striptags: the entity &Auml; is not supported");
+	FAILS("{{ ['x' * 90]|pprint }}", GENAI_E_FORMAT,
+	      "t:1: pprint: more than one line of 80 bytes is not supported");
+	FAILS("{% for x in [1] %}{{ loop(x) }}{% endfor %}", GENAI_E_FORMAT,
+	      "t:1: TypeError: The loop must have the 'recursive' marker to be "
+	      "called recursively.");
+	FAILS("{% macro m(caller) %}{% endmacro %}", GENAI_E_FORMAT,
+	      "t:1: a parameter 'caller' needs a default");
+	FAILS("{% call 1 %}{% endcall %}", GENAI_E_FORMAT,
+	      "t:1: expected call");
+	FAILS("{{ f(**a, b=1) }}", GENAI_E_FORMAT, "t:1: unexpected 'b'");
+	FAILS("{{ f(*a, *b) }}", GENAI_E_FORMAT, "t:1: unexpected '*'");
+	FAILS("{{ '%s' % () }}", GENAI_E_FORMAT,
+	      "t:1: TypeError: not enough arguments for format string");
+	FAILS("{{ '%d' % 'a' }}", GENAI_E_FORMAT,
+	      "t:1: TypeError: %d format: a number is required, not str");
+	FAILS("{{ '%q' % 1 }}", GENAI_E_FORMAT,
+	      "t:1: ValueError: incomplete or unsupported format character");
+	FAILS("{{ '{0.x}'.format(1) }}", GENAI_E_FORMAT,
+	      "t:1: UndefinedError: 'int object' has no attribute 'x'");
+	FAILS("{{ '{:d}'.format('a') }}", GENAI_E_FORMAT,
+	      "t:1: ValueError: unknown format code 'd' for str");
+}
+END_TEST
+
+START_TEST(widths_are_bounded)
+{
+	FAILS("{{ '%99999999d' % 1 }}", GENAI_E_FORMAT,
+	      "t:1: format: a width or precision above 10000");
+	FAILS("{{ '%*d' % (99999999, 1) }}", GENAI_E_FORMAT,
+	      "t:1: format: a width or precision above 10000");
+	FAILS("{{ '{:.999f}'.format(1.5) }}", GENAI_E_FORMAT,
+	      "t:1: format: a width or precision above 100");
+	FAILS("{{ 'x'.center(99999999) }}", GENAI_E_FORMAT,
+	      "t:1: a width above 1000000");
+	FAILS("{{ [1]|slice(99999999)|list }}", GENAI_E_FORMAT,
+	      "t:1: batch, slice: not a number from 1 to 100000");
+	FAILS("{% macro m() %}{{ m(*varargs) }}{% endmacro %}{{ m(1) }}",
+	      GENAI_E_LIMIT, "t:1: evaluation is nested deeper than 1000");
+	FAILS("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+	      GENAI_E_LIMIT, "t:1: evaluation is nested deeper than 1000");
+	FAILS("{% macro m() %}{{ caller() }}{% call m() %}{% endcall %}"
+	      "{% endmacro %}{% call m() %}x{% endcall %}",
+	      GENAI_E_LIMIT, "t:1: evaluation is nested deeper than 1000");
 }
 END_TEST
 
@@ -888,6 +945,8 @@ int main(int argc, char **argv)
 	suite_add_tcase(s, t);
 	tcase_add_test(t, goldens);
 	tcase_add_test(t, messages_name_the_line);
+	tcase_add_test(t, refused);
+	tcase_add_test(t, widths_are_bounded);
 	tcase_add_test(t, raised_message_is_exact);
 	tcase_add_test(t, bad_bytes);
 	tcase_add_test(t, nesting_is_capped);

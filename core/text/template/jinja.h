@@ -46,14 +46,17 @@ enum jinja_type {
 	JINJA_STR,
 	JINJA_LIST,
 	JINJA_TUPLE,
-	JINJA_VIEW, /* d.items() and the like: no subscripts */
-	JINJA_GEN,  /* result of map, select, ...: can be read once */
+	JINJA_RANGE, /* also a sequence */
+	JINJA_VIEW,  /* d.items() and the like: no subscripts */
+	JINJA_GEN,   /* result of map, select, ...: can be read once */
 	JINJA_DICT,
 	JINJA_NAMESPACE,
 	JINJA_MACRO,
 	JINJA_FUNC,   /* built-in global */
 	JINJA_METHOD, /* built-in method and its object */
 	JINJA_LOOP,
+	JINJA_CYCLER,
+	JINJA_JOINER,
 };
 
 /* why a value is undefined */
@@ -81,12 +84,25 @@ struct jinja_value {
 		const struct jinja_builtin *func;
 		struct jinja_method *method;
 		struct jinja_loop *loop;
+		struct jinja_object *object;
 	};
+};
+
+/* What a list came from, where that is printed. */
+struct jinja_origin {
+	const char *name;	/* VIEW: "dict_items"; TUPLE: "group" */
+	int64_t from, to, step; /* RANGE */
 };
 
 struct jinja_list {
 	struct jinja_value *v;
 	size_t n;
+	const struct jinja_origin *of; /* or NULL */
+};
+
+struct jinja_object {
+	struct jinja_value *v;
+	size_t n, at;
 };
 
 /* Insertion order; an index is built when it has grown beyond a few. */
@@ -116,6 +132,9 @@ struct jinja_method {
 struct jinja_loop {
 	struct jinja_value *v;
 	size_t n, at;
+	const struct jinja_node *recursive; /* the for, if it may call itself */
+	struct jinja_scope *scope;	    /* around that */
+	int64_t depth;			    /* from 0 */
 	struct jinja_value changed; /* last argument tuple of changed() */
 };
 
@@ -133,6 +152,8 @@ enum jinja_kind {
 	JN_FILTER,  /* a|name(b...) */
 	JN_TEST,    /* a is name(b...) */
 	JN_KEYWORD, /* name=a, inside the b list of the three above */
+	JN_STAR,    /* *a, in the same place */
+	JN_DSTAR,   /* **a */
 	JN_NOT,
 	JN_NEG,
 	JN_POS,
@@ -146,13 +167,15 @@ enum jinja_kind {
 	/* statements */
 	JN_DATA,
 	JN_PRINT,
-	JN_IF,	     /* if a: b, else c */
-	JN_FOR,	     /* for a in b if c: d, else e */
-	JN_SET,	     /* a = b */
-	JN_SETBLOCK, /* a = text of d, through filters b */
-	JN_MACRO,    /* name(b: JN_NAME with default a): d */
-	JN_BODY,     /* text of d, through filters b; a scope of its own */
-	JN_WITH,     /* b: target, value, ...; d */
+	JN_IF,	      /* if a: b, else c */
+	JN_FOR,	      /* for a in b if c: d, else e; op: recursive */
+	JN_SET,	      /* a = b */
+	JN_SETBLOCK,  /* a = text of d, through filters b */
+	JN_MACRO,     /* name(b: JN_NAME with default a): d; op: JINJA_USES_* */
+	JN_CALLBLOCK, /* call(b) a: d, as a macro without a name */
+	JN_ESCAPE,    /* autoescape a: d */
+	JN_BODY,      /* text of d, through filters b; a scope of its own */
+	JN_WITH,      /* b: target, value, ...; d */
 	JN_BREAK,
 	JN_CONTINUE,
 };
@@ -214,6 +237,11 @@ struct jinja_lexeme {
 	struct jinja_value val; /* text, name, or number */
 };
 
+/* Names that mean something in a macro. */
+#define JINJA_USES_CALLER 1u
+#define JINJA_USES_VARARGS 2u
+#define JINJA_USES_KWARGS 4u
+
 /* State of one parse. */
 struct jinja_parser {
 	const char *name;
@@ -222,6 +250,7 @@ struct jinja_parser {
 	struct jinja_lexeme *tok;
 	size_t n_tok, cap_tok, at;
 	int depth, loops;
+	unsigned uses; /* JINJA_USES_*, of the macro so far */
 };
 
 /* Arguments as written at a call. */
@@ -280,6 +309,9 @@ int jinja_new_list(struct jinja_run *r, enum jinja_type t, size_t n,
 		   struct jinja_value *out);
 int jinja_new_text(struct jinja_run *r, const char *p, size_t n,
 		   struct jinja_value *out);
+/* A range; n is its number of elements. */
+int jinja_new_range(struct jinja_run *r, int64_t from, int64_t to, int64_t step,
+		    size_t n, struct jinja_value *out);
 /* The output grows at its end; a capture takes off what grew since mark. */
 int jinja_emit(struct jinja_run *r, const char *p, size_t n);
 int jinja_capture(struct jinja_run *r, size_t mark, struct jinja_value *out);
@@ -314,9 +346,12 @@ bool jinja_integer(const struct jinja_value *v, int64_t *out_i);
 /* jinja_print.c */
 int jinja_print(struct jinja_run *r, const struct jinja_value *v);
 int jinja_repr(struct jinja_run *r, const struct jinja_value *v);
+int jinja_repr_sorted(struct jinja_run *r, const struct jinja_value *v);
 int jinja_to_str(struct jinja_run *r, const struct jinja_value *v,
 		 struct jinja_value *out);
 size_t jinja_float_text(double f, char text[40]);
+/* Is a character printed as it is by repr? */
+bool jinja_printable(int32_t c);
 /* Digits with "." and "e" only, in any locale; false: not one, or too large. */
 bool jinja_read_float(const char *p, size_t n, double *out_f);
 
@@ -364,6 +399,24 @@ int jinja_item(struct jinja_run *r, const struct jinja_value *v,
 int jinja_slice(struct jinja_run *r, const struct jinja_value *v,
 		const struct jinja_value bound[3], struct jinja_value *out);
 
+/* jinja_format.c: "text" % value, and the method format */
+int jinja_percent(struct jinja_run *r, struct jinja_str s,
+		  const struct jinja_value *with, struct jinja_value *out);
+int jinja_str_format(struct jinja_run *r, struct jinja_value self,
+		     const struct jinja_args *args, const struct jinja_value *a,
+		     struct jinja_value *out);
+
+/* jinja_method.c: keys (what 0), values (1) or items (2) of a dict */
+int jinja_dict_view(struct jinja_run *r, const struct jinja_dict *d, int what,
+		    struct jinja_value *out);
+
+/* jinja_sequence.c: what a path of attributes ("a.0.b", 3) finds in v */
+int jinja_reach(struct jinja_run *r, const struct jinja_value *v,
+		const struct jinja_value *path, struct jinja_value *out);
+
+/* jinja_object.c: what calling a joiner gives */
+int jinja_join_next(struct jinja_object *o, struct jinja_value *out);
+
 /* jinja_loop.c: the variable "loop" */
 int jinja_loop_attr(struct jinja_run *r, const struct jinja_value *v,
 		    struct jinja_str name, struct jinja_value *out);
@@ -377,7 +430,10 @@ const struct jinja_builtin *jinja_find_method(int type, struct jinja_str name,
 					      bool *out_unsafe);
 const struct jinja_builtin *jinja_find_string(struct jinja_str name);
 const struct jinja_builtin *jinja_find_filter(struct jinja_str name);
-const struct jinja_builtin *jinja_find_sequence(struct jinja_str name);
+extern const struct jinja_builtin jinja_sequence_filters[],
+	jinja_group_filters[], jinja_layout_filters[], jinja_html_filters[],
+	jinja_format_filters[], jinja_layout_methods[], jinja_cycler_methods[],
+	jinja_object_globals[];
 const struct jinja_builtin *jinja_find_test(struct jinja_str name);
 const struct jinja_builtin *jinja_find_global(struct jinja_str name);
 
@@ -390,10 +446,16 @@ int jinja_invoke(struct jinja_run *r, const struct jinja_builtin *f,
 int jinja_filters(struct jinja_run *r, const struct jinja_node *n,
 		  struct jinja_value in, struct jinja_value *out);
 
+/* The call n, with the body of a call block as its argument caller. */
+int jinja_call_with(struct jinja_run *r, const struct jinja_node *n,
+		    const struct jinja_value *caller, struct jinja_value *out);
+
 /* jinja_exec.c */
 int jinja_exec(struct jinja_run *r, const struct jinja_node *list);
 int jinja_call_macro(struct jinja_run *r, const struct jinja_macro *m,
 		     const struct jinja_args *args, struct jinja_value *out);
+int jinja_call_loop(struct jinja_run *r, struct jinja_loop *loop,
+		    const struct jinja_args *args, struct jinja_value *out);
 
 /* jinja_lex.c, jinja_parse.c, jinja_expr.c, jinja_stmt.c */
 int jinja_parse_fail(struct jinja_parser *p, const char *fmt, ...)

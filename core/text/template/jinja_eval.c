@@ -35,8 +35,69 @@ static size_t count(const struct jinja_node *n, int kind)
 	size_t k = 0;
 
 	for (; n; n = n->next)
-		k += kind < 0 ? n->kind != JN_KEYWORD : n->kind == kind;
+		k += kind < 0 ? n->kind < JN_KEYWORD || n->kind > JN_DSTAR
+			      : n->kind == kind;
 	return k;
+}
+
+// *list behind the arguments, **dict behind the keywords.
+static int spread_args(struct jinja_run *r, const struct jinja_node *n,
+		       struct jinja_args *io)
+{
+	struct jinja_value v, *pos;
+	struct jinja_str *names;
+	struct jinja_list l;
+	size_t i, k, more;
+	int rc = jinja_eval(r, n->a, &v);
+
+	if (!rc && n->kind == JN_STAR) {
+		rc = jinja_items(r, &v, &l);
+		if (!rc)
+			rc = jinja_new(r, io->n_pos + l.n, sizeof(*pos), &pos);
+		if (rc)
+			return rc;
+		if (io->n_pos)
+			memcpy(pos, io->pos, io->n_pos * sizeof(*pos));
+		if (l.n)
+			memcpy(pos + io->n_pos, l.v, l.n * sizeof(*pos));
+		io->pos = pos;
+		io->n_pos += l.n;
+		return 0;
+	}
+	if (!rc && v.type != JINJA_DICT)
+		rc = jinja_raise(r, "TypeError: what stands behind ** must be "
+				    "a mapping");
+	if (rc)
+		return rc;
+	more = v.dict->n;
+	rc = jinja_new(r, io->n_kw + more, sizeof(*pos), &pos);
+	if (!rc)
+		rc = jinja_new(r, io->n_kw + more, sizeof(*names), &names);
+	for (i = 0; !rc && i < io->n_kw; i++) {
+		pos[i] = io->kw[i];
+		names[i] = io->kw_name[i];
+	}
+	for (i = 0; !rc && i < more; i++) {
+		const struct jinja_value *kv = &v.dict->kv[2 * i];
+
+		if (kv[0].type != JINJA_STR)
+			return jinja_raise(r, "TypeError: keywords must be "
+					      "strings");
+		for (k = 0; k < io->n_kw; k++)
+			if (names[k].n == kv[0].s.n &&
+			    !memcmp(names[k].p, kv[0].s.p, names[k].n))
+				return jinja_raise(r, "TypeError: got multiple "
+						      "values for a keyword "
+						      "argument");
+		names[io->n_kw + i] = kv[0].s;
+		pos[io->n_kw + i] = kv[1];
+	}
+	if (rc)
+		return rc;
+	io->kw = pos;
+	io->kw_name = names;
+	io->n_kw += more;
+	return 0;
 }
 
 static int eval_args(struct jinja_run *r, const struct jinja_node *n,
@@ -57,6 +118,8 @@ static int eval_args(struct jinja_run *r, const struct jinja_node *n,
 		if (n->kind == JN_KEYWORD) {
 			out->kw_name[out->n_kw] = n->val.s;
 			rc = jinja_eval(r, n->a, &out->kw[out->n_kw++]);
+		} else if (n->kind == JN_STAR || n->kind == JN_DSTAR) {
+			rc = spread_args(r, n, out);
 		} else {
 			rc = jinja_eval(r, n, &out->pos[out->n_pos++]);
 		}
@@ -127,21 +190,46 @@ int jinja_invoke(struct jinja_run *r, const struct jinja_builtin *f,
 	return f->fn(r, self, args, a, out);
 }
 
-static int eval_call(struct jinja_run *r, const struct jinja_node *n,
-		     struct jinja_value *out)
+// caller: of a call block, or NULL.
+static int call(struct jinja_run *r, const struct jinja_node *n,
+		const struct jinja_value *caller, struct jinja_value *out)
 {
-	struct jinja_value f;
+	struct jinja_value f, *kw;
 	struct jinja_args args;
+	struct jinja_str *names;
 	int rc = jinja_eval(r, n->a, &f);
 
 	if (!rc && f.type == JINJA_UNDEF)
 		rc = jinja_undefined(r, &f);
 	if (!rc)
 		rc = eval_args(r, n->b, &args);
+	if (!rc && caller) {
+		rc = jinja_new(r, args.n_kw + 1, sizeof(*kw), &kw);
+		if (!rc)
+			rc = jinja_new(r, args.n_kw + 1, sizeof(*names),
+				       &names);
+		for (size_t i = 0; !rc && i < args.n_kw; i++) {
+			kw[i] = args.kw[i];
+			names[i] = args.kw_name[i];
+		}
+		if (!rc) {
+			kw[args.n_kw] = *caller;
+			names[args.n_kw++] = (struct jinja_str){"caller", 6};
+			args.kw = kw;
+			args.kw_name = names;
+		}
+	}
 	if (rc)
 		return rc;
 	r->line = n->line;
 	switch (f.type) {
+	case JINJA_LOOP:
+		return jinja_call_loop(r, f.loop, &args, out);
+	case JINJA_JOINER:
+		if (args.n_pos || args.n_kw)
+			return jinja_raise(r, "TypeError: a joiner takes no "
+					      "arguments");
+		return jinja_join_next(f.object, out);
 	case JINJA_MACRO:
 		return jinja_call_macro(r, f.macro, &args, out);
 	case JINJA_FUNC:
@@ -154,6 +242,19 @@ static int eval_call(struct jinja_run *r, const struct jinja_node *n,
 		return jinja_raise(r, "TypeError: '%s' object is not callable",
 				   jinja_type_name(f.type));
 	}
+}
+
+int jinja_call_with(struct jinja_run *r, const struct jinja_node *n,
+		    const struct jinja_value *caller, struct jinja_value *out)
+{
+	if (r->depth >= JINJA_MAX_DEPTH)
+		return jinja_fail(r, GENAI_E_LIMIT,
+				  "evaluation is nested deeper than %d",
+				  JINJA_MAX_DEPTH);
+	r->depth++;
+	int rc = call(r, n, caller, out);
+	r->depth--;
+	return rc;
 }
 
 static int apply_filter(struct jinja_run *r, const struct jinja_node *n,
@@ -347,7 +448,7 @@ static int eval_node(struct jinja_run *r, const struct jinja_node *n,
 	case JN_SLICE:
 		return eval_subscript(r, n, out);
 	case JN_CALL:
-		return eval_call(r, n, out);
+		return call(r, n, NULL, out);
 	case JN_FILTER:
 		rc = jinja_eval(r, n->a, &v);
 		return rc ? rc : apply_filter(r, n, v, out);

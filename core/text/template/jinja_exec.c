@@ -85,7 +85,7 @@ static int filter_items(struct jinja_run *r, const struct jinja_node *n,
 			kept[k++] = io->v[i];
 	}
 	r->scope = outer;
-	*io = (struct jinja_list){kept, k};
+	*io = (struct jinja_list){kept, k, NULL};
 	return rc;
 }
 
@@ -117,16 +117,14 @@ static int passes(struct jinja_run *r, const struct jinja_node *n,
 	return rc;
 }
 
-static int exec_for(struct jinja_run *r, const struct jinja_node *n)
+static int loop_over(struct jinja_run *r, const struct jinja_node *n,
+		     const struct jinja_value *v, int64_t depth)
 {
 	struct jinja_scope *outer = r->scope;
 	struct jinja_loop *loop;
-	struct jinja_value v;
 	struct jinja_list l;
-	int rc = jinja_eval(r, n->b, &v);
+	int rc = jinja_items(r, v, &l);
 
-	if (!rc)
-		rc = jinja_items(r, &v, &l);
 	if (!rc && n->c)
 		rc = filter_items(r, n, &l);
 	if (!rc)
@@ -140,8 +138,42 @@ static int exec_for(struct jinja_run *r, const struct jinja_node *n)
 		r->scope = outer;
 		return rc;
 	}
-	*loop = (struct jinja_loop){l.v, l.n, 0, {0}};
+	*loop = (struct jinja_loop){
+		.v = l.v,
+		.n = l.n,
+		.recursive = n->op ? n : NULL,
+		.scope = outer,
+		.depth = depth,
+	};
 	return passes(r, n, loop);
+}
+
+static int exec_for(struct jinja_run *r, const struct jinja_node *n)
+{
+	struct jinja_value v;
+	int rc = jinja_eval(r, n->b, &v);
+
+	return rc ? rc : loop_over(r, n, &v, 0);
+}
+
+// loop(x): the same loop over x, one deeper; its text.
+int jinja_call_loop(struct jinja_run *r, struct jinja_loop *loop,
+		    const struct jinja_args *args, struct jinja_value *out)
+{
+	struct jinja_scope *caller = r->scope;
+	size_t mark = r->n_out;
+	int rc;
+
+	if (!loop->recursive)
+		return jinja_raise(r, "TypeError: The loop must have the "
+				      "'recursive' marker to be called "
+				      "recursively.");
+	if (args->n_pos != 1 || args->n_kw)
+		return jinja_raise(r, "TypeError: loop takes one iterable");
+	r->scope = loop->scope;
+	rc = loop_over(r, loop->recursive, &args->pos[0], loop->depth + 1);
+	r->scope = caller;
+	return rc ? rc : jinja_capture(r, mark, out);
 }
 
 // The text of the body, made in a scope of its own.
@@ -191,7 +223,8 @@ static int exec_with(struct jinja_run *r, const struct jinja_node *n)
 	return rc;
 }
 
-static int exec_macro(struct jinja_run *r, const struct jinja_node *n)
+static int new_macro(struct jinja_run *r, const struct jinja_node *n,
+		     struct jinja_value *out)
 {
 	struct jinja_value v = {.type = JINJA_MACRO};
 	struct jinja_scope *s;
@@ -205,7 +238,104 @@ static int exec_macro(struct jinja_run *r, const struct jinja_node *n)
 	for (s = r->scope; s && !s->captured; s = s->up)
 		s->captured = true;
 	v.macro = m;
-	return set_name(r, n->val.s, v);
+	*out = v;
+	return 0;
+}
+
+static int exec_macro(struct jinja_run *r, const struct jinja_node *n)
+{
+	struct jinja_value v;
+	int rc = new_macro(r, n, &v);
+
+	return rc ? rc : set_name(r, n->val.s, v);
+}
+
+static int exec_callblock(struct jinja_run *r, const struct jinja_node *n)
+{
+	struct jinja_value caller, v;
+	int rc = new_macro(r, n, &caller);
+
+	if (!rc)
+		rc = jinja_call_with(r, n->a, &caller, &v);
+	return rc ? rc : jinja_print(r, &v);
+}
+
+static int exec_escape(struct jinja_run *r, const struct jinja_node *n)
+{
+	struct jinja_scope *outer = r->scope;
+	struct jinja_value v;
+	int rc = jinja_eval(r, n->a, &v);
+
+	if (!rc && jinja_true(&v))
+		rc = jinja_raise(r, "autoescape true is not supported");
+	if (!rc)
+		rc = push_scope(r, outer);
+	if (!rc)
+		rc = jinja_exec(r, n->d);
+	r->scope = outer;
+	return rc;
+}
+
+static bool named(const struct jinja_args *args, size_t k, struct jinja_str s)
+{
+	return args->kw_name[k].n == s.n &&
+	       !memcmp(args->kw_name[k].p, s.p, s.n);
+}
+
+static bool has_param(const struct jinja_node *def, struct jinja_str name)
+{
+	for (const struct jinja_node *p = def->b; p; p = p->next)
+		if (p->val.s.n == name.n && !memcmp(p->val.s.p, name.p, name.n))
+			return true;
+	return false;
+}
+
+// Arguments that no parameter takes: for varargs, kwargs and caller, where the
+// macro uses them.
+static int bind_rest(struct jinja_run *r, const struct jinja_node *def,
+		     const struct jinja_args *args, size_t n_params)
+{
+	static const struct jinja_str caller = {"caller", 6};
+	struct jinja_value v, list;
+	struct jinja_dict *kw;
+	size_t k, n = args->n_pos > n_params ? args->n_pos - n_params : 0;
+	int rc = jinja_new(r, 1, sizeof(*kw), &kw);
+
+	v = jinja_lack(JINJA_LACK_NAME, JINJA_UNDEF, caller);
+	for (k = 0; !rc && k < args->n_kw; k++) {
+		struct jinja_str s = args->kw_name[k];
+
+		if (has_param(def, s))
+			continue;
+		if (def->op & JINJA_USES_CALLER && named(args, k, caller))
+			v = args->kw[k];
+		else
+			rc = jinja_dict_set(r, kw, jinja_text(s.p, s.n),
+					    args->kw[k]);
+	}
+	if (!rc && def->op & JINJA_USES_CALLER && !has_param(def, caller))
+		rc = set_name(r, caller, v);
+	if (!rc && def->op & JINJA_USES_KWARGS)
+		rc = set_name(
+			r, (struct jinja_str){"kwargs", 6},
+			(struct jinja_value){.type = JINJA_DICT, .dict = kw});
+	else if (!rc && kw->n)
+		n = SIZE_MAX;
+	if (!rc && def->op & JINJA_USES_VARARGS && n < SIZE_MAX) {
+		rc = jinja_new_list(r, JINJA_TUPLE, n, &list);
+		if (!rc && n)
+			memcpy(list.list->v, args->pos + n_params,
+			       n * sizeof(list));
+		if (!rc)
+			rc = set_name(r, (struct jinja_str){"varargs", 7},
+				      list);
+	} else if (!rc && n) {
+		rc = jinja_raise(r,
+				 "TypeError: macro '%.*s' got arguments that "
+				 "it does not take",
+				 (int)(def->val.s.n & 0x7f), def->val.s.p);
+	}
+	return rc;
 }
 
 static int bind(struct jinja_run *r, const struct jinja_node *def,
@@ -213,33 +343,33 @@ static int bind(struct jinja_run *r, const struct jinja_node *def,
 {
 	const struct jinja_node *p;
 	struct jinja_value v;
-	size_t i = 0, k, used = 0;
+	size_t i = 0, k;
 	int rc = 0;
 
 	for (p = def->b; !rc && p; p = p->next, i++) {
 		v = (struct jinja_value){.type = JINJA_MISSING};
 		if (i < args->n_pos)
 			v = args->pos[i];
-		for (k = 0; k < args->n_kw; k++) {
-			if (args->kw_name[k].n != p->val.s.n ||
-			    memcmp(args->kw_name[k].p, p->val.s.p, p->val.s.n))
+		for (k = 0; !rc && k < args->n_kw; k++) {
+			if (!named(args, k, p->val.s))
 				continue;
-			used += v.type == JINJA_MISSING;
+			if (v.type != JINJA_MISSING)
+				rc = jinja_raise(r,
+						 "TypeError: macro '%.*s' got "
+						 "arguments that it does not "
+						 "take",
+						 (int)(def->val.s.n & 0x7f),
+						 def->val.s.p);
 			v = args->kw[k];
 		}
-		if (v.type == JINJA_MISSING && p->a)
+		if (!rc && v.type == JINJA_MISSING && p->a)
 			rc = jinja_eval(r, p->a, &v);
 		else if (v.type == JINJA_MISSING)
 			v = jinja_lack(JINJA_LACK_PARAM, JINJA_MACRO, p->val.s);
 		if (!rc)
 			rc = set_name(r, p->val.s, v);
 	}
-	if (!rc && (args->n_pos > i || used != args->n_kw))
-		rc = jinja_raise(r,
-				 "TypeError: macro '%.*s' got arguments that "
-				 "it does not take",
-				 (int)(def->val.s.n & 0x7f), def->val.s.p);
-	return rc;
+	return rc ? rc : bind_rest(r, def, args, i);
 }
 
 int jinja_call_macro(struct jinja_run *r, const struct jinja_macro *m,
@@ -300,6 +430,10 @@ static int exec_node(struct jinja_run *r, const struct jinja_node *n)
 		return exec_with(r, n);
 	case JN_MACRO:
 		return exec_macro(r, n);
+	case JN_CALLBLOCK:
+		return exec_callblock(r, n);
+	case JN_ESCAPE:
+		return exec_escape(r, n);
 	default:
 		r->jump = n->kind;
 		return 0;

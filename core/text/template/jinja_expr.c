@@ -32,12 +32,25 @@ static int sequence(struct jinja_parser *p, enum jinja_token close, bool pairs,
 static int call_args(struct jinja_parser *p, struct jinja_node **tail)
 {
 	struct jinja_node *n;
-	bool keywords = false;
+	bool keywords = false, star = false, last = false;
 	int rc = jinja_expect(p, JT_LPAREN);
 
 	while (!rc && jinja_peek(p) != JT_RPAREN) {
-		if (jinja_peek(p) == JT_NAME &&
-		    p->tok[p->at + 1].type == JT_ASSIGN) {
+		if (last)
+			return jinja_unexpected(p);
+		if (jinja_peek(p) == JT_MUL || jinja_peek(p) == JT_POW) {
+			last = jinja_peek(p) == JT_POW;
+			if (!last && star)
+				return jinja_unexpected(p);
+			star = true;
+			*tail = n =
+				jinja_node_new(p, last ? JN_DSTAR : JN_STAR);
+			if (!n)
+				return GENAI_E_NOMEM;
+			p->at++;
+			rc = jinja_parse_expr(p, true, &n->a);
+		} else if (jinja_peek(p) == JT_NAME &&
+			   p->tok[p->at + 1].type == JT_ASSIGN) {
 			n = jinja_node_new(p, JN_KEYWORD);
 			if (!n)
 				return GENAI_E_NOMEM;
@@ -46,9 +59,8 @@ static int call_args(struct jinja_parser *p, struct jinja_node **tail)
 			rc = jinja_parse_expr(p, true, &n->a);
 			keywords = true;
 			*tail = n;
-		} else if (keywords || jinja_peek(p) == JT_MUL ||
-			   jinja_peek(p) == JT_POW) {
-			rc = jinja_parse_fail(p, "unsupported call argument");
+		} else if (keywords || star) {
+			rc = jinja_unexpected(p);
 		} else {
 			rc = jinja_parse_expr(p, true, tail);
 		}
@@ -111,6 +123,12 @@ static int name(struct jinja_parser *p, bool with_ns, struct jinja_node **out)
 		return GENAI_E_NOMEM;
 	n->val = jinja_text(s.p, s.n);
 	p->at++;
+	if (jinja_same(s, "caller"))
+		p->uses |= JINJA_USES_CALLER;
+	else if (jinja_same(s, "varargs"))
+		p->uses |= JINJA_USES_VARARGS;
+	else if (jinja_same(s, "kwargs"))
+		p->uses |= JINJA_USES_KWARGS;
 	if (!with_ns || !jinja_skip(p, JT_DOT))
 		return 0;
 	rc = jinja_expect_name(p, &attr);

@@ -306,7 +306,20 @@ JINJA_FN(f_round)
 	return 0;
 }
 
+// As repr, keys of dicts in order; what is longer than a line is broken there.
+JINJA_FN(f_pprint)
+{
+	size_t mark = r->n_out;
+	int rc = jinja_repr_sorted(r, &self);
+
+	if (!rc && r->n_out - mark > 80)
+		return jinja_raise(r, "pprint: more than one line of 80 bytes "
+				      "is not supported");
+	return rc ? rc : jinja_capture(r, mark, out);
+}
+
 static const struct jinja_builtin table[] = {
+	{"pprint", f_pprint, "verbose", 0},
 	{"string", f_string, "", 0},
 	{"safe", f_safe, "", 0},
 	{"escape", f_escape, "", 0},
@@ -330,7 +343,17 @@ static const struct jinja_builtin table[] = {
 
 const struct jinja_builtin *jinja_find_filter(struct jinja_str name)
 {
-	const struct jinja_builtin *f = jinja_find(table, name);
+	static const struct jinja_builtin *const tables[] = {
+		table,
+		jinja_sequence_filters,
+		jinja_group_filters,
+		jinja_layout_filters,
+		jinja_html_filters,
+		jinja_format_filters,
+	};
+	const struct jinja_builtin *f = NULL;
 
-	return f ? f : jinja_find_sequence(name);
+	for (size_t i = 0; !f && i < sizeof(tables) / sizeof(*tables); i++)
+		f = jinja_find(tables[i], name);
+	return f;
 }

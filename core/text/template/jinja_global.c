@@ -13,7 +13,6 @@ JINJA_FN(range)
 {
 	int64_t from = 0, to, step = 1, span, i;
 	uint64_t n = 0;
-	int rc;
 
 	if (!jinja_integer(&a[0], &to) ||
 	    (a[1].type != JINJA_MISSING && !jinja_integer(&a[1], &from)) ||
@@ -36,10 +35,7 @@ JINJA_FN(range)
 		return jinja_fail(r, GENAI_E_LIMIT,
 				  "range has %llu elements, more than %d",
 				  (unsigned long long)n, JINJA_MAX_RANGE);
-	rc = jinja_new_list(r, JINJA_LIST, (size_t)n, out);
-	for (i = 0; !rc && i < (int64_t)n; i++)
-		out->list->v[i] = jinja_int(from + i * step);
-	return rc;
+	return jinja_new_range(r, from, to, step, (size_t)n, out);
 }
 
 // Keyword arguments, and those of one dict before them, as a new dict.
@@ -178,5 +174,7 @@ static const struct jinja_builtin table[] = {
 
 const struct jinja_builtin *jinja_find_global(struct jinja_str name)
 {
-	return jinja_find(table, name);
+	const struct jinja_builtin *f = jinja_find(table, name);
+
+	return f ? f : jinja_find(jinja_object_globals, name);
 }

@@ -59,8 +59,8 @@ int jinja_loop_attr(struct jinja_run *r, const struct jinja_value *v,
 		{"first", jinja_bool(!l->at)},
 		{"last", jinja_bool(l->at + 1 == l->n)},
 		{"length", jinja_int((int64_t)l->n)},
-		{"depth", jinja_int(1)}, // more in recursive loops only
-		{"depth0", jinja_int(0)},
+		{"depth", jinja_int(l->depth + 1)},
+		{"depth0", jinja_int(l->depth)},
 		{"previtem", neighbour(l, false, name)},
 		{"nextitem", neighbour(l, true, name)},
 	};

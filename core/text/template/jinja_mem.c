@@ -143,6 +143,23 @@ int jinja_new_list(struct jinja_run *r, enum jinja_type t, size_t n,
 	return 0;
 }
 
+int jinja_new_range(struct jinja_run *r, int64_t from, int64_t to, int64_t step,
+		    size_t n, struct jinja_value *out)
+{
+	struct jinja_origin *of;
+	int rc = jinja_new_list(r, JINJA_RANGE, n, out);
+
+	if (!rc)
+		rc = jinja_new(r, 1, sizeof(*of), &of);
+	if (rc)
+		return rc;
+	*of = (struct jinja_origin){NULL, from, to, step};
+	out->list->of = of;
+	for (size_t i = 0; i < n; i++)
+		out->list->v[i] = jinja_int(from + (int64_t)i * step);
+	return 0;
+}
+
 int jinja_new_text(struct jinja_run *r, const char *p, size_t n,
 		   struct jinja_value *out)
 {

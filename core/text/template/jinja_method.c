@@ -3,13 +3,20 @@
 #include "core/text/template/jinja.h"
 
 // keys (step 2 from 0), values (2 from 1), or pairs
-static int view(struct jinja_run *r, const struct jinja_dict *d, int what,
-		struct jinja_value *out)
+int jinja_dict_view(struct jinja_run *r, const struct jinja_dict *d, int what,
+		    struct jinja_value *out)
 {
+	static const struct jinja_origin names[] = {
+		{.name = "dict_keys"},
+		{.name = "dict_values"},
+		{.name = "dict_items"},
+	};
 	struct jinja_value pair;
 	size_t i;
 	int rc = jinja_new_list(r, JINJA_VIEW, d->n, out);
 
+	if (!rc)
+		out->list->of = &names[what];
 	for (i = 0; !rc && i < d->n; i++) {
 		if (what < 2) {
 			out->list->v[i] = d->kv[2 * i + (size_t)what];
@@ -27,17 +34,17 @@ static int view(struct jinja_run *r, const struct jinja_dict *d, int what,
 
 JINJA_FN(dict_items)
 {
-	return view(r, self.dict, 2, out);
+	return jinja_dict_view(r, self.dict, 2, out);
 }
 
 JINJA_FN(dict_keys)
 {
-	return view(r, self.dict, 0, out);
+	return jinja_dict_view(r, self.dict, 0, out);
 }
 
 JINJA_FN(dict_values)
 {
-	return view(r, self.dict, 1, out);
+	return jinja_dict_view(r, self.dict, 1, out);
 }
 
 JINJA_FN(dict_get)
@@ -120,7 +127,9 @@ const struct jinja_builtin *jinja_find_method(int type, struct jinja_str name,
 		return jinja_find_string(name);
 	if (type == JINJA_DICT)
 		return jinja_find(of_dict, name);
-	if (type == JINJA_LIST || type == JINJA_TUPLE)
+	if (type == JINJA_CYCLER)
+		return jinja_find(jinja_cycler_methods, name);
+	if (type == JINJA_LIST || type == JINJA_TUPLE || type == JINJA_RANGE)
 		return jinja_find(of_list, name);
 	return NULL;
 }

@@ -231,6 +231,8 @@ int jinja_binary(struct jinja_run *r, int op, struct jinja_value x,
 		x.markup = y.markup = 0;
 		return rc ? rc : concat(r, &x, &y, out);
 	}
+	if (op == JT_MOD && x.type == JINJA_STR)
+		return jinja_percent(r, x.s, &y, out);
 	if (jinja_integer(&x, &i) && jinja_integer(&y, &j))
 		return int_math(r, op, i, j, out);
 	if (jinja_number(&x, &f) && jinja_number(&y, &g))
@@ -301,6 +303,62 @@ static int method(struct jinja_run *r, const struct jinja_value *v,
 	return 1;
 }
 
+// What macros, groups, ranges and cyclers have besides methods.
+static bool field(struct jinja_run *r, const struct jinja_value *v,
+		  struct jinja_str name, int *out_rc, struct jinja_value *out)
+{
+	const struct jinja_origin *of =
+		v->type == JINJA_TUPLE || v->type == JINJA_RANGE ? v->list->of
+								 : NULL;
+	const struct jinja_node *p;
+	size_t n = 0;
+
+	*out_rc = 0;
+	if (v->type == JINJA_CYCLER && jinja_same(name, "current")) {
+		*out = v->object->v[v->object->at];
+		return true;
+	}
+	if (v->type == JINJA_TUPLE && of) {
+		bool key = jinja_same(name, "grouper");
+
+		if (key || jinja_same(name, "list"))
+			*out = v->list->v[!key];
+		return key || jinja_same(name, "list");
+	}
+	if (v->type == JINJA_RANGE) {
+		if (jinja_same(name, "start"))
+			*out = jinja_int(of->from);
+		else if (jinja_same(name, "stop"))
+			*out = jinja_int(of->to);
+		else if (jinja_same(name, "step"))
+			*out = jinja_int(of->step);
+		else
+			return false;
+		return true;
+	}
+	if (v->type != JINJA_MACRO)
+		return false;
+	if (jinja_same(name, "name")) {
+		*out = v->macro->def->kind == JN_MACRO ? v->macro->def->val
+						       : jinja_none();
+	} else if (jinja_same(name, "catch_varargs")) {
+		*out = jinja_bool(v->macro->def->op & JINJA_USES_VARARGS);
+	} else if (jinja_same(name, "catch_kwargs")) {
+		*out = jinja_bool(v->macro->def->op & JINJA_USES_KWARGS);
+	} else if (jinja_same(name, "caller")) {
+		*out = jinja_bool(v->macro->def->op & JINJA_USES_CALLER);
+	} else if (jinja_same(name, "arguments")) {
+		for (p = v->macro->def->b; p; p = p->next)
+			n++;
+		*out_rc = jinja_new_list(r, JINJA_TUPLE, n, out);
+		for (n = 0, p = v->macro->def->b; !*out_rc && p; p = p->next)
+			out->list->v[n++] = p->val;
+	} else {
+		return false;
+	}
+	return true;
+}
+
 int jinja_attr(struct jinja_run *r, const struct jinja_value *v,
 	       struct jinja_str name, struct jinja_value *out)
 {
@@ -312,6 +370,8 @@ int jinja_attr(struct jinja_run *r, const struct jinja_value *v,
 		return jinja_undefined(r, v);
 	if (v->type == JINJA_LOOP)
 		return jinja_loop_attr(r, v, name, out);
+	if (v->type >= JINJA_TUPLE && field(r, v, name, &rc, out))
+		return rc;
 	rc = method(r, v, name, out);
 	if (rc)
 		return rc < 0 ? rc : 0;
@@ -363,7 +423,7 @@ int jinja_item(struct jinja_run *r, const struct jinja_value *v,
 	}
 	if (v->type == JINJA_STR)
 		rc = jinja_charge(r, v->s.n / 64);
-	if (!rc && v->type >= JINJA_STR && v->type <= JINJA_TUPLE &&
+	if (!rc && v->type >= JINJA_STR && v->type <= JINJA_RANGE &&
 	    jinja_integer(key, &i) && element(v, i, out))
 		return 0;
 	if (!rc && key->type == JINJA_STR) {
@@ -371,6 +431,8 @@ int jinja_item(struct jinja_run *r, const struct jinja_value *v,
 			return jinja_loop_attr(r, v, key->s, out);
 		if (v->type == JINJA_NAMESPACE)
 			return jinja_attr(r, v, key->s, out);
+		if (v->type >= JINJA_TUPLE && field(r, v, key->s, &rc, out))
+			return rc;
 		rc = method(r, v, key->s, out);
 		if (rc)
 			return rc < 0 ? rc : 0;
@@ -404,17 +466,34 @@ static int bound_of(struct jinja_run *r, const struct jinja_value *b,
 	return 0;
 }
 
+static int slice_range(struct jinja_run *r, const struct jinja_origin *of,
+		       int64_t from, int64_t to, int64_t step,
+		       struct jinja_value *out)
+{
+	uint64_t n = 0, each = step > 0 ? (uint64_t)step : -(uint64_t)step;
+	int64_t s;
+
+	if (from != to && (to > from) == (step > 0))
+		n = ((uint64_t)(to > from ? to - from : from - to) - 1) / each +
+		    1;
+	if (__builtin_mul_overflow(of->step, step, &s))
+		return jinja_raise(r, "OverflowError: an integer beyond 64 "
+				      "bits");
+	return jinja_new_range(r, of->from + from * of->step,
+			       of->from + to * of->step, s, (size_t)n, out);
+}
+
 int jinja_slice(struct jinja_run *r, const struct jinja_value *v,
 		const struct jinja_value bound[3], struct jinja_value *out)
 {
-	struct jinja_list l = {NULL, 0};
+	struct jinja_list l = {NULL, 0, NULL};
 	int64_t n, from, to, step = 1, i, count;
 	size_t mark = r->n_out;
 	int rc;
 
 	if (v->type == JINJA_UNDEF)
 		return jinja_undefined(r, v);
-	if (v->type < JINJA_STR || v->type > JINJA_TUPLE)
+	if (v->type < JINJA_STR || v->type > JINJA_RANGE)
 		return jinja_raise(r, "TypeError: '%s' object cannot be sliced",
 				   jinja_type_name(v->type));
 	if (bound[2].type > JINJA_NONE && !jinja_integer(&bound[2], &step))
@@ -433,6 +512,8 @@ int jinja_slice(struct jinja_run *r, const struct jinja_value *v,
 		rc = jinja_charge(r, v->s.n / 64);
 	if (rc)
 		return rc;
+	if (v->type == JINJA_RANGE)
+		return slice_range(r, v->list->of, from, to, step, out);
 	if (step > n)
 		step = n + 1;
 	if (step < -n)

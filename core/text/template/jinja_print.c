@@ -73,7 +73,7 @@ bool jinja_read_float(const char *p, size_t n, double *out_f)
 	return i == n && n && !*end && isfinite(*out_f);
 }
 
-static bool printable(int32_t c)
+bool jinja_printable(int32_t c)
 {
 	switch (utf8proc_category(c)) {
 	case UTF8PROC_CATEGORY_CN:
@@ -112,7 +112,7 @@ static int repr_str(struct jinja_run *r, struct jinja_str s)
 					: c == '\r' ? "\\r"
 						    : "\\t",
 					2);
-		else if (c >= 0 && printable(c))
+		else if (c >= 0 && jinja_printable(c))
 			rc = jinja_emit(r, s.p + from, at - from);
 		else
 			rc = jinja_emit(
@@ -128,14 +128,31 @@ static int repr_str(struct jinja_run *r, struct jinja_str s)
 	return rc ? rc : jinja_emit(r, &quote, 1);
 }
 
-static int repr(struct jinja_run *r, const struct jinja_value *v, int depth);
+// How: depth, and whether keys of dicts are put in order.
+struct how {
+	int depth;
+	bool sorted;
+};
+
+static int repr(struct jinja_run *r, const struct jinja_value *v,
+		struct how how);
 
 static int repr_list(struct jinja_run *r, const struct jinja_value *v,
-		     int depth)
+		     struct how depth)
 {
-	bool tuple = v->type == JINJA_TUPLE;
+	bool tuple = v->type == JINJA_TUPLE, view = v->type == JINJA_VIEW;
 	size_t i;
-	int rc = jinja_emit(r, tuple ? "(" : "[", 1);
+	int rc = 0;
+
+	if (view)
+		rc = jinja_emit(r, v->list->of->name,
+				strlen(v->list->of->name));
+	if (!rc)
+		rc = jinja_emit(r,
+				tuple  ? "("
+				: view ? "(["
+				       : "[",
+				view ? 2 : 1);
 
 	for (i = 0; !rc && i < v->list->n; i++) {
 		if (i)
@@ -145,35 +162,81 @@ static int repr_list(struct jinja_run *r, const struct jinja_value *v,
 	}
 	if (!rc && tuple && v->list->n == 1)
 		rc = jinja_emit(r, ",", 1);
-	return rc ? rc : jinja_emit(r, tuple ? ")" : "]", 1);
+	return rc ? rc
+		  : jinja_emit(r,
+			       tuple  ? ")"
+			       : view ? "])"
+				      : "]",
+			       view ? 2 : 1);
 }
 
-static int repr_dict(struct jinja_run *r, const struct jinja_dict *d, int depth)
+static int repr_dict(struct jinja_run *r, const struct jinja_dict *d,
+		     struct how depth)
 {
+	struct jinja_value *kv = d->kv;
 	size_t i;
 	int rc = jinja_emit(r, "{", 1);
 
+	if (!rc && depth.sorted)
+		rc = jinja_sort(r, &kv, d->n, false);
 	for (i = 0; !rc && i < d->n; i++) {
 		if (i)
 			rc = jinja_emit(r, ", ", 2);
 		if (!rc)
-			rc = repr(r, &d->kv[2 * i], depth);
+			rc = repr(r, &kv[2 * i], depth);
 		if (!rc)
 			rc = jinja_emit(r, ": ", 2);
 		if (!rc)
-			rc = repr(r, &d->kv[2 * i + 1], depth);
+			rc = repr(r, &kv[2 * i + 1], depth);
 	}
 	return rc ? rc : jinja_emit(r, "}", 1);
 }
 
-static int repr(struct jinja_run *r, const struct jinja_value *v, int depth)
+// <Name text>
+static int repr_of(struct jinja_run *r, const char *name, struct jinja_str s)
+{
+	int rc = jinja_emit(r, "<", 1);
+
+	if (!rc)
+		rc = jinja_emit(r, name, strlen(name));
+	if (!rc)
+		rc = jinja_emit(r, s.p, s.n);
+	return rc ? rc : jinja_emit(r, ">", 1);
+}
+
+static int repr_range(struct jinja_run *r, const struct jinja_origin *of)
+{
+	char b[96];
+	int n = sprintf(b, "range(%lld, %lld", (long long)of->from,
+			(long long)of->to);
+
+	if (of->step != 1)
+		n += sprintf(b + n, ", %lld", (long long)of->step);
+	n += sprintf(b + n, ")");
+	return jinja_emit(r, b, (size_t)n);
+}
+
+static int repr_macro(struct jinja_run *r, const struct jinja_macro *m)
+{
+	bool named = m->def->kind == JN_MACRO;
+	int rc = jinja_emit(r, "<Macro ", 7);
+
+	if (!rc)
+		rc = named ? repr_str(r, m->def->val.s)
+			   : jinja_emit(r, "anonymous", 9);
+	return rc ? rc : jinja_emit(r, ">", 1);
+}
+
+static int repr(struct jinja_run *r, const struct jinja_value *v,
+		struct how depth)
 {
 	char b[64];
 	int rc = jinja_charge(r, 1);
 
 	if (rc)
 		return rc;
-	if (depth > JINJA_MAX_VALUE_DEPTH)
+	depth.depth++;
+	if (depth.depth > JINJA_MAX_VALUE_DEPTH)
 		return jinja_fail(r, GENAI_E_LIMIT, "values nest too deep");
 	switch (v->type) {
 	case JINJA_MISSING:
@@ -193,9 +256,24 @@ static int repr(struct jinja_run *r, const struct jinja_value *v, int depth)
 	case JINJA_LIST:
 	case JINJA_TUPLE:
 	case JINJA_VIEW:
-		return repr_list(r, v, depth + 1);
+		return repr_list(r, v, depth);
+	case JINJA_RANGE:
+		return repr_range(r, v->list->of);
 	case JINJA_DICT:
-		return repr_dict(r, v->dict, depth + 1);
+		return repr_dict(r, v->dict, depth);
+	case JINJA_NAMESPACE:
+		rc = jinja_emit(r, "<Namespace ", 11);
+		if (!rc)
+			rc = repr_dict(r, v->dict, depth);
+		return rc ? rc : jinja_emit(r, ">", 1);
+	case JINJA_MACRO:
+		return repr_macro(r, v->macro);
+	case JINJA_LOOP:
+		return repr_of(
+			r, "LoopContext ",
+			(struct jinja_str){b, (size_t)sprintf(b, "%zu/%zu",
+							      v->loop->at + 1,
+							      v->loop->n)});
 	default:
 		return jinja_raise(r, "a %s cannot be printed",
 				   jinja_type_name(v->type));
@@ -204,7 +282,12 @@ static int repr(struct jinja_run *r, const struct jinja_value *v, int depth)
 
 int jinja_repr(struct jinja_run *r, const struct jinja_value *v)
 {
-	return repr(r, v, 0);
+	return repr(r, v, (struct how){0, false});
+}
+
+int jinja_repr_sorted(struct jinja_run *r, const struct jinja_value *v)
+{
+	return repr(r, v, (struct how){0, true});
 }
 
 int jinja_print(struct jinja_run *r, const struct jinja_value *v)

@@ -51,8 +51,8 @@ JINJA_FN(f_items)
 }
 
 // x.a.0.b as in attribute="a.0.b"
-static int reach(struct jinja_run *r, const struct jinja_value *v,
-		 const struct jinja_value *path, struct jinja_value *out)
+int jinja_reach(struct jinja_run *r, const struct jinja_value *v,
+		const struct jinja_value *path, struct jinja_value *out)
 {
 	struct jinja_str s = path->s, part;
 	struct jinja_value key, from = *v;
@@ -97,7 +97,7 @@ static int sort_key(struct jinja_run *r, const struct jinja_value *v,
 
 	*out = *v;
 	if (attribute->type > JINJA_NONE)
-		rc = reach(r, v, attribute, out);
+		rc = jinja_reach(r, v, attribute, out);
 	if (!rc && !with_case && out->type == JINJA_STR)
 		rc = jinja_text_case(r, out->s, 'l', out);
 	return rc;
@@ -283,7 +283,7 @@ static int end(struct jinja_run *r, const struct jinja_value *self, bool last,
 	if (!rc && l.n)
 		*out = l.v[last ? l.n - 1 : 0];
 	if (self->type == JINJA_GEN && l.n && !last)
-		*self->list = (struct jinja_list){l.v + 1, l.n - 1};
+		*self->list = (struct jinja_list){l.v + 1, l.n - 1, NULL};
 	return rc;
 }
 
@@ -359,7 +359,7 @@ static int map_one(struct jinja_run *r, const struct jinja_value *v,
 	}
 	if (!attr)
 		return jinja_raise(r, "map requires a filter argument");
-	rc = reach(r, v, attr, out);
+	rc = jinja_reach(r, v, attr, out);
 	if (!rc && none && out->type == JINJA_UNDEF)
 		*out = *none;
 	return rc;
@@ -418,7 +418,7 @@ static int choose(struct jinja_run *r, const struct jinja_value *self,
 	for (i = 0; !rc && i < l.n; i++) {
 		v = l.v[i];
 		if (attr)
-			rc = reach(r, &l.v[i], &args->pos[0], &v);
+			rc = jinja_reach(r, &l.v[i], &args->pos[0], &v);
 		yes = v;
 		if (!rc && f)
 			rc = jinja_invoke(r, f, "test", v, &x, &yes);
@@ -450,7 +450,7 @@ JINJA_FN(f_rejectattr)
 	return choose(r, &self, args, true, false, out);
 }
 
-static const struct jinja_builtin table[] = {
+const struct jinja_builtin jinja_sequence_filters[] = {
 	{"length", f_length, "", 0},
 	{"count", f_length, "", 0},
 	{"list", f_list, "", 0},
@@ -472,8 +472,3 @@ static const struct jinja_builtin table[] = {
 	{"rejectattr", f_rejectattr, "*", 0},
 	{NULL, NULL, NULL, 0},
 };
-
-const struct jinja_builtin *jinja_find_sequence(struct jinja_str name)
-{
-	return jinja_find(table, name);
-}

@@ -91,8 +91,8 @@ static int for_tag(struct jinja_parser *p, struct jinja_node **out)
 		rc = jinja_parse_tuple(p, false, &n->b);
 	if (!rc && jinja_skip_name(p, "if"))
 		rc = jinja_parse_expr(p, true, &n->c);
-	if (!rc && jinja_peek_name(p, "recursive"))
-		rc = jinja_parse_fail(p, "recursive loops are not supported");
+	if (!rc)
+		n->op = jinja_skip_name(p, "recursive");
 	if (rc)
 		return rc;
 	p->loops++;
@@ -124,19 +124,12 @@ static int set_tag(struct jinja_parser *p, struct jinja_node **out)
 	return rc ? rc : closed(p, &n->d, "endset");
 }
 
-static int macro_tag(struct jinja_parser *p, struct jinja_node **out)
+// (name, name=default, ...)
+static int params(struct jinja_parser *p, struct jinja_node **tail)
 {
-	struct jinja_node *n = begin(p, JN_MACRO), *arg, **tail;
-	int rc, loops = p->loops;
+	struct jinja_node *arg;
+	int rc = jinja_expect(p, JT_LPAREN);
 
-	*out = n;
-	if (!n)
-		return GENAI_E_NOMEM;
-	n->val = jinja_text("", 0);
-	rc = jinja_expect_name(p, &n->val.s);
-	if (!rc)
-		rc = jinja_expect(p, JT_LPAREN);
-	tail = &n->b;
 	while (!rc && p->tok[p->at].type != JT_RPAREN) {
 		*tail = arg = jinja_node_new(p, JN_NAME);
 		if (!arg)
@@ -146,16 +139,79 @@ static int macro_tag(struct jinja_parser *p, struct jinja_node **out)
 		rc = jinja_expect_name(p, &arg->val.s);
 		if (!rc && jinja_skip(p, JT_ASSIGN))
 			rc = jinja_parse_expr(p, true, &arg->a);
+		if (!rc && !arg->a && jinja_same(arg->val.s, "caller"))
+			rc = jinja_parse_fail(p, "a parameter 'caller' needs a "
+						 "default");
 		if (!rc && p->tok[p->at].type != JT_RPAREN)
 			rc = jinja_expect(p, JT_COMMA);
 	}
-	if (!rc)
-		rc = jinja_expect(p, JT_RPAREN);
+	return rc ? rc : jinja_expect(p, JT_RPAREN);
+}
+
+// What a macro holds; which of the special names it uses.
+static int macro_body(struct jinja_parser *p, struct jinja_node *n,
+		      unsigned uses, const char *end)
+{
+	int rc, loops = p->loops;
+
 	p->loops = 0;
-	if (!rc)
-		rc = closed(p, &n->d, "endmacro");
+	rc = closed(p, &n->d, end);
 	p->loops = loops;
+	n->op = (uint8_t)p->uses;
+	p->uses |= uses;
 	return rc;
+}
+
+static int macro_tag(struct jinja_parser *p, struct jinja_node **out)
+{
+	struct jinja_node *n = begin(p, JN_MACRO);
+	unsigned uses = p->uses;
+	int rc;
+
+	*out = n;
+	if (!n)
+		return GENAI_E_NOMEM;
+	n->val = jinja_text("", 0);
+	p->uses = 0;
+	rc = jinja_expect_name(p, &n->val.s);
+	if (!rc)
+		rc = params(p, &n->b);
+	return rc ? rc : macro_body(p, n, uses, "endmacro");
+}
+
+static int call_tag(struct jinja_parser *p, struct jinja_node **out)
+{
+	struct jinja_node *n = begin(p, JN_CALLBLOCK);
+	unsigned uses = p->uses;
+	int rc = 0;
+
+	*out = n;
+	if (!n)
+		return GENAI_E_NOMEM;
+	n->val = jinja_text("caller", 6);
+	if (jinja_peek(p) == JT_LPAREN)
+		rc = params(p, &n->b);
+	if (!rc)
+		rc = jinja_parse_expr(p, true, &n->a);
+	if (!rc && n->a->kind != JN_CALL)
+		rc = jinja_parse_fail(p, "expected call");
+	if (rc)
+		return rc;
+	uses |= p->uses;
+	p->uses = 0;
+	return macro_body(p, n, uses, "endcall");
+}
+
+static int escape_tag(struct jinja_parser *p, struct jinja_node **out)
+{
+	struct jinja_node *n = begin(p, JN_ESCAPE);
+	int rc;
+
+	*out = n;
+	if (!n)
+		return GENAI_E_NOMEM;
+	rc = jinja_parse_expr(p, true, &n->a);
+	return rc ? rc : closed(p, &n->d, "endautoescape");
 }
 
 // filter and generation: text that is made apart, then put out.
@@ -228,6 +284,10 @@ static int statement(struct jinja_parser *p, struct jinja_node **out)
 		return set_tag(p, out);
 	if (jinja_peek_name(p, "macro"))
 		return macro_tag(p, out);
+	if (jinja_peek_name(p, "call"))
+		return call_tag(p, out);
+	if (jinja_peek_name(p, "autoescape"))
+		return escape_tag(p, out);
 	if (jinja_peek_name(p, "filter"))
 		return body_tag(p, "endfilter", true, out);
 	if (jinja_peek_name(p, "generation"))
@@ -248,8 +308,9 @@ static int statement(struct jinja_parser *p, struct jinja_node **out)
 static bool closes(const struct jinja_parser *p)
 {
 	static const char *const names[] = {
-		"elif",	    "else",	 "endif",	  "endfor", "endset",
-		"endmacro", "endfilter", "endgeneration", "endwith"};
+		"elif",	   "else",     "endif",	       "endfor",
+		"endset",  "endmacro", "endfilter",    "endgeneration",
+		"endwith", "endcall",  "endautoescape"};
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)

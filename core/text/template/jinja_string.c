@@ -57,6 +57,36 @@ JINJA_FN(str_rstrip)
 	return strip(r, &self, &a[0], 0, 1, out);
 }
 
+// The part of s between the code points of a[0] and a[1], as a slice has it;
+// *out_at is where it begins, past: nothing is found there, not even nothing.
+static int bounded(struct jinja_run *r, struct jinja_str *io,
+		   const struct jinja_value *a, int64_t *out_at, bool *out_past)
+{
+	int64_t n, at[2] = {0, INT64_MAX};
+
+	*out_at = 0;
+	*out_past = false;
+	if (a[0].type == JINJA_MISSING && a[1].type == JINJA_MISSING)
+		return 0;
+	n = (int64_t)jinja_text_length(*io);
+	for (int i = 0; i < 2; i++) {
+		if (a[i].type <= JINJA_NONE)
+			continue;
+		if (!jinja_integer(&a[i], &at[i]))
+			return jinja_raise(r, "TypeError: slice indices must "
+					      "be integers or None");
+		if (at[i] < 0)
+			at[i] = at[i] + n < 0 ? 0 : at[i] + n;
+	}
+	at[1] = at[1] > n ? n : at[1];
+	*out_past = at[0] > n || at[0] > at[1];
+	if (*out_past)
+		at[0] = at[1] = n;
+	*io = jinja_text_at(*io, (size_t)at[0], (size_t)(at[1] - at[0]));
+	*out_at = at[0];
+	return jinja_charge(r, (size_t)n / 64);
+}
+
 // startswith, endswith: a string or a tuple of them
 static int affix(struct jinja_run *r, struct jinja_str s,
 		 const struct jinja_value *what, bool end, bool *out_yes)
@@ -81,22 +111,28 @@ static int affix(struct jinja_run *r, struct jinja_str s,
 	return rc;
 }
 
+static int with_affix(struct jinja_run *r, struct jinja_str s,
+		      const struct jinja_value *a, bool end,
+		      struct jinja_value *out)
+{
+	bool yes = false, past;
+	int64_t at;
+	int rc = bounded(r, &s, &a[1], &at, &past);
+
+	if (!rc)
+		rc = affix(r, s, &a[0], end, &yes);
+	*out = jinja_bool(yes && !past);
+	return rc;
+}
+
 JINJA_FN(str_startswith)
 {
-	bool yes;
-	int rc = affix(r, self.s, &a[0], false, &yes);
-
-	*out = jinja_bool(yes);
-	return rc;
+	return with_affix(r, self.s, a, false, out);
 }
 
 JINJA_FN(str_endswith)
 {
-	bool yes;
-	int rc = affix(r, self.s, &a[0], true, &yes);
-
-	*out = jinja_bool(yes);
-	return rc;
+	return with_affix(r, self.s, a, true, out);
 }
 
 static int remove_affix(struct jinja_run *r, struct jinja_value self,
@@ -347,17 +383,21 @@ static int find(struct jinja_run *r, struct jinja_str s,
 		const struct jinja_value *what, bool last, int64_t *out_at)
 {
 	const char *hit;
+	bool past;
+	int64_t at;
 	int rc = need_str(r, what, "the searched text");
 
+	if (!rc)
+		rc = bounded(r, &s, what + 1, &at, &past);
 	if (!rc)
 		rc = charge_find(r, s, what->s);
 	if (rc)
 		return rc;
 	hit = last ? find_last(s, what->s) : jinja_text_find(s, what->s);
 	*out_at = -1;
-	if (hit)
-		*out_at = (int64_t)jinja_text_length(
-			(struct jinja_str){s.p, (size_t)(hit - s.p)});
+	if (hit && !past)
+		*out_at = at + (int64_t)jinja_text_length((struct jinja_str){
+				       s.p, (size_t)(hit - s.p)});
 	return 0;
 }
 
@@ -382,15 +422,30 @@ JINJA_FN(str_index)
 	return rc;
 }
 
+JINJA_FN(str_rindex)
+{
+	int rc = str_rfind(r, self, args, a, out);
+
+	if (!rc && out->i < 0)
+		rc = jinja_raise(r, "ValueError: substring not found");
+	return rc;
+}
+
 JINJA_FN(str_count)
 {
 	struct jinja_str s = self.s;
 	const char *hit;
+	bool past = false;
+	int64_t at;
 	int rc = need_str(r, &a[0], "the counted text");
 
 	if (!rc)
+		rc = bounded(r, &s, &a[1], &at, &past);
+	if (!rc)
 		rc = jinja_charge(r, s.n / 8);
 	*out = jinja_int(0);
+	if (past)
+		return rc;
 	if (!rc && !a[0].s.n)
 		out->i = (int64_t)jinja_text_length(s) + 1;
 	while (!rc && a[0].s.n && (hit = jinja_text_find(s, a[0].s))) {
@@ -415,64 +470,6 @@ JINJA_FN(str_join)
 			rc = jinja_emit(r, l.v[i].s.p, l.v[i].s.n);
 		if (!rc)
 			rc = jinja_charge(r, 1);
-	}
-	return rc ? rc : jinja_capture(r, mark, out);
-}
-
-// One replacement field at s ("{"...): its length, and the value it names.
-static size_t field(struct jinja_str s, const struct jinja_args *args,
-		    size_t *io_next, const struct jinja_value **out_v)
-{
-	const char *end = memchr(s.p, '}', s.n);
-	struct jinja_str name;
-	size_t i, at = 0;
-
-	*out_v = NULL;
-	if (!end)
-		return 0;
-	name = (struct jinja_str){s.p + 1, (size_t)(end - s.p) - 1};
-	for (i = 0; i < args->n_kw; i++)
-		if (args->kw_name[i].n == name.n &&
-		    !memcmp(args->kw_name[i].p, name.p, name.n))
-			*out_v = &args->kw[i];
-	for (i = 0; i < name.n && i < 9 && name.p[i] >= '0' && name.p[i] <= '9';
-	     i++)
-		at = at * 10 + (size_t)(name.p[i] - '0');
-	if (!name.n)
-		at = (*io_next)++;
-	if (i == name.n && at < args->n_pos)
-		*out_v = &args->pos[at];
-	return name.n + 2;
-}
-
-// Fields {}, {0} and {name}, without conversions and format specifications.
-JINJA_FN(str_format)
-{
-	const struct jinja_value *v;
-	struct jinja_str s = self.s;
-	size_t len, mark = r->n_out, next = 0;
-	int rc = 0;
-
-	while (!rc && s.n) {
-		v = NULL;
-		len = 1;
-		if (s.n > 1 && (*s.p == '{' || *s.p == '}') && s.p[1] == *s.p) {
-			rc = jinja_emit(r, s.p, 1);
-			len = 2;
-		} else if (*s.p == '{') {
-			len = field(s, args, &next, &v);
-			rc = v ? jinja_print(r, v)
-			       : jinja_raise(r, "unsupported or unknown field "
-						"in format");
-		} else if (*s.p == '}') {
-			rc = jinja_raise(r, "ValueError: single '}' in format");
-		} else {
-			rc = jinja_emit(r, s.p, 1);
-		}
-		if (!rc)
-			rc = jinja_charge(r, 1);
-		s.p += len;
-		s.n -= len;
 	}
 	return rc ? rc : jinja_capture(r, mark, out);
 }
@@ -524,8 +521,8 @@ static const struct jinja_builtin of_str[] = {
 	{"strip", str_strip, "chars", 0},
 	{"lstrip", str_lstrip, "chars", 0},
 	{"rstrip", str_rstrip, "chars", 0},
-	{"startswith", str_startswith, "prefix", 1},
-	{"endswith", str_endswith, "suffix", 1},
+	{"startswith", str_startswith, "prefix start end", 1},
+	{"endswith", str_endswith, "suffix start end", 1},
 	{"removeprefix", str_removeprefix, "prefix", 1},
 	{"removesuffix", str_removesuffix, "suffix", 1},
 	{"split", str_split, "sep maxsplit", 0},
@@ -538,12 +535,13 @@ static const struct jinja_builtin of_str[] = {
 	{"lower", str_lower, "", 0},
 	{"title", str_title, "", 0},
 	{"capitalize", str_capitalize, "", 0},
-	{"find", str_find, "sub", 1},
-	{"rfind", str_rfind, "sub", 1},
-	{"index", str_index, "sub", 1},
-	{"count", str_count, "sub", 1},
+	{"find", str_find, "sub start end", 1},
+	{"rfind", str_rfind, "sub start end", 1},
+	{"index", str_index, "sub start end", 1},
+	{"rindex", str_rindex, "sub start end", 1},
+	{"count", str_count, "sub start end", 1},
 	{"join", str_join, "iterable", 1},
-	{"format", str_format, "*", 0},
+	{"format", jinja_str_format, "*", 0},
 	{"isdigit", str_isdigit, "", 0},
 	{"isalpha", str_isalpha, "", 0},
 	{"isalnum", str_isalnum, "", 0},
@@ -553,5 +551,7 @@ static const struct jinja_builtin of_str[] = {
 
 const struct jinja_builtin *jinja_find_string(struct jinja_str name)
 {
-	return jinja_find(of_str, name);
+	const struct jinja_builtin *f = jinja_find(of_str, name);
+
+	return f ? f : jinja_find(jinja_layout_methods, name);
 }

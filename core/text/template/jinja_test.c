@@ -26,10 +26,11 @@ IS(is_iterable, jinja_is_list(&self) || self.type == JINJA_UNDEF ||
 			self.type == JINJA_STR || self.type == JINJA_DICT ||
 			self.type == JINJA_LOOP)
 IS(is_sequence, self.type == JINJA_UNDEF ||
-			(self.type >= JINJA_STR && self.type <= JINJA_TUPLE) ||
+			(self.type >= JINJA_STR && self.type <= JINJA_RANGE) ||
 			self.type == JINJA_DICT)
 IS(is_callable, self.type == JINJA_UNDEF ||
-			(self.type >= JINJA_MACRO && self.type <= JINJA_METHOD))
+			(self.type >= JINJA_MACRO && self.type <= JINJA_LOOP) ||
+			self.type == JINJA_JOINER)
 IS(is_filter, self.type == JINJA_STR && jinja_find_filter(self.s))
 IS(is_test, self.type == JINJA_STR && jinja_find_test(self.s))
 

@@ -8,10 +8,10 @@
 const char *jinja_type_name(int type)
 {
 	static const char *const names[] = {
-		"undefined", "undefined",   "NoneType",	 "bool",  "int",
-		"float",     "str",	    "list",	 "tuple", "dict_view",
-		"generator", "dict",	    "Namespace", "Macro", "function",
-		"method",    "LoopContext",
+		"undefined", "undefined", "NoneType",	 "bool",      "int",
+		"float",     "str",	  "list",	 "tuple",     "range",
+		"dict_view", "generator", "dict",	 "Namespace", "Macro",
+		"function",  "method",	  "LoopContext", "Cycler",    "Joiner",
 	};
 
 	return names[type];
@@ -62,6 +62,7 @@ bool jinja_true(const struct jinja_value *v)
 		return v->s.n != 0;
 	case JINJA_LIST:
 	case JINJA_TUPLE:
+	case JINJA_RANGE:
 	case JINJA_VIEW:
 		return v->list->n != 0;
 	case JINJA_DICT:
@@ -162,6 +163,7 @@ static int equal(struct jinja_run *r, const struct jinja_value *x,
 			break;
 		case JINJA_LIST:
 		case JINJA_TUPLE:
+		case JINJA_RANGE:
 		case JINJA_DICT:
 			return equal_boxes(r, x, y, depth + 1, out_eq);
 		default:
@@ -246,6 +248,7 @@ int jinja_length(struct jinja_run *r, const struct jinja_value *v,
 		return jinja_charge(r, v->s.n / 64);
 	case JINJA_LIST:
 	case JINJA_TUPLE:
+	case JINJA_RANGE:
 	case JINJA_VIEW:
 		*out_n = v->list->n;
 		return 0;
@@ -292,7 +295,7 @@ static int spread(struct jinja_run *r, const struct jinja_value *v,
 int jinja_items(struct jinja_run *r, const struct jinja_value *v,
 		struct jinja_list *out)
 {
-	*out = (struct jinja_list){NULL, 0};
+	*out = (struct jinja_list){NULL, 0, NULL};
 	switch (v->type) {
 	case JINJA_UNDEF:
 		return 0;
@@ -305,6 +308,7 @@ int jinja_items(struct jinja_run *r, const struct jinja_value *v,
 		return 0;
 	case JINJA_LIST:
 	case JINJA_TUPLE:
+	case JINJA_RANGE:
 	case JINJA_VIEW:
 		*out = *v->list;
 		return 0;
