@@ -238,6 +238,55 @@ static int32_t check_cache(struct genai_model *m, struct genai_error *err)
 			  m->folder, m->context, row);
 }
 
+// Blocks of the pool: what memory has room for, at most all contexts.  Where
+// nothing limits it (a device that shares the host's memory), as much as a
+// context takes, or MANY_POSITIONS.
+#define MANY_POSITIONS 16384
+
+static int32_t choose_blocks(struct genai_model *m, struct genai_error *err)
+{
+	struct genai_packing *k = &m->packing;
+	uint64_t row = m->step.states.row_bytes, most, fit, wish;
+
+	if (m->step.states.replaced_bytes || !row)
+		return genai_fail(
+			err, GENAI_E_UNSUPPORTED,
+			"%s: sequences cannot share a step: the model "
+			"has a state that every step replaces, or none",
+			m->folder);
+	most = k->blocks;
+	wish = m->context;
+	if (m->rt->device.caps.flags & GENAI_STREAM_CAP_SHARED &&
+	    m->rt->device.limit == UINT64_MAX)
+		wish = wish > MANY_POSITIONS ? wish : MANY_POSITIONS;
+	else
+		wish *= k->seqs;
+	wish = (wish + k->block - 1) / k->block;
+	if (wish > (uint64_t)k->seqs * ((m->context + k->block - 1) / k->block))
+		wish = (uint64_t)k->seqs *
+		       ((m->context + k->block - 1) / k->block);
+	fit = kv_room(m) / row / k->block;
+	if (!most || most > wish)
+		most = wish;
+	if (most > fit)
+		most = fit;
+	if (!most)
+		return genai_fail(
+			err, GENAI_E_LIMIT,
+			"%s: a block of %u positions of the key/value "
+			"cache takes %" PRIu64
+			" bytes: no room for any; raise device_limit",
+			m->folder, k->block, k->block * row);
+	if (most > INT32_MAX / k->block)
+		most = INT32_MAX / k->block;
+	k->blocks = (uint32_t)most;
+	// a sequence alone always has enough
+	if (m->context > most * k->block)
+		m->context = most * k->block;
+	k->per_seq = (uint32_t)((m->context + k->block - 1) / k->block);
+	return 0;
+}
+
 static int32_t choose_sizes(struct genai_model *m, struct genai_error *err)
 {
 	int64_t vocab =
@@ -262,7 +311,15 @@ static int32_t choose_sizes(struct genai_model *m, struct genai_error *err)
 			   : DEFAULT_CHUNK;
 	if (m->chunk > m->context)
 		m->chunk = m->context;
-	return 0;
+	if (!m->packing.seqs)
+		return 0;
+	rc = choose_blocks(m, err);
+	// a prompt does not hold up the others for longer
+	if (m->chunk > DEFAULT_CHUNK)
+		m->chunk = DEFAULT_CHUNK;
+	if (m->chunk < m->packing.seqs)
+		m->chunk = m->packing.seqs;
+	return rc;
 }
 
 // What the driver took for itself since the start: code, local memory, graphs.
@@ -280,7 +337,10 @@ static uint64_t driver_bytes(struct genai_device *d)
 static uint64_t weight_room(struct genai_model *m)
 {
 	struct genai_device *d = &m->rt->device;
-	uint64_t aside = genai_states_bytes(&m->step.states, m->context) +
+	uint64_t positions =
+		m->packing.seqs ? (uint64_t)m->packing.blocks * m->packing.block
+				: m->context;
+	uint64_t aside = genai_states_bytes(&m->step.states, positions) +
 			 (UINT64_C(4) << 20),
 		 limit = d->limit;
 
@@ -341,7 +401,7 @@ static int32_t first_plan(struct genai_model *m, struct genai_error *err)
 	if (!m->config.chunk_size && m->chunk > DEFAULT_CHUNK &&
 	    (rc == GENAI_E_LIMIT || (!rc && d->used - before > d->limit / 8)))
 		rc = plan_shorter(m, err);
-	if (rc == GENAI_E_LIMIT)
+	if (rc == GENAI_E_LIMIT && !m->packing.seqs)
 		genai_fit_advise(m, err);
 	return of_model(m, rc, err);
 }
@@ -358,7 +418,8 @@ static int32_t open_model(struct genai_model *m, const char *path,
 	if (!rc)
 		rc = of_model(m,
 			      genai_step_build(genai_onnx_graph(m->onnx),
-					       &m->config, &m->step, err),
+					       &m->config, m->packing.seqs,
+					       &m->step, err),
 			      err);
 	if (!rc)
 		rc = of_model(m, genai_model_agrees(&m->config, &m->step, err),
@@ -399,30 +460,22 @@ static int32_t reset_pager(struct genai_user *user, struct genai_error *err)
 	struct genai_ticket ticket = {.size = sizeof(ticket)};
 	int32_t rc;
 
-	if (!p->pager || !m->sessions)
+	if (!p->pager || (!m->sessions && !m->packing.seqs))
 		return 0;
 	rc = genai_device_drain(&m->rt->device, &ticket, err);
 	return rc ? rc : p->ops->reset(p->pager, &ticket, err);
 }
 
-int32_t genai_model_open(struct genai_runtime *rt, const char *path,
-			 const struct genai_model_options *o,
-			 struct genai_model **out_model,
-			 struct genai_error *err)
+static int32_t make_model(struct genai_runtime *rt, const char *path,
+			  const struct genai_model_options *o,
+			  const struct genai_packing *packing,
+			  struct genai_model **out_model,
+			  struct genai_error *err)
 {
 	double start = now_s();
 	struct genai_model *m;
-	int32_t rc;
+	int32_t rc = genai_device_forked(&rt->device, err);
 
-	if (!rt)
-		return genai_fail(err, GENAI_E_INVAL, "there is no runtime");
-	if (o && (!GENAI_HAS(o, progress_ctx) ||
-		  !genai_options_known(o, sizeof(*o)) ||
-		  o->flags & ~GENAI_MODEL_ALL_LOGITS))
-		return genai_fail(err, GENAI_E_INVAL,
-				  "model options: size %u, flags %#x", o->size,
-				  o->flags);
-	rc = genai_device_forked(&rt->device, err);
 	if (rc)
 		return rc;
 	m = calloc(1, sizeof(*m));
@@ -430,6 +483,8 @@ int32_t genai_model_open(struct genai_runtime *rt, const char *path,
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	m->rt = rt;
 	m->all_logits = o && o->flags & GENAI_MODEL_ALL_LOGITS;
+	if (packing)
+		m->packing = *packing;
 	m->user.reset = reset_pager;
 	genai_runtime_enter(rt, &m->user);
 	rt->n_models++;
@@ -440,6 +495,30 @@ int32_t genai_model_open(struct genai_runtime *rt, const char *path,
 	else
 		*out_model = m;
 	return rc;
+}
+
+int32_t genai_model_open(struct genai_runtime *rt, const char *path,
+			 const struct genai_model_options *o,
+			 struct genai_model **out_model,
+			 struct genai_error *err)
+{
+	if (!rt)
+		return genai_fail(err, GENAI_E_INVAL, "there is no runtime");
+	if (o && (!GENAI_HAS(o, progress_ctx) ||
+		  !genai_options_known(o, sizeof(*o)) ||
+		  o->flags & ~GENAI_MODEL_ALL_LOGITS))
+		return genai_fail(err, GENAI_E_INVAL,
+				  "model options: size %u, flags %#x", o->size,
+				  o->flags);
+	return make_model(rt, path, o, NULL, out_model, err);
+}
+
+int32_t genai_model_open_packed(struct genai_runtime *rt, const char *path,
+				const struct genai_packing *packing,
+				struct genai_model **out_model,
+				struct genai_error *err)
+{
+	return make_model(rt, path, NULL, packing, out_model, err);
 }
 
 void genai_model_close(struct genai_model *m)

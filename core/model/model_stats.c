@@ -75,6 +75,14 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 			return rc;
 		genai_model_add_stats(&sum, &x);
 	}
+	if (m->packing.seqs) { // its steps are nobody's session
+		struct genai_exec_stats x = {.size = sizeof(x)};
+
+		rc = m->rt->exec.stats(m->plan, &x, err);
+		if (rc)
+			return rc;
+		genai_model_add_stats(&sum, &x);
+	}
 	memcpy(st.executor, m->rt->executor.label, sizeof(st.executor));
 	memcpy(st.stream, m->rt->stream.label, sizeof(st.stream));
 	memcpy(st.barrier, m->rt->barrier.label, sizeof(st.barrier));

@@ -399,3 +399,19 @@ void genai_state_view(const struct genai_state *s, genai_addr addr,
 	}
 	out->strides[0] = stride;
 }
+
+void genai_state_blocks(const struct genai_state *s, genai_addr addr,
+			uint64_t blocks, uint64_t block, struct genai_view *out)
+{
+	int64_t heads = s->dims[1], size = s->dims[3];
+
+	genai_state_view(s, addr, block, out);
+	out->dims[0] = (int64_t)blocks;
+	out->dims[1] = (int64_t)block;
+	out->dims[2] = heads;
+	out->dims[3] = size;
+	out->strides[3] = 1;
+	out->strides[2] = size;
+	out->strides[1] = heads * size;
+	out->strides[0] = (int64_t)block * heads * size;
+}

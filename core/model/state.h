@@ -61,5 +61,9 @@ uint64_t genai_states_copy_at(const struct genai_states *s, uint64_t positions);
  * in memory, whichever dimension they are. */
 void genai_state_view(const struct genai_state *s, genai_addr addr,
 		      uint64_t positions, struct genai_view *out);
+/* The same in blocks of so many positions: [blocks, block, heads, size]. */
+void genai_state_blocks(const struct genai_state *s, genai_addr addr,
+			uint64_t blocks, uint64_t block,
+			struct genai_view *out);
 
 #endif

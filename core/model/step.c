@@ -212,6 +212,7 @@ static int32_t check_inputs(struct step_rewrite *r, struct genai_step *s)
 	for (uint32_t i = 0; i < g->n_inputs; i++) {
 		if (i != s->ids && i != s->past && i != s->rows &&
 		    i != s->begins && i != s->index && i != s->turn &&
+		    i != s->first && i != s->table && i != s->positions &&
 		    !genai_states_has(&s->states, i))
 			return genai_fail(
 				r->err, GENAI_E_UNSUPPORTED,
@@ -233,6 +234,8 @@ static int64_t rope_rows(const struct genai_graph *g)
 
 		if (!strcmp(n->op, "GroupQueryAttention"))
 			at = 7;
+		else if (!strcmp(n->op, "PagedAttention"))
+			at = 8;
 		else if (!strcmp(n->op, "RotaryEmbedding"))
 			at = 2;
 		else
@@ -283,18 +286,23 @@ static int32_t rewrite(struct step_rewrite *r, uint32_t *out_logits,
 	lv = genai_graph_value(g, logits);
 	*out_one_row = lv->rank == 3 && lv->dims[1] == 1;
 	r->vocab = lv->rank == 3 ? lv->dims[2] : -1;
-	step_lengths(r);
+	if (r->packed)
+		rc = step_pack(r);
+	else
+		step_lengths(r);
 	mask = find_in(g, g->inputs, g->n_inputs, r->c->attention_mask);
 	if (mask != GENAI_NONE) {
-		rc = step_replace_mask(r, g->inputs[mask], 0);
+		if (!r->packed)
+			rc = step_replace_mask(r, g->inputs[mask], 0);
 		genai_builder_remove_input(r->b, g->inputs[mask]);
 	}
 	pos = find_in(g, g->inputs, g->n_inputs, r->c->position_ids);
-	if (pos != GENAI_NONE) {
+	if (pos != GENAI_NONE && !r->packed) {
 		rc = rc ? rc : step_positions(r, g->inputs[pos]);
 		genai_builder_remove_input(r->b, g->inputs[pos]);
 	}
-	rc = rc ? rc : step_ropes(r);
+	if (!rc && !r->packed)
+		rc = step_ropes(r);
 	if (rc)
 		return rc;
 	untie(r);
@@ -308,10 +316,18 @@ static int32_t rewrite(struct step_rewrite *r, uint32_t *out_logits,
 	next = make_next(r, logits);
 	genai_builder_output(r->b, next);
 	genai_builder_output(r->b, make_best(r, logits, next));
-	genai_builder_output(r->b, r->total);
+	if (!r->packed)
+		genai_builder_output(r->b, r->total);
 	genai_builder_prune(r->b);
 	*out_logits = logits;
-	return 0;
+	if (!r->packed)
+		return 0;
+	if (*out_one_row)
+		return genai_fail(r->err, GENAI_E_UNSUPPORTED,
+				  "sequences cannot share a step: the graph "
+				  "keeps the last row only");
+	return step_check_packed(r, pos == GENAI_NONE ? GENAI_NONE
+						      : g->inputs[pos]);
 }
 
 // onnxruntime-genai computes a sequence again from its beginning at these
@@ -334,6 +350,9 @@ static int32_t describe(struct step_rewrite *r, struct genai_step *s,
 	s->ids = find_in(g, g->inputs, g->n_inputs, r->c->input_ids);
 	s->past = find_in(g, g->inputs, g->n_inputs, "genai.past");
 	s->rows = find_in(g, g->inputs, g->n_inputs, "genai.rows");
+	s->first = find_in(g, g->inputs, g->n_inputs, "genai.first");
+	s->table = find_in(g, g->inputs, g->n_inputs, "genai.table");
+	s->positions = find_in(g, g->inputs, g->n_inputs, r->c->position_ids);
 	s->begins = find_in(g, g->inputs, g->n_inputs, "genai.begins");
 	s->index = find_in(g, g->inputs, g->n_inputs, "genai.index");
 	s->turn = find_in(g, g->inputs, g->n_inputs, "genai.turn");
@@ -360,11 +379,14 @@ static int32_t describe(struct step_rewrite *r, struct genai_step *s,
 }
 
 int32_t genai_step_build(const struct genai_graph *source,
-			 const struct genai_model_config *config,
+			 const struct genai_model_config *config, bool packed,
 			 struct genai_step *out_step, struct genai_error *err)
 {
-	struct step_rewrite r = {
-		.g = source, .c = config, .err = err, .rows = GENAI_NONE};
+	struct step_rewrite r = {.g = source,
+				 .c = config,
+				 .err = err,
+				 .rows = GENAI_NONE,
+				 .packed = packed};
 	struct genai_step s = {0};
 	char logits_name[256] = "";
 	uint32_t logits = GENAI_NONE;

@@ -18,6 +18,14 @@
  * of each (a NaN is the largest) genai.best ([1, R])               its logit,
  * so that the host sees a NaN
  *
+ * With many sequences in a step (packed), all rows are of one batch entry,
+ * those of a sequence one behind the other, and the states are pools of blocks:
+ *   genai.past (int32 [B])            how many positions of each are there
+ *   genai.first (int32 [B + 1])       first row of each; behind the last
+ * padding genai.table (int32 [B, M])        its blocks, for PagedAttention
+ *   position_ids                      stays an input
+ * and there is no genai.total.
+ *
  * A graph that keeps the last row only by itself has neither: R is 1. */
 #ifndef GENAI_CORE_MODEL_STEP_H
 #define GENAI_CORE_MODEL_STEP_H
@@ -32,6 +40,8 @@ struct genai_step {
 	struct genai_graph *graph; /* owned */
 	uint32_t ids, past;	   /* graph input indices */
 	uint32_t rows, begins;	   /* the same; NONE with one_row */
+	uint32_t first, table;	   /* packed only */
+	uint32_t positions;	   /* packed, and if there are any; or NONE */
 	uint32_t logits, total;	   /* graph output indices */
 	uint32_t next, best;
 	struct genai_states states;
@@ -49,9 +59,10 @@ struct genai_step {
 
 /* source is the model's graph; its files must outlive the step graph.
  * Errors: GENAI_E_UNSUPPORTED naming the node or input that does not fit a
- * decoder; GENAI_E_FORMAT. */
+ * decoder, or, packed, for which sequences cannot share a step; GENAI_E_FORMAT.
+ */
 int32_t genai_step_build(const struct genai_graph *source,
-			 const struct genai_model_config *config,
+			 const struct genai_model_config *config, bool packed,
 			 struct genai_step *out_step, struct genai_error *err);
 void genai_step_free(struct genai_step *step);
 

@@ -17,6 +17,8 @@ struct step_rewrite {
 	struct genai_error *err;
 	uint32_t ids;
 	uint32_t rows; /* int64 [R], or NONE */
+	bool packed;
+	uint32_t first, table; /* packed; past is int32 [B] then */
 	/* int32 [1]: past, past + S, past + S - 1 */
 	uint32_t past, total, last;
 	uint32_t total64; /* int64 [1], made when first needed */
@@ -71,5 +73,14 @@ int32_t step_positions(struct step_rewrite *r, uint32_t ids);
 
 /* Rotary tables that an If chooses by the total length. */
 int32_t step_ropes(struct step_rewrite *r);
+
+/* ---- step_packed.c ---- */
+
+/* GroupQueryAttention becomes PagedAttention; genai.past, first, table.
+ * Errors: GENAI_E_UNSUPPORTED, naming the node. */
+int32_t step_pack(struct step_rewrite *r);
+/* When all that is not needed is gone: does every node work on rows?  positions
+ * is the graph's input of them, or NONE. */
+int32_t step_check_packed(struct step_rewrite *r, uint32_t positions);
 
 #endif

@@ -7,6 +7,7 @@
 #include <genai/executor.h>
 #include <genai/genai.h>
 #include <genai/text.h>
+#include <genai/engine.h>
 
 #define SIZE(type, bytes)                                                      \
 	_Static_assert(sizeof(struct type) == (bytes), "size of " #type)
@@ -449,6 +450,98 @@ AT(genai_model_options, flags, 4);
 AT(genai_model_options, progress, 8);
 AT(genai_model_options, progress_ctx, 16);
 
+SIZE(genai_engine_options, 24);
+AT(genai_engine_options, size, 0);
+AT(genai_engine_options, flags, 4);
+AT(genai_engine_options, max_sequences, 8);
+AT(genai_engine_options, block_positions, 12);
+AT(genai_engine_options, max_blocks, 16);
+AT(genai_engine_options, max_requests, 20);
+
+SIZE(genai_engine_info, 40);
+AT(genai_engine_info, size, 0);
+AT(genai_engine_info, packed, 4);
+AT(genai_engine_info, max_sequences, 8);
+AT(genai_engine_info, block_positions, 12);
+AT(genai_engine_info, blocks, 16);
+AT(genai_engine_info, reserved, 20);
+AT(genai_engine_info, context, 24);
+AT(genai_engine_info, why, 32);
+
+SIZE(genai_bias, 16);
+AT(genai_bias, id, 0);
+AT(genai_bias, bias, 8);
+AT(genai_bias, reserved, 12);
+
+SIZE(genai_request, 144);
+AT(genai_request, size, 0);
+AT(genai_request, flags, 4);
+AT(genai_request, ids, 8);
+AT(genai_request, n_ids, 16);
+AT(genai_request, text, 24);
+AT(genai_request, text_bytes, 32);
+AT(genai_request, sampling, 40);
+AT(genai_request, n, 48);
+AT(genai_request, n_top, 52);
+AT(genai_request, max_tokens, 56);
+AT(genai_request, min_tokens, 64);
+AT(genai_request, stop_ids, 72);
+AT(genai_request, n_stop_ids, 80);
+AT(genai_request, stops, 88);
+AT(genai_request, n_stops, 96);
+AT(genai_request, bias, 104);
+AT(genai_request, n_bias, 112);
+AT(genai_request, priority, 120);
+AT(genai_request, deadline_ms, 124);
+AT(genai_request, salt, 128);
+AT(genai_request, user, 136);
+
+SIZE(genai_top, 16);
+AT(genai_top, id, 0);
+AT(genai_top, logprob, 8);
+AT(genai_top, reserved, 12);
+
+SIZE(genai_event, 120);
+AT(genai_event, size, 0);
+AT(genai_event, kind, 4);
+AT(genai_event, request, 8);
+AT(genai_event, user, 16);
+AT(genai_event, choice, 24);
+AT(genai_event, finish, 28);
+AT(genai_event, id, 32);
+AT(genai_event, text, 40);
+AT(genai_event, text_bytes, 48);
+AT(genai_event, logprob, 56);
+AT(genai_event, n_top, 60);
+AT(genai_event, top, 64);
+AT(genai_event, n_prompt, 72);
+AT(genai_event, n_new, 80);
+AT(genai_event, n_cached, 88);
+AT(genai_event, stop, 96);
+AT(genai_event, error, 104);
+AT(genai_event, code, 112);
+AT(genai_event, last, 116);
+
+SIZE(genai_engine_stats, 112);
+AT(genai_engine_stats, size, 0);
+AT(genai_engine_stats, healthy, 4);
+AT(genai_engine_stats, waiting, 8);
+AT(genai_engine_stats, running, 12);
+AT(genai_engine_stats, blocks, 16);
+AT(genai_engine_stats, blocks_used, 20);
+AT(genai_engine_stats, blocks_cached, 24);
+AT(genai_engine_stats, reserved, 28);
+AT(genai_engine_stats, device_errors, 32);
+AT(genai_engine_stats, submitted, 40);
+AT(genai_engine_stats, finished, 48);
+AT(genai_engine_stats, steps, 56);
+AT(genai_engine_stats, rows, 64);
+AT(genai_engine_stats, padded_rows, 72);
+AT(genai_engine_stats, prompt_tokens, 80);
+AT(genai_engine_stats, cached_tokens, 88);
+AT(genai_engine_stats, new_tokens, 96);
+AT(genai_engine_stats, preemptions, 104);
+
 SIZE(genai_chat_options, 24);
 AT(genai_chat_options, size, 0);
 AT(genai_chat_options, flags, 4);
@@ -618,6 +711,21 @@ IS(GENAI_TOK_KEEP_SPECIAL, 4u);
 IS(GENAI_CHAT_CONTINUE, 1u);
 IS(GENAI_CHAT_NO_ANSWER, 2u);
 IS(GENAI_CHAT_NOW, 4u);
+IS(GENAI_REQUEST_ECHO, 1u);
+IS(GENAI_REQUEST_IGNORE_EOS, 2u);
+IS(GENAI_REQUEST_KEEP_SPECIAL, 4u);
+IS(GENAI_REQUEST_LOGPROBS, 8u);
+IS(GENAI_REQUEST_NO_SPECIAL, 16u);
+IS(GENAI_REQUEST_NO_CACHE, 32u);
+IS(GENAI_EVENT_PROMPT, 1u);
+IS(GENAI_EVENT_TOKEN, 2u);
+IS(GENAI_EVENT_DONE, 3u);
+IS(GENAI_FINISH_EOS, 1u);
+IS(GENAI_FINISH_STOP, 2u);
+IS(GENAI_FINISH_LENGTH, 3u);
+IS(GENAI_FINISH_CANCELLED, 4u);
+IS(GENAI_FINISH_DEADLINE, 5u);
+IS(GENAI_FINISH_ERROR, 6u);
 
 int main(void)
 {

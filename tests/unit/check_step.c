@@ -235,7 +235,7 @@ static void build(const struct plan *p)
 	int32_t rc;
 
 	source = graph(p);
-	rc = genai_step_build(source, &config, &step, &err);
+	rc = genai_step_build(source, &config, false, &step, &err);
 	ck_assert_msg(!rc, "%s", err.text);
 }
 
@@ -251,7 +251,8 @@ static void refused(const struct plan *p, int32_t code, const char *text)
 	struct genai_step s;
 
 	source = graph(p);
-	fails(genai_step_build(source, &config, &s, &err), code, &err, text);
+	fails(genai_step_build(source, &config, false, &s, &err), code, &err,
+	      text);
 	genai_graph_free(source);
 }
 
@@ -551,16 +552,16 @@ START_TEST(other_names)
 
 	source = graph(&plain);
 	strcpy(config.input_ids, "tokens");
-	fails(genai_step_build(source, &config, &s, &err), GENAI_E_UNSUPPORTED,
-	      &err, "no input tokens");
+	fails(genai_step_build(source, &config, false, &s, &err),
+	      GENAI_E_UNSUPPORTED, &err, "no input tokens");
 	strcpy(config.input_ids, "input_ids");
 	strcpy(config.past_value, "old_%d_value");
-	fails(genai_step_build(source, &config, &s, &err), GENAI_E_FORMAT, &err,
-	      "graph input old_0_value is missing");
+	fails(genai_step_build(source, &config, false, &s, &err),
+	      GENAI_E_FORMAT, &err, "graph input old_0_value is missing");
 	// other keys are no cache: then nobody knows what they are
 	strcpy(config.past_key, "old_%d_key");
-	fails(genai_step_build(source, &config, &s, &err), GENAI_E_UNSUPPORTED,
-	      &err, "its meaning is not known");
+	fails(genai_step_build(source, &config, false, &s, &err),
+	      GENAI_E_UNSUPPORTED, &err, "its meaning is not known");
 	genai_graph_free(source);
 }
 END_TEST

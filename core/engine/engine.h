@@ -1,0 +1,191 @@
+/* engine.h - an engine, for the files that it is made of, each on those below:
+ * engine.c    its life, its thread, statistics
+ * request.c   what a request says, checked and copied; submit and cancel
+ * schedule.c  which rows the next step computes
+ * choose.c    from logits to tokens and text; when a sequence ends
+ * step.c      a packed step on the device
+ * alone.c     the same for a model whose sequences go one by one
+ * events.c    what happened, on its way to whoever asks
+ * blocks.c    the pool of blocks */
+#ifndef GENAI_CORE_ENGINE_ENGINE_H
+#define GENAI_CORE_ENGINE_ENGINE_H
+
+#include <genai/engine.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "core/base/error.h"
+#include "core/engine/blocks.h"
+#include "core/model/session.h"
+
+#define ENG_TRIES 4 /* of a step that the device fails */
+
+struct eng_request {
+	struct eng_request *next; /* in incoming, or in live */
+	struct genai_engine *e;
+	uint64_t id, order;
+	uint32_t flags, n, n_top, ended;
+	int64_t max_tokens, min_tokens;
+	int64_t *ids; /* the prompt */
+	size_t n_ids;
+	struct genai_sampling sampling;
+	int64_t *stop_ids;
+	size_t n_stop_ids;
+	char **stops;
+	size_t n_stops;
+	struct genai_bias *bias;
+	size_t n_bias;
+	int32_t priority;
+	uint64_t deadline_ns; /* of the monotonic clock; 0: none */
+	uint64_t root;	      /* of its salt */
+	void *user;
+	bool begun;	      /* the thread has its sequences */
+	bool cancelled;	      /* under the lock */
+	struct eng_seq *seqs; /* n of them */
+};
+
+/* A choice of a request. */
+struct eng_seq {
+	struct eng_request *rq;
+	struct eng_seq *next; /* waiting or running, in order */
+	uint32_t choice;
+	int64_t *ids; /* the prompt and what came */
+	size_t n, cap;
+	size_t computed; /* of them, in the cache */
+	size_t found;	 /* of the prompt, when it was first begun */
+	uint32_t *blocks;
+	uint32_t n_blocks, n_kept; /* kept: their serials are known */
+	uint64_t serial;	   /* of the last one kept */
+	struct genai_sampler *sampler;
+	struct genai_detok *detok;
+	char *text; /* not given out yet */
+	size_t n_text, cap_text;
+	bool begun, echoed, ended;
+	size_t scored; /* ECHO with LOGPROBS: tokens of the prompt given */
+	/* of this step */
+	uint32_t add;	      /* new positions */
+	uint32_t row, n_rows; /* the first of its rows of logits, how many */
+};
+
+/* Device and pinned memory of packed steps (step.c). */
+struct eng_step {
+	struct genai_mem cache, in, tokens, best, logits; /* device */
+	struct genai_mem stage, out, host_logits;	  /* pinned */
+	uint64_t ids_at, rows_at, begins_at, positions_at, past_at, first_at,
+		table_at; /* in in and stage */
+	uint64_t rows;	  /* of the last step, as submitted */
+};
+
+struct eng_event {
+	struct eng_event *next;
+	struct genai_event ev;
+};
+
+struct genai_engine {
+	struct genai_runtime *rt;
+	struct genai_model *m;
+	struct genai_session *session; /* one by one; else NULL */
+	struct genai_tokenizer *tok;
+	uint32_t max_seqs, max_requests;
+	char why[512];
+
+	/* the thread's own */
+	struct eng_blocks *blocks;
+	struct eng_step step;
+	struct eng_seq *waiting, *running; /* in order */
+	struct eng_seq *alone;		   /* whose positions the session has */
+	uint32_t n_running, rows, logit_rows;
+	float *wide; /* a row of logits */
+	uint32_t tries;
+
+	pthread_mutex_t device; /* held while the runtime is used */
+	pthread_mutex_t lock;	/* what follows; may be taken with device */
+	pthread_cond_t work;	/* for the thread */
+	struct eng_request *incoming, *live; /* live: all not ended */
+	struct eng_request **incoming_end;
+	uint32_t n_live;
+	uint64_t last_id;
+	bool closing, check; /* check: something was cancelled */
+	struct genai_engine_stats stats;
+
+	pthread_mutex_t events_lock;
+	pthread_cond_t events_there;
+	struct eng_event *first_event, **events_end, *given;
+	int fd;
+
+	pthread_t thread;
+	bool has_thread;
+};
+
+static inline uint32_t eng_block(const struct genai_engine *e)
+{
+	return e->m->packing.block;
+}
+
+uint64_t eng_now_ns(void);
+
+/* Statistics: n more of what. */
+static inline void eng_count(struct genai_engine *e, uint64_t *what, uint64_t n)
+{
+	pthread_mutex_lock(&e->lock);
+	*what += n;
+	pthread_mutex_unlock(&e->lock);
+}
+
+/* ---- request.c ---- */
+void eng_request_free(struct eng_request *rq);
+
+/* ---- schedule.c ---- */
+
+/* Take up the sequences of a request. */
+int32_t eng_begin(struct genai_engine *e, struct eng_request *rq,
+		  struct genai_error *err);
+/* Choose the rows of the next step: add, row, n_rows of the running ones.
+ * False: there are none. */
+bool eng_schedule(struct genai_engine *e);
+/* After the step: the positions are there, full blocks can be found. */
+void eng_computed(struct genai_engine *e);
+/* Out of all lists; blocks given back. */
+void eng_remove(struct genai_engine *e, struct eng_seq *s);
+/* The blocks of all running ones are void, and so is what is cached. */
+void eng_start_over(struct genai_engine *e);
+
+/* ---- choose.c ---- */
+
+/* Does the device's choice do for its next token, without logits? */
+bool eng_is_best(const struct eng_seq *s);
+/* A step was computed: tokens, text, ends of all sequences in it. */
+void eng_choose(struct genai_engine *e);
+/* End a sequence; code and text of err with GENAI_FINISH_ERROR. */
+void eng_end(struct genai_engine *e, struct eng_seq *s, uint32_t finish,
+	     const char *stop, const struct genai_error *err);
+/* ECHO without LOGPROBS: the prompt's tokens, once. */
+void eng_echo(struct genai_engine *e, struct eng_seq *s);
+
+/* ---- step.c ---- */
+
+int32_t eng_step_open(struct genai_engine *e, struct genai_error *err);
+void eng_step_close(struct genai_engine *e, const struct genai_ticket *ticket,
+		    int32_t *rc, struct genai_error *err);
+/* Compute the rows that were scheduled, and wait for them. */
+int32_t eng_step_run(struct genai_engine *e, struct genai_error *err);
+/* The most probable token of a row and its logit. */
+int64_t eng_step_best(const struct genai_engine *e, uint32_t row,
+		      float *out_logit);
+/* A row of logits in e->wide. */
+void eng_step_logits(struct genai_engine *e, uint32_t row);
+
+/* ---- alone.c ---- */
+
+int32_t eng_alone_run(struct genai_engine *e, struct genai_error *err);
+
+/* ---- events.c ---- */
+
+int32_t eng_events_open(struct genai_engine *e, struct genai_error *err);
+void eng_events_close(struct genai_engine *e);
+/* Text, top and error are copied.  Out of memory: the event is lost, but for
+ * its end, which comes without text. */
+void eng_event(struct genai_engine *e, const struct genai_event *ev);
+
+#endif

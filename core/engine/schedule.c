@@ -1,0 +1,335 @@
+// schedule.c - which rows the next step computes.
+//
+// Sequences have an order: higher priority first, then the earlier one.  First
+// everyone that runs gets the row of its newest token, in order; what is left
+// of the step goes to prompts, in order; then the first that wait are taken up.
+// Whoever lacks blocks takes them from the last that runs, which gives up all
+// of its own and waits again at its old place: so the first in order always
+// gets on, and after it the next.
+#include "core/engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- order ----
+
+static bool goes_before(const struct eng_seq *a, const struct eng_seq *b)
+{
+	const struct eng_request *x = a->rq, *y = b->rq;
+
+	if (x->priority != y->priority)
+		return x->priority > y->priority;
+	if (x->order != y->order)
+		return x->order < y->order;
+	return a->choice < b->choice;
+}
+
+static void insert(struct eng_seq **list, struct eng_seq *s)
+{
+	while (*list && goes_before(*list, s))
+		list = &(*list)->next;
+	s->next = *list;
+	*list = s;
+}
+
+static bool take_out(struct eng_seq **list, const struct eng_seq *s)
+{
+	for (; *list; list = &(*list)->next)
+		if (*list == s) {
+			*list = s->next;
+			return true;
+		}
+	return false;
+}
+
+// ---- blocks ----
+
+// The last ones are given up first: nothing is found behind a hole.
+static void drop_blocks(struct genai_engine *e, struct eng_seq *s)
+{
+	while (s->n_blocks)
+		eng_blocks_drop(e->blocks, s->blocks[--s->n_blocks]);
+	s->n_kept = 0;
+	s->computed = 0;
+}
+
+static void unplan(struct genai_engine *e, struct eng_seq *s)
+{
+	e->rows -= s->add;
+	e->logit_rows -= s->n_rows;
+	s->add = s->n_rows = 0;
+}
+
+static void preempt(struct genai_engine *e, struct eng_seq *s)
+{
+	unplan(e, s);
+	take_out(&e->running, s);
+	e->n_running--;
+	drop_blocks(e, s);
+	insert(&e->waiting, s);
+	eng_count(e, &e->stats.preemptions, 1);
+}
+
+static struct eng_seq *last_running(const struct genai_engine *e)
+{
+	struct eng_seq *s = e->running;
+
+	while (s->next)
+		s = s->next;
+	return s;
+}
+
+// Blocks for so many positions; false: it gave up itself.
+static bool grow(struct genai_engine *e, struct eng_seq *s, size_t positions)
+{
+	while (e->blocks && (size_t)s->n_blocks * eng_block(e) < positions) {
+		uint32_t b = eng_blocks_take(e->blocks);
+		struct eng_seq *last;
+
+		if (b != UINT32_MAX) {
+			s->blocks[s->n_blocks++] = b;
+			continue;
+		}
+		last = last_running(e);
+		preempt(e, last);
+		if (last == s)
+			return false;
+	}
+	return true;
+}
+
+// ---- rows ----
+
+static bool is_scored(const struct eng_seq *s)
+{
+	uint32_t both = GENAI_REQUEST_ECHO | GENAI_REQUEST_LOGPROBS;
+
+	return (s->rq->flags & both) == both && s->scored < s->rq->n_ids;
+}
+
+static bool plan(struct genai_engine *e, struct eng_seq *s)
+{
+	size_t left = s->n - s->computed, room = e->m->chunk - e->rows;
+	uint32_t logits = e->max_seqs - e->logit_rows;
+
+	if (s->add || !left || !room || !logits)
+		return true;
+	if (left > room)
+		left = room;
+	if (is_scored(s) && left > logits)
+		left = logits;
+	if (!grow(e, s, s->computed + left))
+		return false;
+	s->add = (uint32_t)left;
+	if (is_scored(s))
+		s->n_rows = s->add;
+	else
+		s->n_rows = s->computed + left == s->n;
+	e->rows += s->add;
+	e->logit_rows += s->n_rows;
+	return true;
+}
+
+// In order; whoever is preempted meanwhile is behind.
+static void plan_running(struct genai_engine *e, bool prompts)
+{
+	struct eng_seq *s = e->running;
+
+	while (s) {
+		struct eng_seq *next;
+
+		if (prompts == (s->n - s->computed > 1) && !plan(e, s))
+			return;
+		next = s->next;
+		s = next;
+	}
+}
+
+// ---- taking up ----
+
+// A choice waits until the first one's prompt can be found.
+static bool waits_for_first(const struct genai_engine *e,
+			    const struct eng_seq *s)
+{
+	const struct eng_seq *first = &s->rq->seqs[0];
+
+	return e->blocks && s != first && !first->ended &&
+	       !(s->rq->flags & GENAI_REQUEST_NO_CACHE) &&
+	       first->computed < s->rq->n_ids && !is_scored(first);
+}
+
+static uint32_t blocks_for(const struct genai_engine *e, size_t positions)
+{
+	return (uint32_t)((positions + eng_block(e) - 1) / eng_block(e));
+}
+
+// What is known of its beginning; the last token is always computed.
+static void find_blocks(struct genai_engine *e, struct eng_seq *s)
+{
+	uint32_t n = (uint32_t)((s->n - 1) / eng_block(e));
+
+	s->serial = s->rq->root;
+	if (s->rq->flags & GENAI_REQUEST_NO_CACHE || is_scored(s))
+		n = 0;
+	s->n_blocks = s->n_kept = eng_blocks_find(
+		e->blocks, s->rq->root, s->ids, n, s->blocks, &s->serial);
+	s->computed = (size_t)s->n_blocks * eng_block(e);
+}
+
+static bool take_up(struct genai_engine *e, struct eng_seq *s)
+{
+	uint32_t need;
+
+	if (e->blocks) {
+		find_blocks(e, s);
+		// room for what it has, and for the next token
+		need = blocks_for(e, s->n < e->m->context ? s->n + 1 : s->n);
+		if (e->running &&
+		    need - s->n_blocks > eng_blocks_free(e->blocks)) {
+			drop_blocks(e, s);
+			return false;
+		}
+	} else {
+		e->alone = NULL; // the session is another's
+		s->computed = 0;
+	}
+	take_out(&e->waiting, s);
+	insert(&e->running, s);
+	e->n_running++;
+	if (!s->begun) {
+		s->found = s->computed;
+		eng_count(e, &e->stats.cached_tokens, s->computed);
+		eng_count(e, &e->stats.prompt_tokens, s->rq->n_ids);
+	}
+	s->begun = true;
+	eng_echo(e, s);
+	return true;
+}
+
+bool eng_schedule(struct genai_engine *e)
+{
+	struct eng_seq *s;
+
+	e->rows = e->logit_rows = 0;
+	for (s = e->running; s; s = s->next)
+		s->add = s->n_rows = 0;
+	plan_running(e, false);
+	plan_running(e, true);
+	for (s = e->waiting; s && e->n_running < e->max_seqs &&
+			     e->rows < e->m->chunk &&
+			     e->logit_rows < e->max_seqs;) {
+		struct eng_seq *next = s->next;
+
+		if (!waits_for_first(e, s)) {
+			if (!take_up(e, s) || !plan(e, s))
+				break;
+		}
+		s = next;
+	}
+	return e->rows != 0;
+}
+
+static void keep_blocks(struct genai_engine *e, struct eng_seq *s)
+{
+	size_t size = eng_block(e);
+
+	for (; (s->n_kept + 1) * size <= s->computed; s->n_kept++)
+		s->serial =
+			eng_blocks_keep(e->blocks, s->blocks[s->n_kept],
+					s->serial, s->ids + s->n_kept * size);
+}
+
+void eng_computed(struct genai_engine *e)
+{
+	uint64_t padded = e->blocks ? e->step.rows : e->rows;
+
+	for (struct eng_seq *s = e->running; s; s = s->next) {
+		s->computed += s->add;
+		if (e->blocks && s->add)
+			keep_blocks(e, s);
+	}
+	pthread_mutex_lock(&e->lock);
+	e->stats.steps++;
+	e->stats.rows += e->rows;
+	e->stats.padded_rows += padded - e->rows;
+	pthread_mutex_unlock(&e->lock);
+}
+
+void eng_remove(struct genai_engine *e, struct eng_seq *s)
+{
+	if (take_out(&e->running, s))
+		e->n_running--;
+	else
+		take_out(&e->waiting, s);
+	if (e->blocks)
+		drop_blocks(e, s);
+	if (e->alone == s)
+		e->alone = NULL;
+}
+
+void eng_start_over(struct genai_engine *e)
+{
+	struct eng_seq *s;
+
+	while ((s = e->running)) {
+		take_out(&e->running, s);
+		e->n_running--;
+		if (e->blocks)
+			drop_blocks(e, s);
+		s->computed = 0;
+		insert(&e->waiting, s);
+	}
+	e->alone = NULL;
+	if (e->blocks)
+		eng_blocks_forget(e->blocks);
+}
+
+// ---- sequences of a request ----
+
+static int32_t open_seq(struct genai_engine *e, struct eng_request *rq,
+			uint32_t choice, struct genai_error *err)
+{
+	struct eng_seq *s = &rq->seqs[choice];
+	struct genai_sampling sampling = rq->sampling;
+	int32_t rc;
+
+	s->rq = rq;
+	s->choice = choice;
+	s->cap = rq->n_ids + 64;
+	s->ids = malloc(s->cap * sizeof(*s->ids));
+	if (e->blocks)
+		s->blocks = calloc(e->m->packing.per_seq, sizeof(*s->blocks));
+	if (!s->ids || (e->blocks && !s->blocks))
+		return genai_fail(err, GENAI_E_NOMEM, "no memory");
+	memcpy(s->ids, rq->ids, rq->n_ids * sizeof(*s->ids));
+	s->n = rq->n_ids;
+	sampling.seed += choice;
+	rc = genai_sampler_open(
+		&sampling, e->m->vocab, e->m->config.eos,
+		rq->flags & GENAI_REQUEST_IGNORE_EOS ? 0 : e->m->config.n_eos,
+		&s->sampler, err);
+	if (!rc)
+		rc = genai_sampler_accept(s->sampler, rq->ids, rq->n_ids, err);
+	if (!rc && e->tok)
+		rc = genai_detok_open(e->tok,
+				      rq->flags & GENAI_REQUEST_KEEP_SPECIAL
+					      ? GENAI_TOK_KEEP_SPECIAL
+					      : 0,
+				      &s->detok, err);
+	return rc;
+}
+
+int32_t eng_begin(struct genai_engine *e, struct eng_request *rq,
+		  struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	rq->seqs = calloc(rq->n, sizeof(*rq->seqs));
+	if (!rq->seqs)
+		return genai_fail(err, GENAI_E_NOMEM, "no memory");
+	for (uint32_t i = 0; !rc && i < rq->n; i++)
+		rc = open_seq(e, rq, i, err);
+	for (uint32_t i = 0; !rc && i < rq->n; i++)
+		insert(&e->waiting, &rq->seqs[i]);
+	return rc;
+}

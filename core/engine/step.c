@@ -1,0 +1,313 @@
+// step.c - a packed step: what it needs in one copy, and what comes back.
+#include "core/engine/engine.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct genai_stream_ops *ops(const struct genai_engine *e)
+{
+	return e->rt->device.stream.ops;
+}
+
+static void *self(const struct genai_engine *e)
+{
+	return e->rt->device.stream.self;
+}
+
+static uint64_t place(uint64_t *end, uint64_t bytes)
+{
+	uint64_t at = *end;
+
+	*end += (bytes + 255) / 256 * 256;
+	return at;
+}
+
+static uint64_t lay_out(struct genai_engine *e)
+{
+	const struct genai_packing *k = &e->m->packing;
+	struct eng_step *t = &e->step;
+	uint64_t end = 0;
+
+	t->ids_at = place(&end, e->m->chunk * sizeof(int64_t));
+	t->positions_at = place(&end, e->m->chunk * sizeof(int64_t));
+	t->rows_at = place(&end, k->seqs * sizeof(int64_t));
+	t->begins_at = place(&end, k->seqs * sizeof(int64_t));
+	t->past_at = place(&end, k->seqs * sizeof(int32_t));
+	t->first_at = place(&end, (k->seqs + 1) * sizeof(int32_t));
+	t->table_at =
+		place(&end, (uint64_t)k->seqs * k->per_seq * sizeof(int32_t));
+	return end;
+}
+
+int32_t eng_step_open(struct genai_engine *e, struct genai_error *err)
+{
+	const struct genai_packing *k = &e->m->packing;
+	struct eng_step *t = &e->step;
+	uint64_t in = lay_out(e), seqs = k->seqs,
+		 row = session_logit_bytes(e->m);
+	uint64_t cache = genai_states_bytes(&e->m->step.states,
+					    (uint64_t)k->blocks * k->block);
+	struct {
+		struct genai_mem *mem;
+		uint32_t kind;
+		uint64_t bytes;
+		const char *tag;
+	} take[] = {
+		{&t->cache, GENAI_MEM_DEVICE, cache, GENAI_TAG_KV},
+		{&t->in, GENAI_MEM_DEVICE, in, GENAI_TAG_ACTIVATIONS},
+		{&t->tokens, GENAI_MEM_DEVICE, seqs * 8, GENAI_TAG_ACTIVATIONS},
+		{&t->best, GENAI_MEM_DEVICE, seqs * row, GENAI_TAG_ACTIVATIONS},
+		{&t->logits, GENAI_MEM_DEVICE, seqs * e->m->vocab * row,
+		 GENAI_TAG_ACTIVATIONS},
+		{&t->stage, GENAI_MEM_HOST_PINNED, in, GENAI_TAG_STAGING},
+		{&t->out, GENAI_MEM_HOST_PINNED, seqs * (8 + row),
+		 GENAI_TAG_STAGING},
+		{&t->host_logits, GENAI_MEM_HOST_PINNED,
+		 seqs * e->m->vocab * row, GENAI_TAG_STAGING},
+	};
+	int32_t rc = 0;
+
+	for (size_t i = 0; !rc && i < sizeof(take) / sizeof(take[0]); i++)
+		rc = ops(e)->alloc(self(e), take[i].kind, take[i].bytes,
+				   take[i].tag, take[i].mem, err);
+	if (!rc)
+		memset(t->stage.host, 0, in);
+	return rc;
+}
+
+void eng_step_close(struct genai_engine *e, const struct genai_ticket *ticket,
+		    int32_t *rc, struct genai_error *err)
+{
+	struct eng_step *t = &e->step;
+	struct genai_mem *all[] = {&t->cache, &t->in,	      &t->tokens,
+				   &t->best,  &t->logits,     &t->stage,
+				   &t->out,   &t->host_logits};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		int32_t r = 0;
+
+		if (all[i]->range.bytes)
+			r = ops(e)->free(self(e), all[i]->range.addr, ticket,
+					 *rc ? NULL : err);
+		if (!*rc)
+			*rc = r;
+	}
+}
+
+// ---- what goes in ----
+
+static void *stage(const struct genai_engine *e, uint64_t at)
+{
+	return (char *)e->step.stage.host + at;
+}
+
+// Sequence number b of the step, whose rows begin at row.
+static void put_seq(struct genai_engine *e, struct eng_seq *s, uint32_t b,
+		    uint32_t row, uint32_t *logits)
+{
+	const struct eng_step *t = &e->step;
+	int64_t *ids = stage(e, t->ids_at), *pos = stage(e, t->positions_at);
+	int64_t *rows = stage(e, t->rows_at);
+	int32_t *table = stage(e, t->table_at);
+
+	table += (size_t)b * e->m->packing.per_seq;
+	((int32_t *)stage(e, t->past_at))[b] = (int32_t)s->computed;
+	((int32_t *)stage(e, t->first_at))[b] = (int32_t)row;
+	for (uint32_t i = 0; i < s->add; i++) {
+		ids[row + i] = s->ids[s->computed + i];
+		pos[row + i] = (int64_t)(s->computed + i);
+	}
+	for (uint32_t i = 0; i < s->n_blocks; i++)
+		table[i] = (int32_t)s->blocks[i];
+	s->row = *logits;
+	for (uint32_t i = s->add - s->n_rows; i < s->add; i++)
+		rows[(*logits)++] = row + i;
+}
+
+// Rows from n on are padding: nobody's.
+static void put_all(struct genai_engine *e, uint64_t padded)
+{
+	const struct eng_step *t = &e->step;
+	int64_t *ids = stage(e, t->ids_at), *pos = stage(e, t->positions_at);
+	int64_t *rows = stage(e, t->rows_at), *begins = stage(e, t->begins_at);
+	int32_t *past = stage(e, t->past_at), *first = stage(e, t->first_at);
+	uint32_t b = 0, row = 0, logits = 0;
+
+	for (struct eng_seq *s = e->running; s; s = s->next) {
+		if (!s->add)
+			continue;
+		put_seq(e, s, b++, row, &logits);
+		row += s->add;
+	}
+	for (; b < e->max_seqs; b++) {
+		past[b] = 0;
+		first[b] = (int32_t)row;
+	}
+	first[b] = (int32_t)row;
+	for (uint64_t i = row; i < padded; i++)
+		ids[i] = pos[i] = 0;
+	for (uint32_t i = 0; i < e->max_seqs; i++)
+		begins[i] = (int64_t)i * e->m->vocab;
+	for (; logits < e->max_seqs; logits++)
+		rows[logits] = 0;
+}
+
+// ---- binding ----
+
+static void view(struct genai_view *v, uint32_t dtype, genai_addr addr,
+		 uint32_t rank, const int64_t *dims)
+{
+	int64_t stride = 1;
+
+	memset(v, 0, sizeof(*v));
+	v->size = sizeof(*v);
+	v->dtype = dtype;
+	v->addr = addr;
+	v->rank = rank;
+	for (uint32_t d = rank; d-- > 0;) {
+		v->dims[d] = dims[d];
+		v->strides[d] = stride;
+		stride *= dims[d];
+	}
+}
+
+struct binder {
+	struct genai_engine *e;
+	struct genai_error *err;
+	int32_t rc;
+};
+
+static void bind(struct binder *b, bool output, uint32_t i,
+		 const struct genai_view *v)
+{
+	const struct genai_executor_ops *x = &b->e->rt->exec;
+	struct genai_plan *plan = b->e->m->plan;
+
+	if (b->rc || i == GENAI_NONE)
+		return;
+	b->rc = output ? x->bind_output(plan, i, v, b->err)
+		       : x->bind_input(plan, i, v, b->err);
+}
+
+static void bind_in(struct binder *b, uint32_t i, uint32_t dtype, uint64_t at,
+		    uint32_t rank, const int64_t *dims)
+{
+	struct genai_view v;
+
+	view(&v, dtype, b->e->step.in.range.addr + at, rank, dims);
+	bind(b, false, i, &v);
+}
+
+static int32_t bind_step(struct genai_engine *e, int64_t n,
+			 struct genai_error *err)
+{
+	const struct genai_packing *k = &e->m->packing;
+	const struct genai_step *g = &e->m->step;
+	const struct genai_states *states = &g->states;
+	const struct eng_step *t = &e->step;
+	struct binder b = {.e = e, .err = err};
+	int64_t seqs = k->seqs, r = n < seqs ? n : seqs;
+	struct genai_view v;
+
+	bind_in(&b, g->ids, GENAI_DT_I64, t->ids_at, 2, (int64_t[]){1, n});
+	bind_in(&b, g->positions, GENAI_DT_I64, t->positions_at, 2,
+		(int64_t[]){1, n});
+	bind_in(&b, g->rows, GENAI_DT_I64, t->rows_at, 1, &r);
+	bind_in(&b, g->begins, GENAI_DT_I64, t->begins_at, 1, &r);
+	bind_in(&b, g->past, GENAI_DT_I32, t->past_at, 1, &seqs);
+	bind_in(&b, g->first, GENAI_DT_I32, t->first_at, 1,
+		(int64_t[]){seqs + 1});
+	bind_in(&b, g->table, GENAI_DT_I32, t->table_at, 2,
+		(int64_t[]){seqs, k->per_seq});
+	view(&v, GENAI_DT_I64, t->tokens.range.addr, 2, (int64_t[]){1, r});
+	bind(&b, true, g->next, &v);
+	view(&v, g->logits_dtype, t->best.range.addr, 2, (int64_t[]){1, r});
+	bind(&b, true, g->best, &v);
+	view(&v, g->logits_dtype, t->logits.range.addr, 3,
+	     (int64_t[]){1, r, e->m->vocab});
+	bind(&b, true, g->logits, &v);
+	for (uint32_t i = 0; i < states->n; i++) {
+		uint64_t at = genai_states_at(states, i,
+					      (uint64_t)k->blocks * k->block);
+
+		genai_state_blocks(&states->v[i], t->cache.range.addr + at,
+				   k->blocks, k->block, &v);
+		bind(&b, false, states->v[i].in, &v);
+		bind(&b, true, states->v[i].out, &v);
+	}
+	return b.rc;
+}
+
+// ---- the step ----
+
+static int32_t copy(struct genai_engine *e, uint64_t dst, uint64_t src,
+		    uint64_t bytes, uint32_t kind, struct genai_error *err)
+{
+	return ops(e)->copy(self(e), e->m->stream, dst, src, bytes, kind, err);
+}
+
+static int32_t take_back(struct genai_engine *e, struct genai_error *err)
+{
+	const struct eng_step *t = &e->step;
+	uint64_t seqs = e->max_seqs, row = session_logit_bytes(e->m);
+	uint64_t n = e->logit_rows, all = e->m->vocab * row;
+	uintptr_t out = (uintptr_t)t->out.host;
+	int32_t rc = 0;
+
+	if (n)
+		rc = copy(e, out, t->tokens.range.addr, n * 8, GENAI_COPY_D2H,
+			  err);
+	if (n && !rc)
+		rc = copy(e, out + seqs * 8, t->best.range.addr, n * row,
+			  GENAI_COPY_D2H, err);
+	for (struct eng_seq *s = e->running; !rc && s; s = s->next)
+		if (s->n_rows && !eng_is_best(s))
+			rc = copy(e,
+				  (uintptr_t)t->host_logits.host + s->row * all,
+				  t->logits.range.addr + s->row * all,
+				  s->n_rows * all, GENAI_COPY_D2H, err);
+	return rc;
+}
+
+int32_t eng_step_run(struct genai_engine *e, struct genai_error *err)
+{
+	struct eng_step *t = &e->step;
+	struct genai_barrier_api *b = &e->rt->device.barrier;
+	struct genai_point p;
+	int32_t rc;
+
+	t->rows = genai_packed_rows(e->m, e->rows);
+	put_all(e, t->rows);
+	rc = copy(e, t->in.range.addr, (uintptr_t)t->stage.host,
+		  t->in.range.bytes, GENAI_COPY_H2D, err);
+	if (!rc)
+		rc = bind_step(e, (int64_t)t->rows, err);
+	if (!rc)
+		rc = genai_runtime_submit(e->rt, e->m->plan, e->m->stream, err);
+	if (!rc)
+		rc = take_back(e, err);
+	if (!rc)
+		rc = ops(e)->mark(self(e), e->m->stream, &p, err);
+	if (!rc)
+		rc = b->ops->host_read(b->self, &p, 1, UINT64_MAX, err);
+	return rc ? rc : genai_onnx_check(e->m->onnx, err);
+}
+
+int64_t eng_step_best(const struct genai_engine *e, uint32_t row,
+		      float *out_logit)
+{
+	const char *out = e->step.out.host;
+
+	*out_logit = session_widen(e->m->step.logits_dtype,
+				   out + (size_t)e->max_seqs * 8, row);
+	return ((const int64_t *)(const void *)out)[row];
+}
+
+void eng_step_logits(struct genai_engine *e, uint32_t row)
+{
+	uint64_t all = e->m->vocab * session_logit_bytes(e->m);
+	const char *from = (const char *)e->step.host_logits.host + row * all;
+
+	for (uint32_t i = 0; i < e->m->vocab; i++)
+		e->wide[i] = session_widen(e->m->step.logits_dtype, from, i);
+}
