@@ -63,7 +63,7 @@ struct command {
 };
 extern const struct command cmd_generate, cmd_chat, cmd_logits, cmd_score,
 	cmd_tokenize, cmd_detokenize, cmd_template, cmd_run, cmd_inspect,
-	cmd_bench, cmd_import, cmd_synth, cmd_modules, cmd_config;
+	cmd_bench, cmd_import, cmd_synth, cmd_modules, cmd_config, cmd_serve;
 
 /* ---- messages ---- */
 
@@ -145,7 +145,10 @@ struct cli_sampling {
 	}
 /* Warn of flags that contradict each other. */
 void cli_sampling_check(const struct cli *c, const struct cli_sampling *s);
-/* The model's defaults, overridden by flags. */
+/* The model's defaults, overridden by flags; a random seed without one. */
+void cli_sampling_read(const struct cli_sampling *s,
+		       const struct genai_model_info *info,
+		       struct genai_sampling *out);
 int32_t cli_sampler(const struct cli_sampling *s,
 		    const struct genai_model_info *info, bool ignore_eos,
 		    struct genai_sampler **out, struct genai_error *err);

@@ -215,9 +215,9 @@ void cli_sampling_check(const struct cli *c, const struct cli_sampling *s)
 			"what else says how to draw has no effect");
 }
 
-int32_t cli_sampler(const struct cli_sampling *s,
-		    const struct genai_model_info *info, bool ignore_eos,
-		    struct genai_sampler **out, struct genai_error *err)
+void cli_sampling_read(const struct cli_sampling *s,
+		       const struct genai_model_info *info,
+		       struct genai_sampling *out)
 {
 	struct genai_sampling p = GENAI_SAMPLING_INIT;
 	// a flag of sampling is a wish to sample
@@ -243,6 +243,16 @@ int32_t cli_sampler(const struct cli_sampling *s,
 		p.seed = (uint64_t)s->seed;
 	else if (getrandom(&p.seed, sizeof(p.seed), 0) != sizeof(p.seed))
 		p.seed = (uint64_t)(cli_now() * 1e9);
+	*out = p;
+}
+
+int32_t cli_sampler(const struct cli_sampling *s,
+		    const struct genai_model_info *info, bool ignore_eos,
+		    struct genai_sampler **out, struct genai_error *err)
+{
+	struct genai_sampling p;
+
+	cli_sampling_read(s, info, &p);
 	return genai_sampler_open(&p, info->vocab_size,
 				  ignore_eos ? NULL : info->eos,
 				  ignore_eos ? 0 : info->n_eos, out, err);

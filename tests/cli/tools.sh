@@ -142,14 +142,14 @@ cd ..
 runs "--version" --version
 like "version and ABI" "$(cat out)" "genai [0-9]*.[0-9]* (ABI [0-9]*.[0-9]*)*"
 runs "--help" --help
-for c in generate chat logits score tokenize detokenize template run inspect \
+for c in generate chat serve logits score tokenize detokenize template run inspect \
 	bench import synth modules config; do
 	case $(cat out) in
 	*"  $c "*) ok "help lists $c" ;;
 	*) not_ok "help lists $c" ;;
 	esac
 done
-for c in generate chat logits score tokenize detokenize template run inspect \
+for c in generate chat serve logits score tokenize detokenize template run inspect \
 	bench import synth modules config; do
 	run help $c
 	like "help $c" "$rc $(cat out)" "0 usage: genai $c*"

@@ -1,0 +1,717 @@
+# serve.py - a client of genai serve, with nothing but Python's own library:
+# answers against those of the command line, errors, clients that misbehave.
+# Prints TAP.  Environment: genai, the program; model, a folder.
+import http.client
+import importlib.util
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+GENAI, MODEL = os.environ["genai"], os.environ["model"]
+NAME = os.path.basename(MODEL)
+TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
+n_checks = 0
+
+
+def check(what, good, *why):
+    global n_checks
+    n_checks += 1
+    print("%sok %d - %s" % ("" if good else "not ", n_checks, what))
+    if not good:
+        for w in why:
+            print("# " + repr(w)[:1500])
+    sys.stdout.flush()
+
+
+def same(what, got, want):
+    check(what, got == want, got, want)
+
+
+def cli(*args):
+    r = subprocess.run([GENAI, "generate", MODEL, "--json", *args],
+                       capture_output=True, stdin=subprocess.DEVNULL)
+    return json.loads(r.stdout)
+
+
+class Unix(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost")
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
+class Server:
+    def __init__(self, *options, path=None):
+        at = ["--socket", path] if path else ["--port", "0"]
+        self.path = path
+        self.p = subprocess.Popen([GENAI, "serve", MODEL, *at, *options],
+                                  stderr=subprocess.PIPE, text=True)
+        self.line = self.p.stderr.readline()
+        self.port = None if path else int(self.line.rsplit(":", 1)[1])
+
+    def connect(self):
+        if self.path:
+            return Unix(self.path)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def raw(self):
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        return s
+
+    # status, headers, body as bytes
+    def ask(self, method, path, body=None, headers=None):
+        c = self.connect()
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body)
+        h = {"Content-Type": "application/json"} if body is not None else {}
+        h.update(headers or {})
+        c.request(method, path, body, h)
+        r = c.getresponse()
+        got = r.status, r.headers, r.read()
+        c.close()
+        return got
+
+    def get(self, path):
+        return self.ask("GET", path)[2].decode()
+
+    def post(self, path, **body):
+        status, _, text = self.ask("POST", path, body)
+        return status, json.loads(text)
+
+    # all chunks of a stream
+    def stream(self, path, **body):
+        body["stream"] = True
+        status, h, text = self.ask("POST", path, body)
+        parts = text.decode().split("\n\n")
+        if status != 200 or not h["Content-Type"].startswith(
+                "text/event-stream") or parts[-2:] != ["data: [DONE]", ""]:
+            return [{"not a stream": (status, text)}]
+        return [json.loads(p[len("data: "):]) for p in parts[:-2]]
+
+    def metric(self, name):
+        for line in self.get("/metrics").splitlines():
+            if line.startswith(name + "{"):
+                return float(line.rsplit(" ", 1)[1])
+        return None
+
+    # The rows and blocks of all requests are free again.
+    def idle(self, within=10):
+        end = time.time() + within
+        while time.time() < end:
+            if (self.metric("genai_sequences_running") == 0 and
+                    self.metric("genai_sequences_waiting") == 0 and
+                    self.metric("genai_blocks_used") == 0):
+                return True
+            time.sleep(0.02)
+        return False
+
+    def stop(self, sig=signal.SIGTERM):
+        self.p.send_signal(sig)
+        _, err = self.p.communicate(timeout=60)
+        return self.p.returncode, err
+
+
+def joined(chunks, index=0):
+    text = ""
+    for k in chunks:
+        for c in k.get("choices", []):
+            if c["index"] == index:
+                text += c["text"] if "text" in c else \
+                    c["delta"].get("content", "")
+    return text
+
+
+def user(text):
+    return [{"role": "user", "content": text}]
+
+
+def finishes(chunks):
+    return [c["finish_reason"] for k in chunks for c in k.get("choices", [])
+            if c["finish_reason"]]
+
+
+# ---- what it answers ----
+
+def answers(s):
+    status, j = s.post(TEXT, model=NAME, prompt="hello world", max_tokens=8)
+    want = cli("--prompt", "hello world", "-n", "8")
+    same("a completion is the command line's", j["choices"][0]["text"],
+         want["text"])
+    same("its usage", j["usage"]["completion_tokens"], 8)
+    same("its prompt", j["usage"]["prompt_tokens"], len(want["prompt_ids"]))
+    same("it ends by length", j["choices"][0]["finish_reason"], "length")
+    same("its kind", j["object"], "text_completion")
+    _, k = s.post(TEXT, prompt=want["prompt_ids"], max_tokens=8)
+    same("the same from ids", k["choices"], j["choices"])
+    chunks = s.stream(TEXT, prompt="hello world", max_tokens=8)
+    same("and in a stream", joined(chunks), want["text"])
+    same("that ends once", finishes(chunks), ["length"])
+    _, k = s.post(TEXT, prompt=["hello world", "other"], max_tokens=8)
+    same("two prompts: two choices", [c["index"] for c in k["choices"]],
+         [0, 1])
+    same("the first of them", k["choices"][0]["text"], want["text"])
+    same("and the second", k["choices"][1]["text"],
+         cli("--prompt", "other", "-n", "8")["text"])
+    _, k = s.post(TEXT, prompt="hello world", max_tokens=8, echo=True)
+    same("echo", k["choices"][0]["text"], "hello world" + want["text"])
+    _, k = s.post(TEXT, prompt="hello world", max_tokens=400, n=3, seed=7,
+                  temperature=1.5)
+    for i in range(3):
+        w = cli("--prompt", "hello world", "-n", "400", "--seed", str(7 + i),
+                "--temperature", "1.5")
+        same("choice %d has the seed after" % i, k["choices"][i]["text"],
+             w["text"])
+        same("and its end", k["choices"][i]["finish_reason"],
+             {"eos": "stop", "length": "length"}[w["finish_reason"]])
+    sampling = dict(temperature=0.8, top_k=20, top_p=0.9, min_p=0.01,
+                    repetition_penalty=1.1, presence_penalty=0.5,
+                    frequency_penalty=0.2, seed=3)
+    flags = [x for k, v in sampling.items()
+             for x in ("--" + k.replace("_", "-"), str(v))]
+    _, k = s.post(TEXT, prompt="a b c", max_tokens=40, **sampling)
+    same("every parameter of sampling", k["choices"][0]["text"],
+         cli("--prompt", "a b c", "-n", "40", *flags)["text"])
+    _, k = s.post(TEXT, prompt="a b c", max_tokens=40, **sampling)
+    first = k["choices"][0]["text"]
+    _, k = s.post(TEXT, prompt="a b c", max_tokens=40, **sampling)
+    same("the same seed, the same text", k["choices"][0]["text"], first)
+
+
+def chats(s):
+    want = cli("--prompt", "hello", "--chat", "-n", "12")
+    status, j = s.post(CHAT, messages=user("hello"), max_tokens=12)
+    same("a chat is the command line's",
+         j["choices"][0]["message"]["content"], want["text"])
+    same("its kind", (j["object"], j["choices"][0]["message"]["role"]),
+         ("chat.completion", "assistant"))
+    chunks = s.stream(CHAT, messages=user("hello"), max_completion_tokens=12,
+                      stream_options={"include_usage": True})
+    same("in a stream", joined(chunks), want["text"])
+    same("the role comes first, once",
+         [i for i, k in enumerate(chunks) if k["choices"] and
+          "role" in k["choices"][0]["delta"]], [0])
+    same("usage comes last, without choices",
+         (chunks[-1]["choices"], chunks[-1]["usage"]),
+         ([], j["usage"] | {"prompt_tokens_details":
+          chunks[-1]["usage"]["prompt_tokens_details"]}))
+    same("and is null before", {k["usage"] is None for k in chunks[:-1]},
+         {True})
+    _, k = s.post(CHAT, max_tokens=12, messages=[
+        {"role": "user", "content": [{"type": "text", "text": "hel"},
+                                     {"type": "text", "text": "lo"}]}])
+    same("parts of text are one text", k["choices"][0]["message"]["content"],
+         want["text"])
+    _, k = s.post(CHAT, messages=[{"role": "system", "content": "be brief"},
+                                  *user("hello")], max_tokens=12)
+    same("a system turn", k["choices"][0]["message"]["content"],
+         cli("--prompt", "hello", "--system", "be brief", "-n", "12")["text"])
+    ids = cli("--prompt", "hello", "--chat", "-n", "1")["prompt_ids"]
+    same("/tokenize of messages",
+         s.post("/tokenize", messages=user("hello"))[1]["tokens"], ids)
+    _, k = s.post("/tokenize", prompt="hello world")
+    same("/tokenize", (k["tokens"], k["count"]),
+         (cli("--prompt", "hello world", "-n", "1")["prompt_ids"],
+          len(k["tokens"])))
+    same("/detokenize", s.post("/detokenize", tokens=k["tokens"])[1],
+         {"prompt": "hello world"})
+    same("a special token in a message is text", s.post(
+        "/tokenize", messages=user("<|end|>"))[1]["count"] > len(ids), True)
+
+
+def parameters(s):
+    plain = s.post(TEXT, prompt="hello world", max_tokens=30)[1]
+    text = plain["choices"][0]["text"]
+    stop = text[6:9]
+    _, k = s.post(TEXT, prompt="hello world", max_tokens=30, stop=stop)
+    same("stop: the text ends before it",
+         (k["choices"][0]["text"], k["choices"][0]["finish_reason"]),
+         (text[:text.index(stop)], "stop"))
+    chunks = s.stream(TEXT, prompt="hello world", max_tokens=30,
+                      stop=["never there", stop])
+    same("also in a stream", joined(chunks), text[:text.index(stop)])
+    ids = cli("--prompt", "hello world", "-n", "30")["ids"]
+    _, k = s.post(TEXT, prompt="hello world", max_tokens=30,
+                  stop_token_ids=[ids[4]])
+    same("stop_token_ids", (k["choices"][0]["finish_reason"],
+                            text.startswith(k["choices"][0]["text"])),
+         ("stop", True))
+    _, k = s.post(TEXT, prompt="hello", max_tokens=3,
+                  logit_bias={"300": 100})
+    same("logit_bias", k["choices"][0]["text"],
+         s.post("/detokenize", tokens=[300] * 3)[1]["prompt"])
+    _, k = s.post(TEXT, prompt="hello", max_tokens=9, logit_bias={"0": 100})
+    same("the end of text", (k["choices"][0]["text"],
+                             k["choices"][0]["finish_reason"]), ("", "stop"))
+    _, k = s.post(TEXT, prompt="hello", max_tokens=9, min_tokens=5,
+                  logit_bias={"0": 100})
+    check("min_tokens holds it back", k["usage"]["completion_tokens"] >= 5, k)
+    _, k = s.post(TEXT, prompt="hello", max_tokens=9, ignore_eos=True,
+                  logit_bias={"0": 100})
+    same("ignore_eos goes on", (k["usage"]["completion_tokens"],
+                                k["choices"][0]["finish_reason"]),
+         (9, "length"))
+    _, k = s.post(TEXT, prompt="hello world", max_tokens=4, logprobs=2)
+    l = k["choices"][0]["logprobs"]
+    same("logprobs of a completion", [len(l[x]) for x in (
+        "tokens", "token_logprobs", "top_logprobs", "text_offset")], [4] * 4)
+    check("the most probable token is on top",
+          all(max(t.values()) == p for t, p in
+              zip(l["top_logprobs"], l["token_logprobs"])), l)
+    _, k = s.post(TEXT, prompt="hello world", max_tokens=4, logprobs=0,
+                  echo=True)
+    l = k["choices"][0]["logprobs"]
+    check("with echo, those of the prompt, too",
+          l["token_logprobs"][0] is None and
+          len(l["tokens"]) == 4 + k["usage"]["prompt_tokens"] and
+          all(x < 0 for x in l["token_logprobs"][1:]), l)
+    body = dict(messages=user("hello"), max_tokens=5, logprobs=True,
+                top_logprobs=3)
+    _, k = s.post(CHAT, **body)
+    l = k["choices"][0]["logprobs"]["content"]
+    same("logprobs of a chat", [len(t["top_logprobs"]) for t in l], [3] * 5)
+    chunks = s.stream(CHAT, **body)
+    same("the same in a stream",
+         [t for k in chunks for c in k["choices"] if c["logprobs"]
+          for t in c["logprobs"]["content"]], l)
+    _, k = s.post(TEXT, prompt="hello", max_tokens=100000)
+    same("more tokens than there is room for: as many as there is",
+         (k["choices"][0]["finish_reason"], k["usage"]["total_tokens"] <= 512),
+         ("length", True)) if k["choices"][0]["finish_reason"] != "stop" else \
+        check("or it ends before", True)
+
+
+# ---- what it refuses ----
+
+def refusals(s):
+    long = [5] * 600
+    deep = "[" * 10000
+    for what, path, body, status, code, text in [
+        ("no JSON", TEXT, "{", 400, "invalid_json", "line 1"),
+        ("no object", TEXT, "[1]", 400, "invalid_json", "no JSON object"),
+        ("nothing", TEXT, "", 400, "invalid_json", "no JSON"),
+        ("not UTF-8", TEXT, b'{"prompt":"\xff"}', 400, "invalid_json", "0xff"),
+        ("too deep", TEXT, deep, 400, "invalid_json", "depth"),
+        ("a key twice", TEXT, '{"n":1,"n":2}', 400, "invalid_json", "n"),
+        ("no prompt", TEXT, {}, 400, "invalid_value", "prompt"),
+        ("an empty one", TEXT, {"prompt": ""}, 400, "invalid_value", "empty"),
+        ("prompt: a number", TEXT, {"prompt": 1}, 400, "invalid_type",
+         "prompt"),
+        ("prompt: no id", TEXT, {"prompt": [1, 512]}, 400, "invalid_value",
+         "item 1 is no id below 512"),
+        ("prompt: mixed", TEXT, {"prompt": [1, "a"]}, 400, "invalid_value",
+         "item 1"),
+        ("too many choices", TEXT, {"prompt": ["a"] * 9, "n": 16}, 400,
+         "invalid_value", "128"),
+        ("over the context", TEXT, {"prompt": long}, 400,
+         "context_length_exceeded", "600"),
+        ("chat over it", CHAT, {"messages": user("a b c d e f g " * 300)}, 400,
+         "context_length_exceeded", "512"),
+        ("no such model", TEXT, {"model": "gpt", "prompt": "a"}, 404,
+         "model_not_found", "gpt"),
+        ("model: a number", TEXT, {"model": 1, "prompt": "a"}, 400,
+         "invalid_type", "model"),
+        ("a mistyped key", TEXT, {"prompt": "a", "temprature": 1}, 400,
+         "unsupported_parameter", "did you mean temperature"),
+        ("one of chats", TEXT, {"prompt": "a", "tools": []}, 400,
+         "unsupported_parameter", "tools"),
+        ("temperature: text", TEXT, {"prompt": "a", "temperature": "1"}, 400,
+         "invalid_type", "temperature"),
+        ("temperature: range", TEXT, {"prompt": "a", "temperature": -1}, 400,
+         "invalid_value", "-1 is not from 0 to 100"),
+        ("top_p: range", TEXT, {"prompt": "a", "top_p": 1.5}, 400,
+         "invalid_value", "top_p"),
+        ("n: range", TEXT, {"prompt": "a", "n": 0}, 400, "invalid_value",
+         "n: 0"),
+        ("n: a fraction", TEXT, {"prompt": "a", "n": 1.5}, 400,
+         "invalid_type", "whole"),
+        ("n: true", TEXT, {"prompt": "a", "n": True}, 400, "invalid_type",
+         "whole"),
+        ("a number too large", TEXT, '{"prompt":"a","seed":1e999}', 400,
+         "invalid_json", "real number overflow"),
+        ("max_tokens: 0", TEXT, {"prompt": "a", "max_tokens": 0}, 400,
+         "invalid_value", "max_tokens"),
+        ("two maxima", CHAT, {"messages": user("a"), "max_tokens": 1,
+                              "max_completion_tokens": 2}, 400,
+         "invalid_value", "differ"),
+        ("best_of", TEXT, {"prompt": "a", "best_of": 2}, 400,
+         "unsupported_parameter", "best_of"),
+        ("suffix", TEXT, {"prompt": "a", "suffix": "b"}, 400,
+         "unsupported_parameter", "suffix"),
+        ("too many stops", TEXT, {"prompt": "a", "stop": ["x"] * 17}, 400,
+         "invalid_value", "16"),
+        ("an empty stop", TEXT, {"prompt": "a", "stop": [""]}, 400,
+         "invalid_value", "none empty"),
+        ("logit_bias: no id", TEXT, {"prompt": "a", "logit_bias": {"x": 1}},
+         400, "invalid_value", "'x' is no id"),
+        ("logit_bias: beyond", TEXT,
+         {"prompt": "a", "logit_bias": {"512": 1}}, 400, "invalid_value",
+         "512"),
+        ("logit_bias: range", TEXT, {"prompt": "a", "logit_bias": {"1": 101}},
+         400, "invalid_value", "100"),
+        ("logprobs: range", TEXT, {"prompt": "a", "logprobs": 21}, 400,
+         "invalid_value", "20"),
+        ("stream_options alone", TEXT,
+         {"prompt": "a", "stream_options": {}}, 400, "invalid_value",
+         "stream"),
+        ("top_logprobs alone", CHAT,
+         {"messages": user("a"), "top_logprobs": 2}, 400, "invalid_value",
+         "logprobs must be true"),
+        ("no messages", CHAT, {"messages": []}, 400, "invalid_type",
+         "messages"),
+        ("no role", CHAT, {"messages": [{"content": "a"}]}, 400,
+         "invalid_type", "messages[0]"),
+        ("no content", CHAT, {"messages": [{"role": "user"}]}, 400,
+         "invalid_type", "messages[0].content"),
+        ("an image", CHAT, {"messages": [{"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "x"}}]}]}, 400,
+         "unsupported_value", "image_url"),
+        ("a call that is forced", CHAT,
+         {"messages": user("a"), "tools": [], "tool_choice": "required"}, 400,
+         "unsupported_value", "tool_choice"),
+        ("structured output", CHAT, {"messages": user("a"), "response_format":
+                                     {"type": "json_object"}}, 400,
+         "unsupported_parameter", "not installed"),
+        ("detokenize: no ids", "/detokenize", {"tokens": "a"}, 400,
+         "invalid_type", "tokens"),
+        ("tokenize: no text", "/tokenize", {"prompt": 1}, 400, "invalid_type",
+         "prompt"),
+    ]:
+        got, _, b = s.ask("POST", path, body)
+        e = json.loads(b).get("error", {})
+        check("%s: %d" % (what, status), got == status and
+              e.get("code") == code and text in e.get("message", "") and
+              set(e) == {"message", "type", "param", "code"}, got, b)
+    got, _, b = s.ask("POST", TEXT, '{"prompt":"a"}',
+                      {"Content-Type": "text/plain"})
+    same("another content type: 415", (got, json.loads(b)["error"]["code"]),
+         (415, "unsupported_media_type"))
+    same("another method: 405", s.ask("GET", TEXT)[0], 405)
+    same("another path: 404", s.ask("GET", "/v2")[0], 404)
+    same("a large body: 413",
+         s.ask("POST", TEXT, '{"prompt":"%s"}' % ("a" * 70000))[0], 413)
+    same("null is as if it were not there",
+         s.ask("POST", TEXT, {"prompt": "a", "stop": None, "seed": None,
+                              "xyz": None, "max_tokens": None})[0], 200)
+    for what, bytes in [
+        ("garbage", b"\x00\x01\xff\r\n\r\n"),
+        ("no version", b"GET /\r\n\r\n"),
+        ("a negative length", b"POST /v1/completions HTTP/1.1\r\n"
+         b"Content-Length: -5\r\n\r\n"),
+        ("a wrong chunk", b"POST /v1/completions HTTP/1.1\r\n"
+         b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"),
+        ("a header without end", b"GET / HTTP/1.1\r\nA: " + b"a" * 100000),
+    ]:
+        k = s.raw()
+        k.sendall(bytes)
+        try:
+            got = k.recv(4096)
+        except ConnectionError:
+            got = b""
+        k.close()
+        check("%s: 400, or an end" % what, not got or
+              got.startswith((b"HTTP/1.1 4", b"HTTP/1.0 4")) or
+              got.startswith(b"HTTP/1.1 501"), got)
+    same("and the server goes on", s.get("/health"), '{"status":"ok"}')
+
+
+# ---- clients that misbehave ----
+
+def head(path, body):
+    body = json.dumps(body).encode()
+    return (b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
+            b"\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body))
+            + body)
+
+
+def vanish(s):
+    same("one connection is open", s.metric("genai_connections"), 1)
+    files = len(os.listdir("/proc/%d/fd" % s.p.pid))
+    busy = dict(prompt="hello", max_tokens=480, ignore_eos=True, n=16)
+    k = s.raw()
+    k.sendall(head(TEXT, busy | {"stream": True}))
+    k.recv(100)
+    k.close()
+    check("a client that leaves in mid-stream frees its rows", s.idle())
+    k = s.raw()
+    k.sendall(head(TEXT, busy))
+    while not s.metric("genai_sequences_running"):
+        pass
+    k.close()
+    check("one that waits for the whole answer, too", s.idle())
+    ks = [s.raw() for _ in range(6)]
+    for k in ks:
+        k.sendall(head(TEXT, busy))
+    while not s.metric("genai_sequences_waiting"):
+        pass
+    for k in reversed(ks):
+        k.close()
+    check("and those that were queued", s.idle())
+    k = s.raw()
+    k.sendall(head(TEXT, busy)[:-5])
+    k.close()
+    k = s.raw()
+    k.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    k.sendall(head(CHAT, dict(messages=user("a"), n=32, stream=True,
+                              ignore_eos=True, logprobs=True,
+                              top_logprobs=20)))
+    check("one that never reads is dropped", s.idle(60))
+    k.close()
+    end = time.time() + 10
+    while s.metric("genai_connections") > 1 and time.time() < end:
+        time.sleep(0.05)
+    same("no connection is left", s.metric("genai_connections"), 1)
+    check("and no descriptor",
+          len(os.listdir("/proc/%d/fd" % s.p.pid)) <= files)
+    same("the server goes on", s.get("/health"), '{"status":"ok"}')
+
+
+def slow():
+    s = Server("--idle-timeout", "1", "--max-connections", "4")
+    k = s.raw()
+    began = time.time()
+    try:
+        for b in b"GET /health HTTP/1.1\r\nX-A: " + b"a" * 100:
+            k.send(bytes([b]))
+            time.sleep(0.1)
+    except ConnectionError:
+        pass
+    check("a byte at a time is too slow", time.time() - began < 8,
+          time.time() - began)
+    ks = [s.raw() for _ in range(4)]
+    began = time.time()
+    same("more connections than allowed wait", s.ask("GET", "/health")[0], 200)
+    check("for those that idle to be closed", time.time() - began > 0.5,
+          time.time() - began)
+    s.stop()
+
+
+def queue():
+    s = Server("--queue", "2", "--sequences", "1")
+    body = head(TEXT, dict(prompt="hello", max_tokens=400, n=8,
+                           ignore_eos=True))
+    ks = [s.raw() for _ in range(2)]
+    for k in ks:
+        k.sendall(body)
+    while s.metric("genai_sequences_waiting") < 8:
+        pass
+    status, h, b = s.ask("POST", TEXT, {"prompt": "a"})
+    same("a full queue: 429", (status, h["Retry-After"],
+                               json.loads(b)["error"]["code"]),
+         (429, "1", "queue_full"))
+    for k in ks:
+        k.close()
+    check("which empties", s.idle())
+    same("and takes again", s.ask("POST", TEXT, {"prompt": "a"})[0], 200)
+    s.stop()
+    s = Server("--timeout", "1", "--sequences", "1")
+    status, b = s.post(TEXT, prompt="hello", max_tokens=500, n=128,
+                       ignore_eos=True)
+    same("what takes too long: 504", (status, b["error"]["code"])
+         if status != 200 else status, (504, "timeout"))
+    s.stop()
+
+
+def keys():
+    with open("keys", "w") as f:
+        f.write("# two\nsecret-one\n\nsecret-two\n")
+    s = Server("--api-keys", "keys", path="s.sock")
+    for key, status in [(None, 401), ("Bearer wrong", 401), ("Bearer ", 401),
+                        ("secret-one", 401), ("Bearer secret-on", 401),
+                        ("Bearer secret-onex", 401),
+                        ("Bearer secret-one", 200),
+                        ("bearer secret-two", 200)]:
+        h = {"Authorization": key} if key else {}
+        got, _, b = s.ask("POST", "/tokenize", {"prompt": "a"}, h)
+        same("key %s: %d" % (key, status), got, status)
+    same("no key: nothing is told", s.ask("GET", "/nope")[0], 401)
+    same("/health needs none", s.ask("GET", "/health")[0], 200)
+    same("only the group may connect", os.stat("s.sock").st_mode & 0o777,
+         0o660)
+    same("it ends with 0", s.stop(), (0, ""))
+    same("and takes its socket away", os.path.exists("s.sock"), False)
+    with open("none", "w") as f:
+        f.write("# none\n")
+    for what, options, text in [
+        ("no key in the file", ["--api-keys", "none"], "no key"),
+        ("no file", ["--api-keys", "gone"], "gone"),
+        ("no such host", ["--host", "256.1.1.1"], "256.1.1.1"),
+        ("a path too long", ["--socket", "/" + "a" * 200], "107"),
+    ]:
+        p = subprocess.run([GENAI, "serve", MODEL, "--port", "0", *options],
+                           capture_output=True, text=True)
+        check(what, p.returncode in (1, 2) and p.stderr.count("\n") == 1 and
+              text in p.stderr, p.returncode, p.stderr)
+
+
+def drain():
+    s = Server()
+    k = s.raw()
+    k.sendall(head(TEXT, dict(prompt="hello", max_tokens=480, stream=True,
+                              ignore_eos=True, n=8)))
+    got = k.recv(100)
+    s.p.send_signal(signal.SIGTERM)
+    while True:
+        b = k.recv(65536)
+        if not b:
+            break
+        got += b
+    check("SIGTERM: what was begun is ended",
+          got.count(b'"finish_reason":"length"') == 8 and
+          b"data: [DONE]" in got, got[-300:])
+    same("and the server with it", s.stop(0), (0, ""))
+    s = Server()
+    k = s.raw()
+    k.sendall(head(TEXT, dict(prompt="hello", max_tokens=480, n=128,
+                              ignore_eos=True)))
+    while not s.metric("genai_sequences_running"):
+        pass
+    s.p.send_signal(signal.SIGTERM)
+    time.sleep(0.05)
+    s.p.send_signal(signal.SIGTERM)
+    got = k.recv(65536)
+    check("the second one: 503", got.startswith(b"HTTP/1.1 503") or
+          got.startswith(b"HTTP/1.1 200"), got)
+    same("at once", s.stop(0), (0, ""))
+
+
+# ---- many ----
+
+def many():
+    s = Server("--sequences", "16")
+    jobs = [dict(prompt="the %s cat" % ("big " * (i % 7)), seed=i,
+                 temperature=1.2, max_tokens=10 + 3 * (i % 11))
+            for i in range(64)]
+    got = [None] * 64
+
+    def one(i):
+        got[i] = s.stream(TEXT, **jobs[i])
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(64)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    wrong = []
+    for i, j in enumerate(jobs):
+        want = cli("--prompt", j["prompt"], "--seed", str(i), "--temperature",
+                   "1.2", "-n", str(j["max_tokens"]))
+        if joined(got[i]) != want["text"]:
+            wrong.append((i, joined(got[i]), want["text"]))
+    same("64 streaming clients: each has what the command line has alone",
+         wrong, [])
+    check("all is given back", s.idle())
+    m = s.get("/metrics")
+    for name in ("vllm:num_requests_running", "vllm:kv_cache_usage_perc",
+                 "vllm:generation_tokens_total",
+                 "vllm:time_to_first_token_seconds_count",
+                 "vllm:inter_token_latency_seconds_bucket",
+                 "genai_link_bytes_total"):
+        check("/metrics has %s" % name, "\n%s{" % name in m, m)
+    same("first tokens were counted",
+         s.metric("genai_first_token_seconds_count"), 64)
+    same("it ends with 0", s.stop(), (0, ""))
+
+
+# ---- the page: every command on it ----
+
+def page():
+    with open(os.path.join(os.environ["top_srcdir"], "docs/SERVING.md")) as f:
+        text = f.read()
+    with open(os.path.join(os.environ["top_srcdir"], "README.md")) as f:
+        blocks = (text + f.read()).split("\n\n")
+    serves, curls = [], []
+    for b in blocks:
+        if b.startswith("    curl "):
+            curls.append(b)
+        if re.match(r"    (build/)?genai serve ", b):
+            serves += b.splitlines()
+    same("commands are found", (len(serves) >= 4, len(curls) >= 9),
+         (True, True))
+    for c in serves:
+        c = re.sub(r"^ *(build/)?genai", '"$genai"', c)
+        c = re.sub(r"DIR|build/model/\S*", '"$model"', c)
+        c = re.sub(r"--port \d+", "", c)
+        if "--socket" not in c:
+            c += " --port 0"
+        p = subprocess.Popen("exec " + c, shell=True, text=True,
+                             stderr=subprocess.PIPE)
+        line = p.stderr.readline()
+        p.terminate()
+        p.communicate()
+        check("the page: " + c, " at " in line and p.returncode == 0, line)
+    s = Server()
+    for c in curls:
+        c = c.replace("127.0.0.1:8080", "127.0.0.1:%d" % s.port)
+        r = subprocess.run(c, shell=True, capture_output=True, text=True)
+        check("the page: " + " ".join(c.split())[:70], r.returncode == 0 and
+              r.stdout and '"error":' not in r.stdout, r)
+    code = text.split("```python\n")[1].split("```")[0]
+    if importlib.util.find_spec("openai"):
+        r = subprocess.run([sys.executable, "-c", code.replace(
+            "8080", str(s.port))], capture_output=True, text=True)
+        check("the page: openai", r.returncode == 0 and r.stdout, r)
+    s.stop()
+
+
+# OpenAI's own client, where there is one.
+def client(s):
+    try:
+        import openai
+    except ImportError:
+        print("# no module openai here")
+        return
+    c = openai.OpenAI(base_url="http://127.0.0.1:%d/v1" % s.port,
+                      api_key="none", max_retries=0)
+    want = cli("--prompt", "hello", "--chat", "-n", "12")["text"]
+    r = c.chat.completions.create(model=NAME, messages=user("hello"),
+                                  max_tokens=12)
+    same("openai: a chat", r.choices[0].message.content, want)
+    text = ""
+    for k in c.chat.completions.create(
+            model=NAME, messages=user("hello"), max_tokens=12, stream=True,
+            stream_options={"include_usage": True}):
+        text += (k.choices[0].delta.content or "") if k.choices else ""
+        last = k
+    same("openai: a stream", (text, last.usage.completion_tokens), (want, 12))
+    same("openai: models", [m.id for m in c.models.list()], [NAME])
+    try:
+        c.completions.create(model="gpt", prompt="a")
+        check("openai: an unknown model", False)
+    except openai.NotFoundError as e:
+        same("openai: an unknown model", e.code, "model_not_found")
+    try:
+        c.completions.create(model=NAME, prompt="a", n=0)
+        check("openai: a bad request", False)
+    except openai.BadRequestError as e:
+        same("openai: a bad request", e.code, "invalid_value")
+
+
+s = Server("--max-body", "65536")
+same("it says where it is", s.line, "genai: %s at http://127.0.0.1:%d\n"
+     % (NAME, s.port))
+same("/health", s.get("/health"), '{"status":"ok"}')
+m = json.loads(s.get("/v1/models"))
+same("/v1/models", [x["id"] for x in m["data"]], [NAME])
+answers(s)
+chats(s)
+parameters(s)
+refusals(s)
+vanish(s)
+client(s)
+same("it ends with 0 and without a word", s.stop(), (0, ""))
+slow()
+queue()
+keys()
+page()
+drain()
+many()
+print("1..%d" % n_checks)

@@ -1,0 +1,387 @@
+// answer.c - from a request to its last byte: submitted, followed by the
+// engine's events, given up when its client leaves.
+#include "tools/serve/serve.h"
+
+#include <event2/bufferevent.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#define MAX_UNREAD (4u << 20) // bytes that a client may leave unread
+
+// ---- the client ----
+
+static void cancel(struct answer *a)
+{
+	for (uint32_t i = 0; i < a->n_parts; i++)
+		if (!a->parts[i].is_ended)
+			genai_engine_cancel(a->s->engine, a->parts[i].id, NULL);
+}
+
+// The request has got all that it will; the engine may not know yet.
+static struct evhttp_request *let_go(struct answer *a)
+{
+	struct evhttp_request *req = a->req;
+
+	if (a->gone)
+		event_free(a->gone);
+	a->gone = NULL;
+	a->req = NULL;
+	if (req)
+		evhttp_connection_set_closecb(
+			evhttp_request_get_connection(req), NULL, NULL);
+	return req;
+}
+
+static void drop(struct answer *a)
+{
+	struct evhttp_request *req = let_go(a);
+
+	cancel(a);
+	if (req)
+		evhttp_connection_free(evhttp_request_get_connection(req));
+}
+
+static void on_gone(evutil_socket_t fd, short what, void *ctx)
+{
+	(void)fd;
+	(void)what;
+	drop(ctx);
+}
+
+// evhttp frees the connection after this; the request, which it has taken off
+// it, is ours.
+static void on_close(struct evhttp_connection *conn, void *ctx)
+{
+	struct answer *a = ctx;
+	struct evhttp_request *req = a->req;
+
+	(void)conn;
+	if (a->gone)
+		event_free(a->gone);
+	a->gone = NULL;
+	a->req = NULL;
+	cancel(a);
+	if (req && !evhttp_request_get_connection(req))
+		evhttp_request_free(req);
+}
+
+// evhttp does not look at a connection whose request is not answered yet: the
+// end of it is watched for apart.
+static void watch(struct answer *a)
+{
+	struct evhttp_connection *conn = evhttp_request_get_connection(a->req);
+	struct bufferevent *bev = evhttp_connection_get_bufferevent(conn);
+
+	evhttp_connection_set_closecb(conn, on_close, a);
+	a->gone = event_new(a->s->base, bufferevent_getfd(bev), EV_CLOSED,
+			    on_gone, a);
+	if (a->gone)
+		event_add(a->gone, NULL);
+}
+
+// ---- sending ----
+
+static void start_stream(struct answer *a)
+{
+	struct evkeyvalq *h = evhttp_request_get_output_headers(a->req);
+
+	if (a->is_started)
+		return;
+	a->is_started = true;
+	evhttp_add_header(h, "Content-Type", "text/event-stream");
+	evhttp_add_header(h, "Cache-Control", "no-cache");
+	evhttp_add_header(h, "X-Accel-Buffering", "no");
+	evhttp_send_reply_start(a->req, 200, "OK");
+}
+
+static void send_event(struct answer *a, json_t *j)
+{
+	struct evbuffer *b = evbuffer_new();
+	struct bufferevent *bev;
+	char *text = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9));
+
+	start_stream(a);
+	json_decref(j);
+	evbuffer_add_printf(b, "data: %s\n\n", text);
+	free(text);
+	bev = evhttp_connection_get_bufferevent(
+		evhttp_request_get_connection(a->req));
+	evhttp_send_reply_chunk(a->req, b);
+	evbuffer_free(b);
+	if (evbuffer_get_length(bufferevent_get_output(bev)) > MAX_UNREAD)
+		drop(a);
+}
+
+static void end_stream(struct answer *a)
+{
+	struct evbuffer *b = evbuffer_new();
+	struct evhttp_request *req = let_go(a);
+
+	evbuffer_add_printf(b, "data: [DONE]\n\n");
+	evhttp_send_reply_chunk(req, b);
+	evbuffer_free(b);
+	http_done(a->s, req);
+	evhttp_send_reply_end(req);
+}
+
+// The request ends with an error, whatever of it still runs.
+static void fail(struct answer *a, const struct serve_error *e)
+{
+	cancel(a);
+	if (!a->req)
+		return;
+	if (!a->is_started) {
+		http_error(a->s, let_go(a), e);
+		return;
+	}
+	send_event(a, refuse_json(e));
+	if (a->req)
+		end_stream(a);
+}
+
+static void succeed(struct answer *a)
+{
+	histogram_add(&a->s->metrics.whole, cli_now() - a->begun);
+	if (!a->ask->is_stream) {
+		json_t *j = reply_whole(a);
+
+		http_json(a->s, let_go(a), 200, j);
+		return;
+	}
+	if (a->ask->has_usage)
+		send_event(a, reply_usage_chunk(a));
+	if (a->req)
+		end_stream(a);
+}
+
+// ---- life ----
+
+static void answer_free(struct answer *a)
+{
+	let_go(a);
+	*a->link = a->next;
+	if (a->next)
+		a->next->link = a->link;
+	for (uint32_t i = 0; i < a->n_choices; i++) {
+		free(a->choices[i].text);
+		json_decref(a->choices[i].logprobs);
+	}
+	free(a->choices);
+	free(a->parts);
+	ask_free(a->ask);
+	free(a);
+}
+
+static int submit(struct answer *a, struct serve_error *e)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct genai_request r = a->ask->request;
+
+	for (uint32_t i = 0; i < a->ask->n_prompts; i++) {
+		struct part *p = &a->parts[i];
+
+		p->a = a;
+		p->first = i * r.n;
+		r.ids = a->ask->prompts[i].ids;
+		r.n_ids = a->ask->prompts[i].n;
+		r.user = p;
+		if (genai_engine_submit(a->s->engine, &r, &p->id, &err))
+			return refuse_from(e, &err,
+					   a->ask->is_chat ? "messages"
+							   : "prompt");
+		a->n_parts++;
+		a->n_live++;
+	}
+	return 0;
+}
+
+void answer_begin(struct serve *s, struct evhttp_request *req, struct ask *ask)
+{
+	struct answer *a = calloc(1, sizeof(*a));
+	struct serve_error e;
+	uint64_t name[2] = {0, 0};
+
+	if (a) {
+		a->n_choices = ask->n_prompts * ask->request.n;
+		a->choices = calloc(a->n_choices, sizeof(*a->choices));
+		a->parts = calloc(ask->n_prompts, sizeof(*a->parts));
+	}
+	if (!a || !a->choices || !a->parts) {
+		if (a) {
+			free(a->choices);
+			free(a->parts);
+		}
+		free(a);
+		ask_free(ask);
+		refuse(&e, 500, NULL, NULL, "no memory");
+		http_error(s, req, &e);
+		return;
+	}
+	a->s = s;
+	a->req = req;
+	a->ask = ask;
+	a->begun = cli_now();
+	a->created = time(NULL);
+	if (getrandom(name, sizeof(name), 0) != sizeof(name))
+		name[0] = (uint64_t)(uintptr_t)a;
+	snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64 "%08" PRIx64,
+		 ask->is_chat ? "chatcmpl" : "cmpl", name[0],
+		 name[1] & 0xffffffff);
+	a->next = s->answers;
+	a->link = &s->answers;
+	if (a->next)
+		a->next->link = &a->next;
+	s->answers = a;
+	watch(a);
+	if (submit(a, &e)) {
+		fail(a, &e);
+		if (!a->n_live)
+			answer_free(a);
+	}
+}
+
+// ---- events ----
+
+static bool add_text(struct choice *ch, const char *text, size_t n)
+{
+	if (ch->n_text + n > ch->cap_text) {
+		size_t cap = 2 * (ch->n_text + n + 64);
+		char *more = realloc(ch->text, cap);
+
+		if (!more)
+			return false;
+		ch->text = more;
+		ch->cap_text = cap;
+	}
+	if (n)
+		memcpy(ch->text + ch->n_text, text, n);
+	ch->n_text += n;
+	return true;
+}
+
+static void take_text(struct answer *a, struct choice *ch,
+		      const struct genai_event *ev)
+{
+	struct serve_error e;
+
+	ch->offset += ev->text_bytes;
+	if (a->ask->is_stream) {
+		if (ev->text_bytes || ch->logprobs || ch->finish)
+			send_event(a,
+				   reply_chunk(a, ch, ev->text ? ev->text : "",
+					       ev->text_bytes));
+	} else if (!add_text(ch, ev->text, ev->text_bytes)) {
+		refuse(&e, 500, NULL, NULL, "no memory");
+		fail(a, &e);
+	}
+}
+
+static void note_time(struct answer *a, struct choice *ch)
+{
+	double now = cli_now();
+
+	if (ch->last > 0)
+		histogram_add(&a->s->metrics.between, now - ch->last);
+	else
+		histogram_add(&a->s->metrics.first, now - a->begun);
+	ch->last = now;
+}
+
+static void take_done(struct answer *a, struct part *p, struct choice *ch,
+		      const struct genai_event *ev)
+{
+	struct metrics *m = &a->s->metrics;
+	struct serve_error e;
+
+	a->n_new += ev->n_new;
+	if (ev->choice == 0) {
+		a->n_prompt += ev->n_prompt;
+		a->n_cached += ev->n_cached;
+	}
+	if (ev->last) {
+		p->is_ended = true;
+		a->n_live--;
+	}
+	switch (ev->finish) {
+	case GENAI_FINISH_EOS:
+	case GENAI_FINISH_STOP:
+		m->ends[END_STOP]++;
+		ch->finish = "stop";
+		break;
+	case GENAI_FINISH_LENGTH:
+		m->ends[END_LENGTH]++;
+		ch->finish = "length";
+		break;
+	case GENAI_FINISH_CANCELLED:
+		m->ends[END_CANCELLED]++;
+		refuse(&e, 503, "cancelled", NULL, "the server is stopping");
+		break;
+	case GENAI_FINISH_DEADLINE:
+		m->ends[END_DEADLINE]++;
+		refuse(&e, 504, "timeout", NULL,
+		       "the request took longer than %" PRId64 " s",
+		       a->s->o->timeout);
+		break;
+	default:
+		m->ends[END_ERROR]++;
+		refuse(&e, ev->code == GENAI_E_DEVICE ? 503 : 500,
+		       ev->code == GENAI_E_DEVICE ? "device_lost" : NULL, NULL,
+		       "%s", ev->error ? ev->error : "the engine failed");
+	}
+	if (!a->req)
+		return;
+	if (ch->finish)
+		take_text(a, ch, ev);
+	else
+		fail(a, &e);
+}
+
+static void take_event(const struct genai_event *ev)
+{
+	struct part *p = ev->user;
+	struct answer *a = p->a;
+	struct choice *ch = &a->choices[p->first + ev->choice];
+
+	if (ev->kind == GENAI_EVENT_DONE) {
+		take_done(a, p, ch, ev);
+		if (!a->n_live && a->req)
+			succeed(a);
+		if (!a->n_live)
+			answer_free(a);
+		return;
+	}
+	if (ev->kind == GENAI_EVENT_TOKEN)
+		note_time(a, ch);
+	if (!a->req)
+		return;
+	reply_logprob(a, ch, ev);
+	take_text(a, ch, ev);
+}
+
+void answer_events(struct serve *s)
+{
+	struct genai_event ev = {.size = sizeof(ev)};
+
+	// so many that the network is looked at now and then
+	for (int i = 0; i < 1024; i++) {
+		if (genai_engine_next(s->engine, 0, &ev, NULL))
+			break;
+		take_event(&ev);
+		ev.size = sizeof(ev);
+	}
+}
+
+void answer_cancel_all(struct serve *s)
+{
+	for (struct answer *a = s->answers; a; a = a->next)
+		cancel(a);
+}
+
+void answer_free_all(struct serve *s)
+{
+	while (s->answers)
+		answer_free(s->answers);
+}

@@ -1,0 +1,174 @@
+/* serve.h - what the files of genai serve share.
+ *
+ * One thread, the network's, runs everything here; the engine has its own
+ * (genai/engine.h).  Requests go down by genai_engine_submit, events come up
+ * when the engine's descriptor is readable. */
+#ifndef GENAI_TOOLS_SERVE_H
+#define GENAI_TOOLS_SERVE_H
+
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <genai/engine.h>
+
+#include "tools/cli.h"
+#include "tools/serve/metrics.h"
+#include "tools/serve/options.h"
+
+struct serve {
+	struct cli *c;
+	const struct serve_options *o;
+	char folder[4200], name[256]; /* name: of the model, in the API */
+	struct genai_runtime *rt;
+	struct genai_engine *engine;
+	struct genai_model_info info;
+	struct genai_engine_info limits;
+	const struct genai_tokenizer *tok;
+	struct genai_template *template; /* NULL: none */
+	struct genai_template *with_tools;
+	char **keys;
+	uint32_t n_keys;
+
+	struct event_base *base;
+	struct evhttp *http;
+	struct evconnlistener *listener;
+	struct event *events, *sweep, *ends[2];
+	struct conn *conns;	/* all open ones */
+	struct answer *answers; /* all that the engine is not done with */
+	uint32_t n_conns;
+	bool is_draining, is_full;
+
+	struct metrics metrics;
+	int64_t started; /* seconds since 1970 */
+};
+
+/* ---- refuse.c: errors of the API ---- */
+
+struct serve_error {
+	int status;
+	const char *type, *code, *param; /* of static life; may be NULL */
+	char text[600];
+};
+/* Fill it; returns -1. */
+int refuse(struct serve_error *e, int status, const char *code,
+	   const char *param, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+/* The same from an error of the library. */
+int refuse_from(struct serve_error *e, const struct genai_error *err,
+		const char *param);
+json_t *refuse_json(const struct serve_error *e);
+
+/* ---- http.c: connections, routes, replies ---- */
+
+int32_t http_open(struct serve *s, struct genai_error *err);
+void http_close(struct serve *s);
+/* No new connections. */
+void http_stop(struct serve *s);
+/* Is there something that was sent and has not left yet? */
+bool http_has_unsent(const struct serve *s);
+/* Look after connections: those that ended, those that take too long. */
+void http_sweep(struct serve *s);
+/* A request got its last byte. */
+void http_done(struct serve *s, struct evhttp_request *req);
+/* Send a buffer, or a JSON value, which is dropped; that ends the request. */
+void http_send(struct serve *s, struct evhttp_request *req, int status,
+	       const char *type, struct evbuffer *body);
+void http_json(struct serve *s, struct evhttp_request *req, int status,
+	       json_t *j);
+void http_error(struct serve *s, struct evhttp_request *req,
+		const struct serve_error *e);
+
+/* ---- routes.c: what the paths do ---- */
+
+/* A whole request came. */
+void routes_answer(struct serve *s, struct evhttp_request *req);
+
+/* ---- ask.c: what a body asks for; ask_prompt.c: its prompts ---- */
+
+#define ASK_MAX_STOPS 16
+#define ASK_MAX_PROMPTS 128
+
+struct ask {
+	json_t *body; /* owns what is borrowed below */
+	bool is_chat, is_stream, has_usage, has_echo;
+	struct genai_request request; /* but for its prompt */
+	struct genai_sampling sampling;
+	const char *stops[ASK_MAX_STOPS];
+	int64_t stop_ids[ASK_MAX_STOPS];
+	struct genai_bias *bias;
+	struct ask_prompt {
+		int64_t *ids;
+		size_t n;
+	} * prompts;
+	uint32_t n_prompts;
+};
+
+/* Read a body, which becomes the ask's: 0, or -1 with e filled. */
+int ask_read(struct serve *s, bool is_chat, json_t *body, struct ask **out,
+	     struct serve_error *e);
+void ask_free(struct ask *a);
+/* "model" of a body is this one's, or not said. */
+int ask_model(const struct serve *s, const json_t *body, struct serve_error *e);
+/* The ids of a conversation: messages, tools and the template's variables. */
+int ask_chat(struct serve *s, json_t *body, struct ask_prompt *out,
+	     struct serve_error *e);
+int ask_text(struct serve *s, const json_t *text, const char *param,
+	     bool no_special, struct ask_prompt *out, struct serve_error *e);
+int ask_ids(struct serve *s, const json_t *array, const char *param,
+	    struct ask_prompt *out, struct serve_error *e);
+
+/* ---- answer.c: from a request to its last byte; reply.c: as JSON ---- */
+
+struct choice {
+	char *text; /* of a whole reply */
+	size_t n_text, cap_text;
+	size_t offset;	  /* bytes of text so far */
+	json_t *logprobs; /* of a whole reply, or the next chunk; may be NULL */
+	const char *finish;
+	bool is_begun; /* a chunk was sent */
+	double last;   /* when its last token came */
+};
+
+/* A prompt of an answer: one request of the engine. */
+struct part {
+	struct answer *a;
+	uint64_t id;
+	uint32_t first; /* its first choice */
+	bool is_ended;
+};
+
+struct answer {
+	struct answer *next, **link;
+	struct serve *s;
+	struct evhttp_request *req; /* NULL: the client is gone */
+	struct event *gone;
+	struct ask *ask;
+	char id[48];
+	int64_t created;
+	double begun;
+	struct part *parts;
+	uint32_t n_parts, n_live; /* live: not ended */
+	struct choice *choices;
+	uint32_t n_choices;
+	uint64_t n_prompt, n_cached, n_new;
+	bool is_started; /* the head of a stream was sent */
+};
+
+/* Submit; answers by itself, also errors.  ask becomes the answer's. */
+void answer_begin(struct serve *s, struct evhttp_request *req, struct ask *ask);
+/* What the engine has for us. */
+void answer_events(struct serve *s);
+/* Cancel all. */
+void answer_cancel_all(struct serve *s);
+/* Free all, when the engine is gone. */
+void answer_free_all(struct serve *s);
+
+/* Take up the log probability of a token. */
+void reply_logprob(const struct answer *a, struct choice *ch,
+		   const struct genai_event *ev);
+json_t *reply_chunk(const struct answer *a, struct choice *ch, const char *text,
+		    size_t n);
+json_t *reply_usage_chunk(const struct answer *a);
+json_t *reply_whole(const struct answer *a);
+
+#endif
