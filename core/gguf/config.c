@@ -79,6 +79,8 @@ struct imp_arch {
 	uint32_t large_layers; // a model of so many layers scales attention
 			       // by its width
 	double theta_local;
+	bool conv;	  // layers without key/value heads are convolutions
+	const char *norm; // the last one, where it has another name
 	const char *keys; // its own, beside the common ones
 };
 
@@ -120,6 +122,11 @@ static const struct imp_arch archs[] = {
 	 .type = "smollm3",
 	 .permuted = true,
 	 .no_rope_of = 4},
+	{.name = "lfm2",
+	 .type = "lfm2",
+	 .conv = true,
+	 .norm = "token_embd_norm.weight",
+	 .keys = " shortconv.l_cache "},
 };
 #define N_ARCHS (sizeof(archs) / sizeof(archs[0]))
 
@@ -215,7 +222,8 @@ static int32_t layers(struct imp *imp, struct genai_error *err)
 		return genai_fail(err, GENAI_E_FORMAT,
 				  "%s: no key %s.attention.sliding_window",
 				  genai_gguf_path(imp->gguf), imp->arch);
-	imp->layer_flags = calloc(c->layers, 1);
+	if (!imp->layer_flags)
+		imp->layer_flags = calloc(c->layers, 1);
 	if (!imp->layer_flags)
 		return genai_fail(err, GENAI_E_NOMEM, "%s: no memory",
 				  genai_gguf_path(imp->gguf));
@@ -322,6 +330,63 @@ static int32_t rope(struct imp *imp, struct genai_error *err)
 	return GENAI_OK;
 }
 
+// Heads of keys and values: a number, or one for each layer, of which those of
+// a convolution are 0 and the others alike.
+static int32_t kv_heads(struct imp *imp, struct genai_error *err)
+{
+	struct genai_genconf *c = &imp->conf;
+	const struct genai_gguf_kv *kv =
+		arch_key(imp, "attention.head_count_kv");
+	struct genai_gguf_kv one;
+	int32_t rc;
+
+	if (!imp->a->conv || !kv || kv->type != GENAI_GGUF_ARRAY)
+		return number(imp, "attention.head_count_kv", c->heads,
+			      c->heads, &c->kv_heads, err);
+	if (kv->count != c->layers ||
+	    (kv->elem != GENAI_GGUF_U32 && kv->elem != GENAI_GGUF_I32))
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: %s.attention.head_count_kv is no list "
+				  "of %u numbers",
+				  genai_gguf_path(imp->gguf), imp->arch,
+				  c->layers);
+	imp->layer_flags = calloc(c->layers, 1);
+	if (!imp->layer_flags)
+		return genai_fail(err, GENAI_E_NOMEM, "%s: no memory",
+				  genai_gguf_path(imp->gguf));
+	for (uint32_t i = 0; i < c->layers; i++) {
+		uint64_t v = 0;
+
+		one = *kv;
+		one.type = kv->elem;
+		one.data = kv->data + i * UINT64_C(4);
+		one.bytes = 4;
+		if (!genai_gguf_uint(&one, &v) || v > c->heads ||
+		    (v && c->kv_heads && v != c->kv_heads))
+			return genai_fail(
+				err, GENAI_E_UNSUPPORTED,
+				"%s: %s.attention.head_count_kv of layer %u is "
+				"neither 0 nor that of the others",
+				genai_gguf_path(imp->gguf), imp->arch, i);
+		if (v)
+			c->kv_heads = (uint32_t)v;
+		else
+			imp->layer_flags[i] |= GENAI_LAYER_CONV;
+	}
+	if (!c->kv_heads)
+		return genai_fail(err, GENAI_E_UNSUPPORTED,
+				  "%s: a model without attention is not "
+				  "carried",
+				  genai_gguf_path(imp->gguf));
+	rc = number(imp, "shortconv.l_cache", 64, 0, &c->conv_taps, err);
+	if (!rc && c->conv_taps < 2)
+		rc = genai_fail(err, GENAI_E_UNSUPPORTED,
+				"%s: %s.shortconv.l_cache is 1: a convolution "
+				"without a state is not carried",
+				genai_gguf_path(imp->gguf), imp->arch);
+	return rc;
+}
+
 static int32_t sizes(struct imp *imp, struct genai_error *err)
 {
 	struct genai_genconf *c = &imp->conf;
@@ -343,8 +408,7 @@ static int32_t sizes(struct imp *imp, struct genai_error *err)
 		rc = number(imp, "attention.head_count", 4096, 0, &c->heads,
 			    err);
 	if (!rc)
-		rc = number(imp, "attention.head_count_kv", c->heads, c->heads,
-			    &c->kv_heads, err);
+		rc = kv_heads(imp, err);
 	if (!rc)
 		rc = number(imp, "attention.key_length", 1024,
 			    c->hidden / c->heads ? c->hidden / c->heads : 1,
@@ -385,6 +449,9 @@ static const char *const layer_names[] = {
 	[GENAI_SITE_BIAS_V] = "attn_v.bias",
 	[GENAI_SITE_NORM_ATTN] = "post_attention_norm.weight",
 	[GENAI_SITE_NORM_MLP] = "post_ffw_norm.weight",
+	[GENAI_SITE_CONV_IN] = "shortconv.in_proj.weight",
+	[GENAI_SITE_CONV_OUT] = "shortconv.out_proj.weight",
+	[GENAI_SITE_CONV_TAPS] = "shortconv.conv.weight",
 };
 #define N_SITES (sizeof(layer_names) / sizeof(layer_names[0]))
 
@@ -435,7 +502,9 @@ const struct genai_gguf_tensor *imp_tensor(const struct imp *imp, uint32_t site,
 	if (site == GENAI_SITE_HEAD)
 		return genai_gguf_tensor_find(imp->gguf, "output.weight");
 	if (site == GENAI_SITE_NORM_FINAL)
-		return genai_gguf_tensor_find(imp->gguf, "output_norm.weight");
+		return genai_gguf_tensor_find(
+			imp->gguf,
+			imp->a->norm ? imp->a->norm : "output_norm.weight");
 	snprintf(name, sizeof(name), "blk.%u.%s", layer, layer_name(imp, site));
 	return genai_gguf_tensor_find(imp->gguf, name);
 }
@@ -469,7 +538,8 @@ static int32_t require(struct imp *imp, uint32_t site, uint32_t layer,
 			(unsigned long long)t->dims[1],
 			(unsigned long long)cols,
 			(unsigned long long)(rows ? rows : 1));
-	if (!rows && genai_gguf_type(t->type)->unpack)
+	if ((!rows || site == GENAI_SITE_CONV_TAPS) &&
+	    genai_gguf_type(t->type)->unpack)
 		return genai_fail(err, GENAI_E_UNSUPPORTED,
 				  "%s: tensor %s: a vector of type %s", path,
 				  t->name, genai_gguf_type(t->type)->name);
@@ -483,23 +553,29 @@ static int32_t require_layer(struct imp *imp, uint32_t layer,
 	const struct genai_genconf *c = &imp->conf;
 	uint64_t q = (uint64_t)c->heads * c->head_size;
 	uint64_t kv = (uint64_t)c->kv_heads * c->head_size;
+	bool conv = imp->layer_flags[layer] & GENAI_LAYER_CONV;
+	bool qk = c->qk_norm && !conv, wide = c->qk_norm_wide && !conv;
+	bool bias = c->qkv_bias && !conv;
 	const struct {
 		uint32_t site;
 		uint64_t cols, rows;
 		bool wanted;
 	} list[] = {
 		{GENAI_SITE_NORM_IN, c->hidden, 0, !c->no_norm_in},
-		{GENAI_SITE_Q, c->hidden, imp->fused ? q + 2 * kv : q, true},
-		{GENAI_SITE_K, c->hidden, kv, !imp->fused},
-		{GENAI_SITE_V, c->hidden, kv, !imp->fused},
-		{GENAI_SITE_BIAS_Q, q, 0, c->qkv_bias},
-		{GENAI_SITE_BIAS_K, kv, 0, c->qkv_bias},
-		{GENAI_SITE_BIAS_V, kv, 0, c->qkv_bias},
-		{GENAI_SITE_NORM_Q, c->head_size, 0, c->qk_norm},
-		{GENAI_SITE_NORM_K, c->head_size, 0, c->qk_norm},
-		{GENAI_SITE_NORM_Q, q, 0, c->qk_norm_wide},
-		{GENAI_SITE_NORM_K, kv, 0, c->qk_norm_wide},
-		{GENAI_SITE_O, q, c->hidden, true},
+		{GENAI_SITE_Q, c->hidden, imp->fused ? q + 2 * kv : q, !conv},
+		{GENAI_SITE_K, c->hidden, kv, !imp->fused && !conv},
+		{GENAI_SITE_V, c->hidden, kv, !imp->fused && !conv},
+		{GENAI_SITE_BIAS_Q, q, 0, bias},
+		{GENAI_SITE_BIAS_K, kv, 0, bias},
+		{GENAI_SITE_BIAS_V, kv, 0, bias},
+		{GENAI_SITE_NORM_Q, c->head_size, 0, qk},
+		{GENAI_SITE_NORM_K, c->head_size, 0, qk},
+		{GENAI_SITE_NORM_Q, q, 0, wide},
+		{GENAI_SITE_NORM_K, kv, 0, wide},
+		{GENAI_SITE_O, q, c->hidden, !conv},
+		{GENAI_SITE_CONV_IN, c->hidden, 3ull * c->hidden, conv},
+		{GENAI_SITE_CONV_TAPS, c->conv_taps, c->hidden, conv},
+		{GENAI_SITE_CONV_OUT, c->hidden, c->hidden, conv},
 		{GENAI_SITE_NORM_ATTN, c->hidden, 0, c->norm_out},
 		{GENAI_SITE_NORM_POST, c->hidden, 0, !c->no_norm_in},
 		{GENAI_SITE_NORM_MLP, c->hidden, 0, c->norm_out},
@@ -553,6 +629,7 @@ static int32_t tensors(struct imp *imp, struct genai_error *err)
 	struct genai_genconf *c = &imp->conf;
 	const struct genai_gguf_tensor *t =
 		imp_tensor(imp, GENAI_SITE_EMBED, 0);
+	uint32_t first = 0; // layer with attention
 	int32_t rc;
 
 	if (!t || t->dims[1] > LIMIT_VOCAB)
@@ -562,9 +639,11 @@ static int32_t tensors(struct imp *imp, struct genai_error *err)
 				  genai_gguf_path(imp->gguf), LIMIT_VOCAB);
 	c->vocab = (uint32_t)t->dims[1];
 	c->tied = !genai_gguf_tensor_find(imp->gguf, "output.weight");
-	c->qkv_bias = imp_tensor(imp, GENAI_SITE_BIAS_Q, 0) != NULL;
+	while (imp->layer_flags[first] & GENAI_LAYER_CONV)
+		first++;
+	c->qkv_bias = imp_tensor(imp, GENAI_SITE_BIAS_Q, first) != NULL;
 	c->qk_norm = !c->qk_norm_wide &&
-		     imp_tensor(imp, GENAI_SITE_NORM_Q, 0) != NULL;
+		     imp_tensor(imp, GENAI_SITE_NORM_Q, first) != NULL;
 	rc = require(imp, GENAI_SITE_EMBED, 0, c->hidden, c->vocab, err);
 	if (!rc)
 		rc = require(imp, GENAI_SITE_HEAD, 0, c->hidden, c->vocab, err);

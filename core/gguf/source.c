@@ -59,7 +59,7 @@ static int32_t vector(void *self, uint32_t site, uint32_t layer,
 	const struct genai_gguf_tensor *t = imp_tensor(imp, site, layer);
 	const struct genai_gguf_type *type = type_of(t);
 
-	for (uint64_t i = 0; i < t->dims[0]; i++)
+	for (uint64_t i = 0; i < t->dims[0] * t->dims[1]; i++)
 		genai_gguf_values(
 			type, t->data + file_row(imp, site, i) * type->bytes, 1,
 			out_values + i);

@@ -39,7 +39,7 @@ static const struct pre pres[] = {
 	 SEQUENCE("{\"type\":\"Digits\",\"individual_digits\":true}," BYTES(
 		 "true")),
 	 false, false, false},
-	{"llama-bpe llama3 llama-v3",
+	{"llama-bpe llama3 llama-v3 lfm2",
 	 SEQUENCE(SPLIT(WORDS "{1,3}" REST) "," BYTES("false")), false, true,
 	 true},
 	{"dbrx smaug-bpe",

@@ -233,7 +233,7 @@ static int32_t check_conf(const struct genai_genconf *c,
 	    !c->head_size || !c->ffn || !c->vocab || !c->context ||
 	    c->rotary < 2 || c->rotary % 2 || c->rotary > c->head_size ||
 	    c->heads % c->kv_heads || c->n_eos > 8 || !(c->theta > 0) ||
-	    !(c->rope_scale > 0))
+	    !(c->rope_scale > 0) || c->conv_taps == 1)
 		return genai_fail(err, GENAI_E_INVAL,
 				  "model %s: sizes that do not fit: %u layers, "
 				  "%u/%u heads of %u (%u rotated), context %u",

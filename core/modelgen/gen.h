@@ -57,6 +57,11 @@ struct gen {
 	bool failed; /* out of memory or a size that overflows */
 };
 
+static inline bool gen_is_conv(const struct genai_genconf *c, uint32_t layer)
+{
+	return c->layer_flags && c->layer_flags[layer] & GENAI_LAYER_CONV;
+}
+
 static inline uint64_t gen_elem(const struct gen *g)
 {
 	return g->conf->io_dtype == GENAI_DT_F16 ? 2 : 4;

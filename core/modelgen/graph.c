@@ -1,5 +1,5 @@
 // graph.c - the operator chain of a dense decoder: Llama, and what its kin do
-// otherwise.
+// otherwise, short convolutions among it.
 #include "core/modelgen/gen.h"
 
 #include <math.h>
@@ -433,6 +433,100 @@ static void attention(struct gen *g, struct flow *f, uint32_t layer)
 	end_branch(g, f, layer, "attn_out", GENAI_SITE_NORM_ATTN);
 }
 
+static void turn(struct gen *g, const char *name, const char *in, char *out)
+{
+	static const int64_t perm[] = {0, 2, 1};
+
+	snprintf(out, GEN_NAME, "%s/output_0", name);
+	unary(g, "Transpose", name, in, NULL, out);
+	gen_attr_ints(g, "perm", perm, 3);
+	gen_end(g);
+}
+
+// Thirds b, c and x of a row, channels first.
+static void split_conv(struct gen *g, uint32_t layer, const char *in,
+		       char parts[3][GEN_NAME])
+{
+	int64_t sizes[3] = {g->conf->hidden, g->conf->hidden, g->conf->hidden};
+	char name[GEN_NAME], c[GEN_NAME];
+
+	gen_const(g, false, sizes, 3, c);
+	snprintf(name, sizeof(name), "/model/layers.%u/conv/Split", layer);
+	gen_node(g, "Split", "", name);
+	gen_in(g, in);
+	gen_in(g, c);
+	for (int i = 0; i < 3; i++) {
+		snprintf(parts[i], GEN_NAME,
+			 "/model/layers.%u/conv/Split/output_%d", layer, i);
+		gen_out(g, parts[i]);
+	}
+	gen_attr_int(g, "axis", 1);
+	gen_end(g);
+}
+
+static void conv_node(struct gen *g, uint32_t layer, const char *in, char *out)
+{
+	const struct genai_genconf *c = g->conf;
+	uint64_t dims[3] = {c->hidden, 1, c->conv_taps};
+	struct gen_job *job = gen_job_add(g, GEN_VECTOR);
+	char name[GEN_NAME], weight[GEN_NAME];
+
+	snprintf(weight, sizeof(weight), "model.layers.%u.conv.conv.weight",
+		 layer);
+	job->mat.site[0] = GENAI_SITE_CONV_TAPS;
+	job->mat.n_sites = 1;
+	job->mat.layer = layer;
+	job->mat.n_rows = job->mat.rows[0] = dims[0] * dims[2];
+	job->at = gen_init(g, weight, c->io_dtype, 3, dims);
+	snprintf(name, sizeof(name),
+		 "/model/layers.%u/conv/CausalConvWithState", layer);
+	snprintf(out, GEN_NAME,
+		 "/model/layers.%u/conv/CausalConvWithState/output_0", layer);
+	gen_node(g, "CausalConvWithState", "com.microsoft", name);
+	gen_in(g, in);
+	gen_in(g, weight);
+	gen_in(g, "");
+	snprintf(name, sizeof(name), "past.%u.conv", layer);
+	gen_in(g, name);
+	gen_out(g, out);
+	snprintf(name, sizeof(name), "present.%u.conv", layer);
+	gen_out(g, name);
+	gen_attr_int(g, "ndim", 1);
+	gen_attr_string(g, "activation", "none");
+	gen_end(g);
+}
+
+// c times the convolution of b times x, between two products.
+static void short_conv(struct gen *g, struct flow *f, uint32_t layer)
+{
+	const struct genai_genconf *c = g->conf;
+	char name[GEN_NAME], a[GEN_NAME], b[GEN_NAME], parts[3][GEN_NAME];
+	struct gen_mat m;
+
+	one(g, &m, GENAI_SITE_CONV_IN, layer, 3 * (uint64_t)c->hidden,
+	    c->hidden);
+	project(g, &m, "conv.in_proj", f->normed, a);
+	snprintf(name, sizeof(name), "/model/layers.%u/conv/Transpose_1",
+		 layer);
+	turn(g, name, a, b);
+	split_conv(g, layer, b, parts);
+	snprintf(name, sizeof(name), "/model/layers.%u/conv/Mul_1", layer);
+	snprintf(a, sizeof(a), "/model/layers.%u/conv/Mul_1/output_0", layer);
+	unary(g, "Mul", name, parts[0], parts[2], a);
+	gen_end(g);
+	conv_node(g, layer, a, b);
+	snprintf(name, sizeof(name), "/model/layers.%u/conv/Mul_2", layer);
+	snprintf(a, sizeof(a), "/model/layers.%u/conv/Mul_2/output_0", layer);
+	unary(g, "Mul", name, parts[1], b, a);
+	gen_end(g);
+	snprintf(name, sizeof(name), "/model/layers.%u/conv/Transpose_2",
+		 layer);
+	turn(g, name, a, b);
+	one(g, &m, GENAI_SITE_CONV_OUT, layer, c->hidden, c->hidden);
+	project(g, &m, "conv.out_proj", b, f->branch);
+	end_branch(g, f, layer, "conv_out", GENAI_SITE_NORM_ATTN);
+}
+
 // silu(gate), as its parts, or gelu(gate).
 static void activation(struct gen *g, uint32_t layer, const char *gate,
 		       char *out)
@@ -530,7 +624,10 @@ void gen_graph(struct gen *g)
 			stream(g, &f, i, "attn_in");
 		else
 			norm(g, &f, i, "input_layernorm", GENAI_SITE_NORM_IN);
-		attention(g, &f, i);
+		if (gen_is_conv(c, i))
+			short_conv(g, &f, i);
+		else
+			attention(g, &f, i);
 		if (c->no_norm_in)
 			stream(g, &f, i, "mlp_in");
 		else

@@ -29,10 +29,16 @@
 #define GENAI_SITE_BIAS_V 16u
 #define GENAI_SITE_NORM_ATTN 17u /* of what attention gives */
 #define GENAI_SITE_NORM_MLP 18u	 /* of what the MLP gives */
+/* Of a layer with a short convolution instead of attention: matrices 3 * hidden
+ * x hidden and hidden x hidden, and the taps of each channel, a vector. */
+#define GENAI_SITE_CONV_IN 19u
+#define GENAI_SITE_CONV_OUT 20u
+#define GENAI_SITE_CONV_TAPS 21u
 
 /* How a layer differs from the others. */
 #define GENAI_LAYER_LOCAL 1u   /* sees the window only; rotates by theta_local */
 #define GENAI_LAYER_NO_ROPE 2u /* does not rotate */
+#define GENAI_LAYER_CONV 4u    /* a short convolution instead of attention */
 
 /* What is added to scale * code in a block. */
 #define GENAI_OFFSET_NONE 0u /* the default zero point, 2^(bits-1) */
@@ -98,6 +104,7 @@ struct genai_genconf {
 	bool no_norm_in;   /* branches read the stream as it is */
 	bool norm_out;	   /* what branches give is normalised */
 	bool gelu;	   /* GELU by tanh gates, instead of SiLU */
+	uint32_t conv_taps; /* of the layers with GENAI_LAYER_CONV */
 	/* 0 or 1: none */
 	float embed_scale, branch_scale, logit_scale;
 	float attention_scale; /* 0: 1 / sqrt(head_size) */

@@ -303,10 +303,27 @@ static void caches(struct gen *g, struct genai_wire *w, uint32_t field,
 	char name[64];
 
 	for (uint32_t i = 0; i < 2 * g->conf->layers; i++) {
+		if (gen_is_conv(g->conf, i % g->conf->layers))
+			continue;
 		snprintf(name, sizeof(name), "%s.%u.%s", prefix,
 			 i % g->conf->layers,
 			 i < g->conf->layers ? "key" : "value");
 		value_info(w, field, name, g->conf->io_dtype, 4, symbols, dims);
+	}
+}
+
+static void conv_states(struct gen *g, struct genai_wire *w, uint32_t field,
+			const char *prefix)
+{
+	static const char *const symbols[3] = {"batch_size", NULL, NULL};
+	int64_t dims[3] = {0, g->conf->hidden, (int64_t)g->conf->conv_taps - 1};
+	char name[64];
+
+	for (uint32_t i = 0; i < g->conf->layers; i++) {
+		if (!gen_is_conv(g->conf, i))
+			continue;
+		snprintf(name, sizeof(name), "%s.%u.conv", prefix, i);
+		value_info(w, field, name, g->conf->io_dtype, 3, symbols, dims);
 	}
 }
 
@@ -339,9 +356,11 @@ void gen_model(struct gen *g, struct genai_wire *w)
 	value_info(w, GRAPH_INPUT, "attention_mask", GENAI_DT_I64, 2, mask,
 		   dims);
 	caches(g, w, GRAPH_INPUT, "past_key_values", "past_sequence_length");
+	conv_states(g, w, GRAPH_INPUT, "past");
 	value_info(w, GRAPH_OUTPUT, "logits", g->conf->io_dtype, 3, logits,
 		   dims);
 	caches(g, w, GRAPH_OUTPUT, "present", "total_sequence_length");
+	conv_states(g, w, GRAPH_OUTPUT, "present");
 	genai_wire_end(w, at);
 	opset(w, "", 21);
 	opset(w, "com.microsoft", 1);

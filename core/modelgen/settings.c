@@ -6,34 +6,60 @@
 #include <stdio.h>
 #include <string.h>
 
-static json_t *names(bool outputs)
+static json_t *names(const struct genai_genconf *c, bool outputs)
 {
+	json_t *n;
+
 	if (outputs)
-		return json_pack("{s:s, s:s, s:s}", "logits", "logits",
-				 "present_key_names", "present.%d.key",
-				 "present_value_names", "present.%d.value");
-	return json_pack("{s:s, s:s, s:s, s:s}", "input_ids", "input_ids",
-			 "attention_mask", "attention_mask", "past_key_names",
-			 "past_key_values.%d.key", "past_value_names",
-			 "past_key_values.%d.value");
+		n = json_pack("{s:s, s:s, s:s}", "logits", "logits",
+			      "present_key_names", "present.%d.key",
+			      "present_value_names", "present.%d.value");
+	else
+		n = json_pack("{s:s, s:s, s:s, s:s}", "input_ids", "input_ids",
+			      "attention_mask", "attention_mask",
+			      "past_key_names", "past_key_values.%d.key",
+			      "past_value_names", "past_key_values.%d.value");
+	if (c->conv_taps)
+		json_object_set_new(
+			n, outputs ? "present_conv_names" : "past_conv_names",
+			json_string(outputs ? "present.%d.conv"
+					    : "past.%d.conv"));
+	return n;
+}
+
+static void add_conv(const struct genai_genconf *c, json_t *dec)
+{
+	json_t *types = json_array();
+
+	for (uint32_t i = 0; i < c->layers; i++)
+		json_array_append_new(types,
+				      json_string(gen_is_conv(c, i)
+							  ? "conv"
+							  : "full_attention"));
+	json_object_set_new(dec, "layer_types", types);
+	json_object_set_new(dec, "conv_cache_size",
+			    json_integer(c->conv_taps - 1));
 }
 
 static json_t *decoder(const struct genai_genconf *c)
 {
-	json_t *providers = json_array();
+	json_t *providers = json_array(), *dec;
 
 	if (c->cuda)
 		json_array_append_new(providers,
 				      json_pack("{s:{s:s}}", "cuda",
 						"enable_cuda_graph", "0"));
-	return json_pack(
+	dec = json_pack(
 		"{s:{s:s, s:o}, s:s, s:i, s:i, s:o, s:o, s:i, s:i, s:i}",
 		"session_options", "log_id", "onnxruntime-genai",
 		"provider_options", providers, "filename", "model.onnx",
 		"head_size", (int)c->head_size, "hidden_size", (int)c->hidden,
-		"inputs", names(false), "outputs", names(true),
+		"inputs", names(c, false), "outputs", names(c, true),
 		"num_attention_heads", (int)c->heads, "num_hidden_layers",
 		(int)c->layers, "num_key_value_heads", (int)c->kv_heads);
+	if (c->conv_taps)
+		add_conv(c, dec);
+	return dec;
 }
 
 static json_t *model(const struct genai_genconf *c)

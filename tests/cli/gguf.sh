@@ -4,7 +4,7 @@
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 
 ids=1,40,7,200,99,3,150,261,18,77,33,120
-for arch in llama gemma gemma2 gemma3 phi3 olmo2 granite smollm3; do
+for arch in llama gemma gemma2 gemma3 phi3 olmo2 granite smollm3 lfm2; do
 	"$probe" gguf $arch.gguf $arch
 	"$genai" --quiet logits $arch.gguf --ids $ids -o $arch.npy 2>err
 	is "$arch: runs" "$?$(cat err)" 0

@@ -1,5 +1,6 @@
 // check_gguf_refuse.c - GGUF models made here: the tokenizer and the settings
 // they are given, and those that are refused.
+#include "tests/unit/gguf_arch.h"
 #include "tests/unit/gguf_model.h"
 #include "tests/unit/harness.h"
 
@@ -230,6 +231,53 @@ static void without(struct gguf_build *g, const char *key)
 	rename_key(g, key);
 }
 
+// A file of LFM2 whose key is another one: a list of n numbers, or a number.
+static void lfm2_with(struct gguf_build *g, const char *key,
+		      const uint32_t *list, uint32_t n, uint32_t number)
+{
+	const struct arch_spec *s = arch_specs;
+
+	while (strcmp(s->name, "lfm2"))
+		s++;
+	memset(g, 0, sizeof(*g));
+	arch_build(g, s);
+	rename_key(g, key);
+	if (n)
+		kv_array(g, key, 4, n);
+	for (uint32_t i = 0; i < n; i++)
+		put_u32(&g->kvs, list[i]);
+	if (number)
+		kv_u32(g, key, number);
+}
+
+START_TEST(convolutions)
+{
+	static const char heads[] = "lfm2.attention.head_count_kv";
+	static const char taps[] = "lfm2.shortconv.l_cache";
+	static const uint32_t short_list[] = {0, 0, 2}, none[4] = {0};
+	static const uint32_t mixed[] = {0, 1, 2, 0}, less[] = {0, 2, 2, 0};
+	struct gguf_build g;
+
+	lfm2_with(&g, heads, short_list, 3, 0);
+	refused(&g, GENAI_E_FORMAT, "is no list of 4 numbers");
+	lfm2_with(&g, heads, mixed, 4, 0);
+	refused(&g, GENAI_E_UNSUPPORTED,
+		"head_count_kv of layer 2 is neither 0 nor that of the others");
+	lfm2_with(&g, heads, none, 4, 0);
+	refused(&g, GENAI_E_UNSUPPORTED, "a model without attention");
+	lfm2_with(&g, heads, less, 4, 0);
+	refused(&g, GENAI_E_FORMAT, "no tensor blk.1.attn_q.weight");
+	lfm2_with(&g, taps, NULL, 0, 0);
+	refused(&g, GENAI_E_FORMAT, "no key lfm2.shortconv.l_cache");
+	lfm2_with(&g, taps, NULL, 0, 1);
+	refused(&g, GENAI_E_UNSUPPORTED, "a convolution without a state");
+	lfm2_with(&g, taps, NULL, 0, 4);
+	refused(&g, GENAI_E_FORMAT,
+		"blk.0.shortconv.conv.weight: dimensions 3 x 32, expected 4 x "
+		"32");
+}
+END_TEST
+
 // What says nothing is carried.
 START_TEST(keys_that_change_nothing)
 {
@@ -349,6 +397,7 @@ int main(void)
 	tcase_add_test(c, sentencepiece_tokenizer);
 	tcase_add_test(c, refuses_models);
 	tcase_add_test(c, refuses_settings);
+	tcase_add_test(c, convolutions);
 	tcase_add_test(c, keys_that_change_nothing);
 	tcase_add_test(c, an_end_that_the_template_names);
 	tcase_add_test(c, refuses_tokenizers);

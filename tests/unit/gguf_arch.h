@@ -16,6 +16,7 @@ struct arch_spec {
 	uint32_t qk_norm; // 1: each head, 2: all of them
 	const char *factors[4];
 	float values[4];
+	uint32_t conv; // layers that are convolutions of three taps, a bit each
 };
 
 static const struct arch_spec arch_specs[] = {
@@ -61,6 +62,12 @@ static const struct arch_spec arch_specs[] = {
 	  "attention.scale"},
 	 {6, 0.3f, 4, 0.1f}},
 	{"smollm3", 5, 2, 8, 0, false, false, false, false, 0, {0}, {0}},
+	{.name = "lfm2",
+	 .layers = 4,
+	 .kv_heads = 2,
+	 .head_size = 8,
+	 .qk_norm = 1,
+	 .conv = 11},
 };
 #define N_ARCH_SPECS (sizeof(arch_specs) / sizeof(arch_specs[0]))
 
@@ -68,6 +75,7 @@ static const struct arch_spec arch_specs[] = {
 #define ARCH_HEADS 4u
 #define ARCH_FFN 48u
 #define ARCH_VOCAB 264u
+#define ARCH_TAPS 3u
 
 static uint64_t arch_state;
 
@@ -99,6 +107,28 @@ static inline void arch_layer(struct gguf_build *g, uint32_t layer,
 	arch_tensor(g, name, cols, rows, 3 / sqrtf((float)cols));
 }
 
+static inline void arch_attention(struct gguf_build *g,
+				  const struct arch_spec *s, uint32_t i)
+{
+	uint64_t q = (uint64_t)ARCH_HEADS * s->head_size;
+	uint64_t kv = (uint64_t)s->kv_heads * s->head_size;
+
+	if (s->fused) {
+		arch_layer(g, i, "attn_qkv", ARCH_HIDDEN, q + 2 * kv);
+	} else {
+		arch_layer(g, i, "attn_q", ARCH_HIDDEN, q);
+		arch_layer(g, i, "attn_k", ARCH_HIDDEN, kv);
+		arch_layer(g, i, "attn_v", ARCH_HIDDEN, kv);
+	}
+}
+
+static inline void arch_conv(struct gguf_build *g, uint32_t i)
+{
+	arch_layer(g, i, "shortconv.in_proj", ARCH_HIDDEN, 3 * ARCH_HIDDEN);
+	arch_layer(g, i, "shortconv.conv", ARCH_TAPS, ARCH_HIDDEN);
+	arch_layer(g, i, "shortconv.out_proj", ARCH_HIDDEN, ARCH_HIDDEN);
+}
+
 static inline void arch_layers(struct gguf_build *g, const struct arch_spec *s)
 {
 	uint64_t q = (uint64_t)ARCH_HEADS * s->head_size;
@@ -109,23 +139,24 @@ static inline void arch_layers(struct gguf_build *g, const struct arch_spec *s)
 			arch_layer(g, i, "attn_norm", ARCH_HIDDEN, 0);
 			arch_layer(g, i, "ffn_norm", ARCH_HIDDEN, 0);
 		}
-		if (s->fused) {
-			arch_layer(g, i, "attn_qkv", ARCH_HIDDEN, q + 2 * kv);
-			arch_layer(g, i, "ffn_up", ARCH_HIDDEN, 2 * ARCH_FFN);
-		} else {
-			arch_layer(g, i, "attn_q", ARCH_HIDDEN, q);
-			arch_layer(g, i, "attn_k", ARCH_HIDDEN, kv);
-			arch_layer(g, i, "attn_v", ARCH_HIDDEN, kv);
+		bool conv = s->conv >> i & 1;
+
+		if (conv)
+			arch_conv(g, i);
+		else
+			arch_attention(g, s, i);
+		if (!s->fused)
 			arch_layer(g, i, "ffn_gate", ARCH_HIDDEN, ARCH_FFN);
-			arch_layer(g, i, "ffn_up", ARCH_HIDDEN, ARCH_FFN);
-		}
-		arch_layer(g, i, "attn_output", q, ARCH_HIDDEN);
+		arch_layer(g, i, "ffn_up", ARCH_HIDDEN,
+			   s->fused ? 2 * ARCH_FFN : ARCH_FFN);
+		if (!conv)
+			arch_layer(g, i, "attn_output", q, ARCH_HIDDEN);
 		arch_layer(g, i, "ffn_down", ARCH_FFN, ARCH_HIDDEN);
 		if (s->norm_out) {
 			arch_layer(g, i, "post_attention_norm", ARCH_HIDDEN, 0);
 			arch_layer(g, i, "post_ffw_norm", ARCH_HIDDEN, 0);
 		}
-		if (s->qk_norm) {
+		if (s->qk_norm && !conv) {
 			arch_layer(g, i, "attn_q_norm",
 				   s->qk_norm == 2 ? q : s->head_size, 0);
 			arch_layer(g, i, "attn_k_norm",
@@ -171,7 +202,8 @@ static inline void arch_build(struct gguf_build *g, const struct arch_spec *s)
 		{"embedding_length", ARCH_HIDDEN},
 		{"feed_forward_length", ARCH_FFN},
 		{"attention.head_count", ARCH_HEADS},
-		{"attention.head_count_kv", s->kv_heads},
+		{"attention.head_count_kv", s->conv ? 0 : s->kv_heads},
+		{"shortconv.l_cache", s->conv ? ARCH_TAPS : 0},
 		{"attention.key_length", s->head_size},
 		{"attention.value_length", s->head_size},
 		{"rope.dimension_count", s->head_size},
@@ -186,6 +218,13 @@ static inline void arch_build(struct gguf_build *g, const struct arch_spec *s)
 		if (keys[i].value)
 			kv_u32(g, key, keys[i].value);
 	}
+	if (s->conv) {
+		snprintf(key, sizeof(key), "%s.attention.head_count_kv",
+			 s->name);
+		kv_array(g, key, 4, s->layers);
+		for (uint32_t i = 0; i < s->layers; i++)
+			put_u32(&g->kvs, s->conv >> i & 1 ? 0 : s->kv_heads);
+	}
 	snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon",
 		 s->name);
 	kv_f32(g, key, 1e-5f);
@@ -199,7 +238,9 @@ static inline void arch_build(struct gguf_build *g, const struct arch_spec *s)
 	arch_tensor(g, "token_embd.weight", ARCH_HIDDEN, ARCH_VOCAB, 1);
 	if (s->untied)
 		arch_tensor(g, "output.weight", ARCH_HIDDEN, ARCH_VOCAB, 1);
-	arch_tensor(g, "output_norm.weight", ARCH_HIDDEN, 0, 0);
+	arch_tensor(g,
+		    s->conv ? "token_embd_norm.weight" : "output_norm.weight",
+		    ARCH_HIDDEN, 0, 0);
 	arch_layers(g, s);
 }
 
