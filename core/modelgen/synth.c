@@ -15,12 +15,14 @@ struct arch {
 	double theta;
 	float epsilon;
 	bool tied;
-	uint32_t rope_factor; /* of Llama 3's rescaled rotation; 0: none */
+	uint32_t rope_factor;	/* of Llama 3's rescaled rotation; 0: none */
+	uint32_t experts, used; /* of ffn each; 0: one MLP */
 };
 
 #define LLAMA "llama"
 #define QWEN2 "qwen2"
 #define QWEN3 "qwen3"
+#define GPT_OSS "gptoss"
 
 static const struct arch archs[] = {
 	{"Qwen2.5-0.5B", QWEN2, 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6,
@@ -53,12 +55,20 @@ static const struct arch archs[] = {
 	 5e5, 1e-5f, false, 8},
 	{"SmolLM2-135M", LLAMA, 30, 576, 9, 3, 64, 1536, 49152, 8192, 1e5,
 	 1e-5f, true, 0},
+	{"Qwen3-30B-A3B", QWEN3, 48, 2048, 32, 4, 128, 768, 151936, 40960, 1e6,
+	 1e-6f, false, 0, 128, 8},
+	{"gpt-oss-20b", GPT_OSS, 24, 2880, 64, 8, 64, 2880, 201088, 131072,
+	 150000, 1e-5f, false, 0, 32, 4},
 	{"tiny-llama", LLAMA, 2, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-5f, true,
 	 0},
 	{"tiny-qwen2", QWEN2, 2, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-6f, false,
 	 0},
 	{"tiny-qwen3", QWEN3, 2, 64, 4, 2, 32, 128, 512, 512, 1e4, 1e-6f, true,
 	 0},
+	{"tiny-qwen3-moe", QWEN3, 2, 64, 4, 2, 32, 64, 512, 512, 1e4, 1e-6f,
+	 true, 0, 8, 2},
+	{"tiny-gpt-oss", GPT_OSS, 2, 64, 4, 2, 16, 64, 512, 512, 1e4, 1e-5f,
+	 false, 0, 4, 2},
 };
 #define N_ARCHS (sizeof(archs) / sizeof(archs[0]))
 
@@ -67,6 +77,7 @@ struct synth {
 	struct genai_form form;
 	uint64_t seed;
 	float factors[512];
+	uint8_t flags[1024]; /* of layers */
 };
 
 // A counter through a mixer: any place of the stream costs the same.
@@ -94,7 +105,9 @@ static uint64_t cols_of(const struct synth *s, uint32_t site)
 {
 	if (site == GENAI_SITE_O)
 		return (uint64_t)s->conf.heads * s->conf.head_size;
-	return site == GENAI_SITE_DOWN ? s->conf.ffn : s->conf.hidden;
+	return site == GENAI_SITE_DOWN || site == GENAI_SITE_EXP_DOWN
+		       ? s->conf.ffn
+		       : s->conf.hidden;
 }
 
 static void form(void *self, uint32_t site, uint32_t layer,
@@ -107,20 +120,40 @@ static void form(void *self, uint32_t site, uint32_t layer,
 	*out_form = s->form;
 }
 
+static uint64_t length_of(const struct genai_genconf *c, uint32_t site)
+{
+	switch (site) {
+	case GENAI_SITE_NORM_Q:
+	case GENAI_SITE_NORM_K:
+		return c->head_size;
+	case GENAI_SITE_BIAS_Q:
+		return (uint64_t)c->head_size * c->heads;
+	case GENAI_SITE_BIAS_K:
+	case GENAI_SITE_BIAS_V:
+		return (uint64_t)c->head_size * c->kv_heads;
+	case GENAI_SITE_SINKS:
+		return c->heads;
+	case GENAI_SITE_BIAS_ROUTER:
+		return c->experts;
+	case GENAI_SITE_BIAS_GATE:
+	case GENAI_SITE_BIAS_UP:
+		return (uint64_t)c->experts * c->ffn;
+	case GENAI_SITE_BIAS_DOWN:
+		return (uint64_t)c->experts * c->hidden;
+	default:
+		return c->hidden;
+	}
+}
+
 static int32_t vector(void *self, uint32_t site, uint32_t layer,
 		      float *out_values, struct genai_error *err)
 {
 	const struct synth *s = self;
-	const struct genai_genconf *c = &s->conf;
 	bool bias = site >= GENAI_SITE_BIAS_Q;
-	uint64_t from = stream(s, site, layer, 0), n = c->hidden;
+	uint64_t from = stream(s, site, layer, 0);
+	uint64_t n = length_of(&s->conf, site);
 
 	(void)err;
-	if (site == GENAI_SITE_NORM_Q || site == GENAI_SITE_NORM_K)
-		n = c->head_size;
-	else if (bias)
-		n = (uint64_t)c->head_size *
-		    (site == GENAI_SITE_BIAS_Q ? c->heads : c->kv_heads);
 	for (uint64_t i = 0; i < n; i++)
 		out_values[i] = (bias ? 0.0f : 1.0f) +
 				0.2f * (unit(mix(from + i)) - 0.5f);
@@ -321,6 +354,24 @@ static void llama3_factors(struct synth *s, double factor)
 	s->conf.rope_factors = s->factors;
 }
 
+// What GPT-OSS has beside its experts.
+static void oss(struct synth *s)
+{
+	struct genai_genconf *c = &s->conf;
+
+	c->qkv_bias = c->o_bias = c->router_bias = c->expert_bias = true;
+	c->sinks = true;
+	c->gate_alpha = 1.702f;
+	c->gate_beta = 1;
+	c->gate_limit = 7;
+	c->yarn_factor = 32;
+	c->yarn_context = 4096;
+	c->window = 128;
+	for (uint32_t i = 0; i < sizeof(s->flags); i += 2)
+		s->flags[i] = GENAI_LAYER_LOCAL;
+	c->layer_flags = s->flags;
+}
+
 static void configure(struct synth *s, const struct arch *a,
 		      const struct genai_synth_options *o)
 {
@@ -352,6 +403,10 @@ static void configure(struct synth *s, const struct arch *a,
 	s->form.block = o->block ? o->block : 32;
 	if (a->rope_factor)
 		llama3_factors(s, a->rope_factor);
+	c->experts = a->experts;
+	c->experts_used = a->used;
+	if (!strcmp(a->type, GPT_OSS))
+		oss(s);
 }
 
 static int32_t check(const struct synth *s, const char *arch,
@@ -390,7 +445,9 @@ bool genai_synth_list(uint32_t index, struct genai_synth_info *out_info)
 	q = (uint64_t)a->heads * a->head_size;
 	kv = (uint64_t)a->kv_heads * a->head_size;
 	values = a->layers * (2 * a->hidden * (q + kv) +
-			      3ull * a->hidden * a->ffn) +
+			      3ull * a->hidden * a->ffn *
+				      (a->experts ? a->experts : 1) +
+			      (uint64_t)a->hidden * a->experts) +
 		 (a->tied ? 1ull : 2ull) * a->hidden * a->vocab;
 	*out_info = (struct genai_synth_info){
 		a->name,     a->layers,	   a->hidden,	   a->heads,

@@ -245,6 +245,39 @@ START_TEST(untied_with_biases)
 }
 END_TEST
 
+START_TEST(experts)
+{
+	struct genai_synth_options o = {.seed = 2};
+	struct init t;
+	struct model m;
+
+	synth("tiny-gpt-oss", dir, &o);
+	model_open(&m, dir);
+	ck_assert_int_eq(model_nodes(&m, "QMoE"), 2);
+	ck_assert_int_eq(model_nodes(&m, "MatMulNBits"), 2 * 3 + 1);
+	ck_assert_int_eq(model_nodes(&m, "Add"), 2 * 3);
+	t = model_init(&m, "model.layers.1.moe.experts.gate_up_proj.qweight");
+	ck_assert_uint_eq(t.dims[0], 4);
+	ck_assert_uint_eq(t.dims[1], 128);
+	ck_assert_uint_eq(t.dims[2], 32);
+	t = model_init(&m, "model.layers.0.moe.experts.down_proj.scales");
+	ck_assert_uint_eq(t.dims[2], 2);
+	t = model_init(&m, "model.layers.0.moe.experts.gate_up_proj.bias");
+	ck_assert_uint_eq(t.dims[1], 128);
+	t = model_init(&m, "model.layers.0.attn.sinks");
+	ck_assert_uint_eq(t.dims[0], 4);
+	model_close(&m);
+	o.overwrite = true;
+	synth("tiny-qwen3-moe", dir, &o);
+	model_open(&m, dir);
+	ck_assert_int_eq(model_nodes(&m, "QMoE"), 2);
+	ck_assert_int_eq(model_nodes(&m, "Add"), 0);
+	t = model_init(&m, "model.layers.1.moe.router.MatMul.weight_Q4");
+	ck_assert_uint_eq(t.dims[0], 8);
+	model_close(&m);
+}
+END_TEST
+
 START_TEST(list_of_architectures)
 {
 	struct genai_synth_info info;
@@ -257,7 +290,7 @@ START_TEST(list_of_architectures)
 		if (!strcmp(info.name, "Qwen3-0.6B"))
 			bytes = info.weight_bytes;
 	}
-	ck_assert_uint_eq(n, 18);
+	ck_assert_uint_eq(n, 22);
 	// 28 * (1024 * 2 * (2048 + 1024) + 3 * 1024 * 3072) + 1024 * 151936
 	ck_assert_uint_eq(bytes, 595984384ull * 9 / 16);
 }
@@ -411,6 +444,7 @@ int main(void)
 	tcase_add_test(c, cuda_flavour);
 	tcase_add_test(c, cpu_flavour);
 	tcase_add_test(c, untied_with_biases);
+	tcase_add_test(c, experts);
 	tcase_add_test(c, list_of_architectures);
 	tcase_add_test(c, left_over);
 	tcase_add_test(c, refuses_options);
