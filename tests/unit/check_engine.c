@@ -25,7 +25,7 @@ END_TEST
 static const char *const models[] = {"llama-cpu-fp32",	"llama-cpu-int4-asym",
 				     "llama-cuda-fp16", "mistral-cpu-fp32",
 				     "phi3-cpu-int4",	"qwen2-cpu-int8",
-				     "qwen3-cpu-int4"};
+				     "qwen3-cpu-int4",	"gptoss-cpu-int4"};
 
 // All templates at once, on every model and both executors.
 START_TEST(many)
@@ -55,6 +55,348 @@ START_TEST(many)
 		ck_assert_uint_le(st.captures, 5);
 		ck_assert_uint_eq(st.n_fallbacks, 0);
 	}
+	engine_close(&r);
+}
+END_TEST
+
+// ---- what a request may say ----
+
+static struct engine_run plain(void)
+{
+	struct engine_run r;
+
+	engine_open_on(&r, "eager", "pager_sync", "llama-cpu-fp32", NULL);
+	return r;
+}
+
+static const struct got *ask(struct engine_run *r, const struct want *w,
+			     struct genai_request q)
+{
+	uint64_t id = submit(r, w, &q);
+
+	wait_all(r);
+	return got_of(r, id, 0);
+}
+
+START_TEST(ends)
+{
+	struct engine_run r = plain();
+	struct want w = template_of(0);
+	struct genai_request q = GENAI_REQUEST_INIT;
+	const struct got *g;
+
+	q.max_tokens = 12;
+	q.stop_ids = &w.ids[3];
+	q.n_stop_ids = 1;
+	g = ask(&r, &w, q);
+	ck_assert_uint_eq(g->finish, GENAI_FINISH_EOS);
+	ck_assert_uint_le(g->n, 4);
+	check_prefix(g, &w);
+	// not before so many
+	q.min_tokens = 6;
+	g = ask(&r, &w, q);
+	ck_assert_uint_ge(g->n, 6);
+	for (size_t i = 0; i < 6; i++)
+		ck_assert_int_ne(g->ids[i], w.ids[3]);
+	// an answer of no tokens
+	q = (struct genai_request)GENAI_REQUEST_INIT;
+	q.max_tokens = 0;
+	g = ask(&r, &w, q);
+	ck_assert_uint_eq(g->finish, GENAI_FINISH_LENGTH);
+	ck_assert_uint_eq(g->n, 0);
+	ck_assert_uint_eq(g->done.n_prompt, w.n_prompt);
+	// as many as the context has room for
+	q.max_tokens = -1;
+	q.deadline_ms = 30;
+	g = ask(&r, &w, q);
+	ck_assert(g->finish == GENAI_FINISH_DEADLINE ||
+		  g->finish == GENAI_FINISH_LENGTH);
+	engine_close(&r);
+}
+END_TEST
+
+START_TEST(bias)
+{
+	struct engine_run r = plain();
+	struct want w = template_of(0);
+	struct genai_request q = GENAI_REQUEST_INIT;
+	struct genai_bias b[2] = {{.id = w.ids[0], .bias = -INFINITY},
+				  {.id = 77, .bias = 100}};
+	const struct got *g;
+
+	q.max_tokens = 3;
+	q.bias = b;
+	q.n_bias = 1;
+	g = ask(&r, &w, q);
+	for (size_t i = 0; i < g->n; i++)
+		ck_assert_int_ne(g->ids[i], w.ids[0]);
+	q.n_bias = 2;
+	g = ask(&r, &w, q);
+	ck_assert_uint_eq(g->n, 3);
+	for (size_t i = 0; i < g->n; i++)
+		ck_assert_int_eq(g->ids[i], 77);
+	engine_close(&r);
+}
+END_TEST
+
+// Logprobs of every token, the prompt's too, are those of a session's logits.
+START_TEST(logprobs)
+{
+	struct engine_run r = plain();
+	struct want w = template_of(2);
+	struct genai_request q = GENAI_REQUEST_INIT;
+	struct genai_event ev;
+	struct kit k;
+	float *logits;
+	size_t rows, at = 0;
+	uint64_t id;
+
+	k = kit_plain(GENAI_MODEL_ALL_LOGITS);
+	logits = malloc((w.n_prompt + 1) * k.m->vocab * sizeof(*logits));
+	append(k.s, w.prompt, w.n_prompt);
+	ck_assert(!genai_session_logits(k.s, logits, w.n_prompt, &rows, NULL));
+	ck_assert_uint_eq(rows, w.n_prompt);
+	q.max_tokens = 1;
+	q.flags = GENAI_REQUEST_ECHO | GENAI_REQUEST_LOGPROBS;
+	q.n_top = 4;
+	q.ids = w.prompt;
+	q.n_ids = w.n_prompt;
+	ck_assert(!genai_engine_submit(r.e, &q, &id, NULL));
+	for (;;) {
+		const float *x = logits + (at - 1) * k.m->vocab;
+		double sum = 0;
+
+		ev.size = sizeof(ev);
+		ck_assert(!genai_engine_next(r.e, -1, &ev, NULL));
+		if (ev.kind == GENAI_EVENT_DONE)
+			break;
+		ck_assert_uint_eq(ev.kind, at < w.n_prompt ? GENAI_EVENT_PROMPT
+							   : GENAI_EVENT_TOKEN);
+		if (at < w.n_prompt)
+			ck_assert_int_eq(ev.id, w.prompt[at]);
+		if (at++) {
+			for (uint32_t i = 0; i < k.m->vocab; i++)
+				sum += exp(x[i]);
+			ck_assert_double_eq_tol(ev.logprob, x[ev.id] - log(sum),
+						1e-4);
+			ck_assert_uint_eq(ev.n_top, 4);
+			for (uint32_t i = 0; i < 4; i++)
+				ck_assert_double_eq_tol(
+					ev.top[i].logprob,
+					x[ev.top[i].id] - log(sum), 1e-4);
+			for (uint32_t i = 0; i < k.m->vocab; i++)
+				ck_assert(x[i] <= x[ev.top[3].id] ||
+					  i == ev.top[0].id ||
+					  i == ev.top[1].id ||
+					  i == ev.top[2].id);
+		}
+	}
+	ck_assert_uint_eq(at, w.n_prompt + 1);
+	ck_assert_uint_eq(ev.last, 1);
+	free(logits);
+	kit_close(&k);
+	engine_close(&r);
+}
+END_TEST
+
+// Text, in pieces, is the decode of all ids; a stop text ends it before, and
+// nothing of it is given out.
+START_TEST(texts)
+{
+	struct engine_run r = plain();
+	const struct genai_tokenizer *tok = NULL;
+	struct want w = template_of(4);
+	struct genai_request q = GENAI_REQUEST_INIT;
+	const struct got *g;
+	char *all, *stop;
+	size_t n;
+
+	ck_assert(!genai_engine_get_tokenizer(r.e, &tok));
+	if (tok) {
+		const char *stops[2] = {"\x01never", NULL};
+
+		q.max_tokens = 16;
+		ck_assert(!genai_tokenizer_decode(tok, w.ids, 16, 0, &all, &n,
+						  NULL));
+		g = ask(&r, &w, q);
+		ck_assert_str_eq(g->text, all);
+		ck_assert_uint_gt(n, 8);
+		stop = all + n / 2;
+		while ((*stop & 0xc0) == 0x80)
+			stop++;
+		stops[1] = stop;
+		q.stops = stops;
+		q.n_stops = 2;
+		g = ask(&r, &w, q);
+		ck_assert_uint_eq(g->finish, GENAI_FINISH_STOP);
+		ck_assert_uint_le(strlen(g->text), (size_t)(stop - all));
+		ck_assert_mem_eq(g->text, all, strlen(g->text));
+		genai_free(all);
+	}
+	engine_close(&r);
+}
+END_TEST
+
+static const struct {
+	struct genai_request q;
+	int32_t code;
+	const char *text;
+} refused[] = {
+#define Q .size = sizeof(struct genai_request), .n = 1, .max_tokens = 4
+	{{Q, .flags = 1u << 20}, GENAI_E_INVAL, "flags"},
+	{{Q, .n_top = 3}, GENAI_E_INVAL, "n_top"},
+	{{Q, .min_tokens = 5}, GENAI_E_INVAL, "min_tokens is 5"},
+	{{Q, .min_tokens = -1}, GENAI_E_INVAL, "min_tokens"},
+	{{Q, .ids = (const int64_t[]){1, 100000}, .n_ids = 2},
+	 GENAI_E_INVAL,
+	 "ids[1] is 100000"},
+	{{Q, .ids = (const int64_t[]){1}}, GENAI_E_INVAL, "no tokens"},
+	{{Q, .stop_ids = (const int64_t[]){-1}, .n_stop_ids = 1},
+	 GENAI_E_INVAL,
+	 "stop_ids[0]"},
+	{{Q, .stops = (const char *const[]){""}, .n_stops = 1},
+	 GENAI_E_INVAL,
+	 "stops[0] is empty"},
+	{{Q, .bias = (const struct genai_bias[]){{.id = 1, .bias = 101}},
+	  .n_bias = 1},
+	 GENAI_E_INVAL,
+	 "bias is 101"},
+	{{Q, .bias = (const struct genai_bias[]){{.id = 1, .bias = NAN}},
+	  .n_bias = 1},
+	 GENAI_E_INVAL,
+	 "bias is"},
+	{{Q, .n_stops = 65}, GENAI_E_INVAL, "n_stops is 65"},
+	{{.size = sizeof(struct genai_request), .n = 0},
+	 GENAI_E_INVAL,
+	 "n is 0: 1 to 128"},
+	{{.size = sizeof(struct genai_request), .n = 129},
+	 GENAI_E_INVAL,
+	 "n is 129"},
+	{{.size = sizeof(struct genai_request), .n = 1, .max_tokens = -2},
+	 GENAI_E_INVAL,
+	 "max_tokens is -2"},
+	{{.size = 8, .n = 1}, GENAI_E_INVAL, "size 8"},
+#undef Q
+};
+
+START_TEST(refuses)
+{
+	struct genai_sampling hot = GENAI_SAMPLING_INIT;
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct genai_engine_options o = {.size = sizeof(o), .max_requests = 1};
+	struct genai_request q = GENAI_REQUEST_INIT;
+	struct want w;
+	struct engine_run r;
+	uint64_t id;
+
+	engine_open_on(&r, "eager", "pager_sync", "llama-cpu-fp32", &o);
+	w = template_of(0);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		struct genai_request bad = refused[i].q;
+
+		if (!bad.ids) {
+			bad.ids = w.prompt;
+			bad.n_ids = w.n_prompt;
+		}
+		fails(genai_engine_submit(r.e, &bad, &id, &err),
+		      refused[i].code, &err, refused[i].text);
+	}
+	q.ids = w.prompt;
+	q.n_ids = w.n_prompt;
+	hot.temperature = 1000;
+	q.sampling = &hot;
+	fails(genai_engine_submit(r.e, &q, &id, &err), GENAI_E_INVAL, &err,
+	      "temperature");
+	q.sampling = NULL;
+	q.max_tokens = -1;
+	q.n_ids = 0;
+	fails(genai_engine_submit(r.e, &q, &id, &err), GENAI_E_INVAL, &err,
+	      "no tokens");
+	q.n_ids = w.n_prompt;
+	q.flags = GENAI_REQUEST_IGNORE_EOS;
+	ck_assert(!genai_engine_submit(r.e, &q, &id, &err));
+	fails(genai_engine_submit(r.e, &q, &id, &err), GENAI_E_BUSY, &err,
+	      "1 requests are not finished");
+	r.asked = 1;
+	ck_assert(!genai_engine_cancel(r.e, id, NULL));
+	ck_assert(!genai_engine_cancel(r.e, 4711, NULL));
+	wait_all(&r);
+	o.max_sequences = 65;
+	fails(genai_engine_open(r.rt, "x", &o, &r.e, &err), GENAI_E_INVAL, &err,
+	      "max_sequences is 65");
+	fails(genai_engine_open(NULL, "x", NULL, &r.e, &err), GENAI_E_INVAL,
+	      &err, "no runtime");
+	fails(genai_engine_open(r.rt, "/nonexistent", NULL, &r.e, &err),
+	      GENAI_E_NOTFOUND, &err, "/nonexistent");
+	engine_close(&r);
+}
+END_TEST
+
+// The descriptor is readable while there are events, and only then.
+START_TEST(descriptor)
+{
+	struct engine_run r = plain();
+	struct want w = template_of(0);
+	struct pollfd p = {.fd = genai_engine_fd(r.e), .events = POLLIN};
+	struct genai_request q = GENAI_REQUEST_INIT;
+
+	ck_assert_int_eq(poll(&p, 1, 0), 0);
+	q.max_tokens = 2;
+	submit(&r, &w, &q);
+	ck_assert_int_eq(poll(&p, 1, 20000), 1);
+	while (r.n_ended < r.asked)
+		if (!take(&r, 0))
+			ck_assert_int_eq(poll(&p, 1, 20000), 1);
+	ck_assert_int_eq(poll(&p, 1, 0), 0);
+	engine_close(&r);
+}
+END_TEST
+
+// States that every step replaces, tables that change with the length: one by
+// one, and it says so.
+START_TEST(one_by_one)
+{
+	static const char *const names[] = {
+		"lfm2-cpu-int4", "phi3-longrope-cpu-int4", "qwen35-cpu-int4"};
+	const char *name = names[_i];
+	struct genai_engine_info info = {.size = sizeof(info)};
+	struct engine_run r;
+	uint64_t id[TEMPLATES];
+
+	learn(name);
+	engine_on(&r, runtime("eager", "pager_sync", "auto", NULL), name, NULL);
+	ck_assert(was_logged("one by one"));
+	logged.n = 0;
+	ck_assert(!genai_engine_get_info(r.e, &info));
+	ck_assert(!info.packed);
+	ck_assert_uint_eq(info.max_sequences, 1);
+	ck_assert_ptr_nonnull(strstr(info.why, "cannot share a step"));
+	for (int i = 0; i < TEMPLATES; i++) {
+		struct want w = template_of(i);
+
+		id[i] = submit(&r, &w, NULL);
+	}
+	wait_all(&r);
+	for (int i = 0; i < TEMPLATES; i++) {
+		struct want w = template_of(i);
+
+		check_tokens(&r, id[i], 0, &w, GENAI_FINISH_LENGTH);
+	}
+	engine_close(&r);
+}
+END_TEST
+
+// Closed in the middle of it: all is given back.
+START_TEST(closed_early)
+{
+	struct engine_run r = plain();
+
+	for (int i = 0; i < TEMPLATES; i++) {
+		struct want w = template_of(i);
+
+		submit(&r, &w, NULL);
+	}
+	take(&r, 1000);
 	engine_close(&r);
 }
 END_TEST
@@ -317,7 +659,15 @@ int main(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, one);
-	tcase_add_loop_test(tc, many, 0, 14);
+	tcase_add_loop_test(tc, many, 0, 16);
+	tcase_add_test(tc, ends);
+	tcase_add_test(tc, bias);
+	tcase_add_test(tc, logprobs);
+	tcase_add_test(tc, texts);
+	tcase_add_test(tc, refuses);
+	tcase_add_test(tc, descriptor);
+	tcase_add_loop_test(tc, one_by_one, 0, 3);
+	tcase_add_test(tc, closed_early);
 	tcase_add_loop_test(tc, alone_or_among_others, 0, 10);
 	tcase_add_loop_test(tc, mutants, STALE_TABLE, PADDING_WRITES + 1);
 	suite_add_tcase(s, tc);

@@ -26,7 +26,7 @@ struct want {
 struct got {
 	uint64_t request;
 	uint32_t choice, finish;
-	int64_t ids[MAX_NEW + 8];
+	int64_t ids[MAX_NEW]; // the first of n
 	size_t n;
 	char text[1024];
 	char error[256];
@@ -288,8 +288,9 @@ static inline bool take(struct engine_run *r, int32_t timeout_ms)
 	g = got_of(r, ev.request, ev.choice);
 	ck_assert_msg(!g->finish, "an event after the last one");
 	if (ev.kind == GENAI_EVENT_TOKEN) {
-		ck_assert_uint_lt(g->n, MAX_NEW + 8);
-		g->ids[g->n++] = ev.id;
+		if (g->n < MAX_NEW)
+			g->ids[g->n] = ev.id;
+		g->n++;
 	}
 	if (ev.text_bytes)
 		strncat(g->text, ev.text,
@@ -320,7 +321,7 @@ static inline void forget_all(struct engine_run *r)
 
 static inline void check_prefix(const struct got *g, const struct want *w)
 {
-	for (size_t i = 0; i < g->n; i++)
+	for (size_t i = 0; i < g->n && i < MAX_NEW; i++)
 		SAME(g->ids[i] == w->ids[i],
 		     "request %llu: token %zu is %lld, alone %lld",
 		     (unsigned long long)g->request, i, (long long)g->ids[i],
