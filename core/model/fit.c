@@ -1,7 +1,9 @@
-// fit.c - when memory does not suffice: which context would fit.
+// fit.c - what a model takes; and, when memory does not suffice, which context
+// would fit.
 //
-// Only tried once something has failed.  A context decides the caches and,
-// through the longest chunk, the plan; so plans are made and dropped again.
+// The latter is only tried once something has failed.  A context decides the
+// caches and, through the longest chunk, the plan; so plans are made and
+// dropped again.
 #include "core/model/fit.h"
 
 #include <inttypes.h>
@@ -79,4 +81,52 @@ void genai_fit_advise(struct genai_model *m, struct genai_error *err)
 		genai_fail(err, why.code,
 			   "%s; no context would fit: raise device_limit",
 			   why.text);
+}
+
+// ---- what it takes ----
+
+int32_t genai_model_get_fit(struct genai_model *m, struct genai_fit *out,
+			    struct genai_error *err)
+{
+	struct genai_device *d = &m->rt->device;
+	const struct genai_paging *p = &m->paging;
+	const struct genai_pager_report *r = &p->report;
+	const bool rates = d->caps.flags & GENAI_STREAM_CAP_RATES;
+	struct genai_fit f = {
+		.size = sizeof(f),
+		.ring_slots = r->ring_slots,
+		.limit_bytes = d->limit == UINT64_MAX ? 0 : d->limit,
+		.budget_bytes = p->budget >= UINT64_MAX - 1 ? 0 : p->budget,
+		.context = m->context,
+		.weights_bytes = p->weights_bytes,
+		.pinned_bytes = r->pinned_bytes,
+		.ring_bytes = r->ring_bytes,
+		.in_place_bytes = r->in_place_bytes,
+		.streamed_bytes = r->streamed_bytes,
+		.cache_bytes = genai_states_bytes(&m->step.states, m->context),
+		.plan_bytes = m->plan_bytes,
+		.driver_bytes = genai_model_driver_bytes(d),
+		.host_bytes = r->host_bytes,
+		.step_ns = rates ? r->step_ns : 0,
+		.serial_ns = rates ? r->serial_ns : 0,
+		.resident_ns = rates ? r->resident_ns : 0,
+		.read_bytes = p->read_bytes,
+		.read_in_place_bytes = r->read_in_place_bytes,
+		.page_bytes = r->ring_slots ? r->slot_bytes : p->page_bytes,
+		.async = !!(m->rt->pager_caps.flags & GENAI_PAGER_CAP_ASYNC),
+	};
+	int32_t rc = genai_device_forked(d, err);
+
+	if (rc)
+		return rc;
+	if (!GENAI_HAS(out, size))
+		return genai_fail(err, GENAI_E_INVAL,
+				  "a fit of %u bytes: set the size first",
+				  out->size);
+	f.session_bytes = genai_fit_session_bytes(m) - f.cache_bytes;
+	f.least_bytes =
+		f.cache_bytes + f.plan_bytes + f.session_bytes + f.driver_bytes;
+	f.device_bytes = f.least_bytes + f.pinned_bytes + f.ring_bytes;
+	genai_struct_give(out, &f);
+	return 0;
 }

@@ -322,8 +322,7 @@ static int32_t choose_sizes(struct genai_model *m, struct genai_error *err)
 	return rc;
 }
 
-// What the driver took for itself since the start: code, local memory, graphs.
-static uint64_t driver_bytes(struct genai_device *d)
+uint64_t genai_model_driver_bytes(struct genai_device *d)
 {
 	struct genai_stream_stats st = {.size = sizeof(st)};
 
@@ -350,7 +349,7 @@ static uint64_t weight_room(struct genai_model *m)
 			return UINT64_MAX;
 		limit = d->used + d->caps.free_bytes / 100 * 95;
 	}
-	aside += d->used + driver_bytes(d);
+	aside += d->used + genai_model_driver_bytes(d);
 	return limit > aside ? limit - aside : 0;
 }
 
@@ -403,7 +402,20 @@ static int32_t first_plan(struct genai_model *m, struct genai_error *err)
 		rc = plan_shorter(m, err);
 	if (rc == GENAI_E_LIMIT && !m->packing.seqs)
 		genai_fit_advise(m, err);
+	m->plan_bytes = d->used - before;
 	return of_model(m, rc, err);
+}
+
+// A pager that places weights can also say where, or not.
+static int32_t dry(struct genai_model *m, struct genai_error *err)
+{
+	if (!m->rt->pager_ops.plan)
+		return genai_fail(err, GENAI_E_UNSUPPORTED,
+				  "module %s cannot tell what it would do "
+				  "with weights",
+				  genai_module_name(m->rt->pager.module));
+	m->paging.dry = true;
+	return 0;
 }
 
 static int32_t open_model(struct genai_model *m, const char *path,
@@ -433,6 +445,8 @@ static int32_t open_model(struct genai_model *m, const char *path,
 					   &m->stream, err);
 	if (!rc)
 		rc = genai_paging_open(m->rt, &m->paging, err);
+	if (!rc && o && o->flags & GENAI_MODEL_FIT)
+		rc = dry(m, err);
 	if (!rc)
 		rc = first_plan(m, err);
 	if (!rc)
@@ -506,7 +520,7 @@ int32_t genai_model_open(struct genai_runtime *rt, const char *path,
 		return genai_fail(err, GENAI_E_INVAL, "there is no runtime");
 	if (o && (!GENAI_HAS(o, progress_ctx) ||
 		  !genai_options_known(o, sizeof(*o)) ||
-		  o->flags & ~GENAI_MODEL_ALL_LOGITS))
+		  o->flags & ~(GENAI_MODEL_ALL_LOGITS | GENAI_MODEL_FIT)))
 		return genai_fail(err, GENAI_E_INVAL,
 				  "model options: size %u, flags %#x", o->size,
 				  o->flags);
@@ -582,8 +596,8 @@ int32_t genai_model_get_info(const struct genai_model *m,
 		.min_length = c->min_length,
 		.no_repeat_ngram = c->no_repeat_ngram,
 		.chunk = m->chunk,
-		.any_cut = !!(m->rt->exec_caps.flags &
-			      GENAI_EXEC_CAP_ROWS_EXACT),
+		.any_cut =
+			!!(m->rt->exec_caps.flags & GENAI_EXEC_CAP_ROWS_EXACT),
 	};
 
 	if (!GENAI_HAS(out, vocab_size))

@@ -33,6 +33,7 @@ struct genai_model {
 	bool plan_taken;
 	bool all_logits;
 	struct genai_packing packing;
+	uint64_t plan_bytes; /* on the device, of a plan of it */
 	bool no_config; /* the folder has no genai_config.json */
 	uint64_t context, model_context, chunk;
 	uint32_t vocab;
@@ -42,6 +43,9 @@ struct genai_model {
 	struct genai_exec_stats closed; /* of plans that are gone */
 };
 
+/* What the driver took for itself since the start: code, local memory,
+ * graphs. */
+uint64_t genai_model_driver_bytes(struct genai_device *d);
 /* The most rows of logits that a step makes. */
 static inline uint64_t genai_model_rows(const struct genai_model *m)
 {

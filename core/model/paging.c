@@ -253,12 +253,15 @@ int32_t genai_paging_seal(struct genai_paging *p, struct genai_plan *plan,
 	p->n_pages = b.n_sweep;
 	p->page_bytes = how.bytes;
 	p->report.size = sizeof(p->report);
-	if (!rc)
+	if (!rc && p->dry)
+		rc = p->api.ops->plan(p->api.pager, b.sweep, b.n_sweep,
+				      p->budget, &p->report, err);
+	else if (!rc)
 		rc = p->api.ops->seal(p->api.pager, b.sweep, b.n_sweep,
 				      p->budget, &p->report, err);
 	if (!rc)
 		rc = check_held(p, err);
-	if (!rc)
+	if (!rc && !p->dry)
 		rc = genai_paging_share(p, plan, err);
 out:
 	genai_pages_close(&b);

@@ -15,6 +15,7 @@ struct genai_paging {
 	uint64_t read_bytes;	/* those that a step reads, not gathers from */
 	uint64_t page_bytes;	/* of the grouping */
 	uint64_t budget;	/* UINT64_MAX: none */
+	bool dry;		/* plan, and take no memory */
 	struct genai_pager_report report;
 };
 

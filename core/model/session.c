@@ -296,6 +296,10 @@ int32_t genai_session_open(struct genai_model *m, struct genai_session **out_s,
 
 	if (rc)
 		return rc;
+	if (m->paging.dry)
+		return genai_fail(err, GENAI_E_STATE,
+				  "the model was opened to be asked what it "
+				  "takes: its weights are nowhere");
 	if (!err)
 		err = &own;
 	s = calloc(1, sizeof(*s));

@@ -51,6 +51,10 @@ void genai_close(struct genai_runtime *rt); /* NULL is allowed */
 /* ---- model ---- */
 
 #define GENAI_MODEL_ALL_LOGITS 1u /* logits of every position, not the last */
+/* Place no weights: nothing of them is read, and what the model would take can
+ * be asked (genai_model_get_fit) in the time that its graph takes to read.
+ * Sessions are refused. */
+#define GENAI_MODEL_FIT 2u
 
 struct genai_model_options {
 	uint32_t size;
@@ -96,6 +100,42 @@ int32_t genai_model_open(struct genai_runtime *rt, const char *path,
 void genai_model_close(struct genai_model *model);
 int32_t genai_model_get_info(const struct genai_model *model,
 			     struct genai_model_info *out_info);
+
+/* What a model takes on the device, and a step of one position; bytes and ns.
+ */
+struct genai_fit {
+	uint32_t size;
+	uint32_t ring_slots;
+	uint64_t limit_bytes;  /* device_limit; 0: none */
+	uint64_t budget_bytes; /* what weights may hold of it; 0: no limit */
+	uint64_t context;      /* positions that cache_bytes are for */
+	uint64_t weights_bytes;
+	/* Weights, by where they lie: on the device, on their way through a
+	 * ring, read in host memory.  streamed: copied by every step. */
+	uint64_t pinned_bytes, ring_bytes, in_place_bytes, streamed_bytes;
+	uint64_t cache_bytes;	/* of one sequence: caches, states */
+	uint64_t plan_bytes;	/* of one sequence: activations, workspace */
+	uint64_t session_bytes; /* of one sequence: ids, logits */
+	uint64_t driver_bytes;	/* what the driver took for itself, so far */
+	uint64_t device_bytes;	/* with one sequence, all together */
+	/* The smallest device_limit with which a model opens for this context:
+	 * its weights are streamed, or read where they lie. */
+	uint64_t least_bytes;
+	uint64_t host_bytes; /* pinned or copied for weights */
+	/* A step: with copies beside the kernels, with copies between them, and
+	 * with everything on the device.  0: the device does not say its rates
+	 * (then genai bench measures). */
+	uint64_t step_ns, serial_ns, resident_ns;
+	uint64_t read_bytes;	      /* weights that a step reads */
+	uint64_t read_in_place_bytes; /* of them, in host memory */
+	uint64_t page_bytes;	      /* that weights are moved in, about */
+	uint32_t async;		      /* copies run beside the kernels */
+	uint32_t reserved;
+};
+/* Of an open model, whether its weights were placed or not.
+ * Errors: GENAI_E_INVAL, _FORKED. */
+int32_t genai_model_get_fit(struct genai_model *model,
+			    struct genai_fit *out_fit, struct genai_error *err);
 
 /* ---- session ---- */
 

@@ -9,7 +9,7 @@ genai_rt.og has the vocabulary of onnxruntime-genai; docs/PYTHON.md has both."""
 from __future__ import annotations
 
 from ._generator import Generator, GeneratorParams
-from ._model import Completion, Config, Info, Model, Statistics, Stream
+from ._model import Completion, Config, Fit, Info, Model, Statistics, Stream, fit
 from ._native import (
     AbiError, BusyError, ClosedError, ConfigError, DeadlineError, DeviceError, ForkedError, FormatError, GenaiError,
     InterruptedLoad, InvalidError, IOFailed, LimitError, ModuleError, NoDeviceError, NoMemoryError, NotFoundError,
@@ -19,9 +19,9 @@ from ._text import Tokenizer, TokenizerStream
 from ._version import __version__
 
 __all__ = [
-    "AbiError", "BusyError", "ClosedError", "Completion", "Config", "ConfigError", "DeadlineError", "DeviceError",
+    "AbiError", "BusyError", "ClosedError", "Completion", "Config", "ConfigError", "DeadlineError", "DeviceError", "Fit",
     "ForkedError", "FormatError", "GenaiError", "Generator", "GeneratorParams", "IOFailed", "Info", "InterruptedLoad",
     "InvalidError", "LimitError", "Model", "ModuleError", "NoDeviceError", "NoMemoryError", "NotFoundError",
     "OrderError", "StateError", "Statistics", "Stream", "Tokenizer", "TokenizerStream", "UnsupportedError",
-    "__version__",
+    "__version__", "fit",
 ]

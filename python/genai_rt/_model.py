@@ -78,6 +78,32 @@ if TYPE_CHECKING:
         simulated_ns: int
         fallbacks: Dict[str, int]
 
+    class Fit(NamedTuple):
+        """What a model takes: genai_fit of <genai/genai.h>."""
+
+        limit_bytes: int
+        budget_bytes: int
+        context: int
+        weights_bytes: int
+        pinned_bytes: int
+        ring_bytes: int
+        in_place_bytes: int
+        streamed_bytes: int
+        cache_bytes: int
+        plan_bytes: int
+        session_bytes: int
+        driver_bytes: int
+        device_bytes: int
+        least_bytes: int
+        host_bytes: int
+        step_ns: int
+        serial_ns: int
+        resident_ns: int
+        read_bytes: int
+        read_in_place_bytes: int
+        page_bytes: int
+        ring_slots: int
+
 else:
     Info = collections.namedtuple("Info", (
         "type vocab_size model_context context weights_bytes kv_bytes_per_position eos bos pad "
@@ -89,6 +115,25 @@ else:
         "ring_bytes in_place_bytes streamed_bytes_per_token h2d_bytes captures replays simulated_ns "
         "fallbacks "
     ))
+    Fit = collections.namedtuple("Fit", (
+        "limit_bytes budget_bytes context weights_bytes pinned_bytes ring_bytes in_place_bytes "
+        "streamed_bytes cache_bytes plan_bytes session_bytes driver_bytes device_bytes least_bytes "
+        "host_bytes step_ns serial_ns resident_ns read_bytes read_in_place_bytes page_bytes "
+        "ring_slots "
+    ))
+
+
+def fit(path: Any, **options: Any) -> Fit:
+    """What a model would take of the device, before its weights are read; options
+    as those of Model."""
+    c = path if isinstance(path, Config) else Config(path, **options)
+    o = _Open(c, 2, None)
+    f, err = ffi.new("struct genai_fit *"), new_error()
+    f.size = ffi.sizeof("struct genai_fit")
+    with o.tree:
+        check(lib.genai_model_get_fit(o.model.get(), f, err), err)
+    o.rt.close()
+    return Fit._make([int(getattr(f, name)) for name in Fit._fields])
 
 
 class Config:
@@ -179,7 +224,7 @@ class Completion(str):
 class _Open:
     """One runtime with one model."""
 
-    def __init__(self, c: Config, all_logits: bool, progress: Any) -> None:
+    def __init__(self, c: Config, flags: int, progress: Any) -> None:
         self.tree = Tree()
         keep: List[Any] = [ffi.new("char[]", x) for x in c.lines()]
         sets = ffi.new("const char *[]", keep)
@@ -194,7 +239,7 @@ class _Open:
         m = ffi.new("struct genai_model **")
         mo = ffi.new("struct genai_model_options *")
         mo.size = ffi.sizeof("struct genai_model_options")
-        mo.flags = 1 if all_logits else 0
+        mo.flags = flags
 
         # a thread's signals are heard between the parts of the loading
         def step(_ctx: Any, what: Any, done: int, total: int) -> int:
@@ -397,7 +442,7 @@ class Model:
             c = path
         else:
             c = Config(path, config=config, sets=sets, **keys)
-        o = _Open(c, all_logits, progress)
+        o = _Open(c, 1 if all_logits else 0, progress)
         self._tree, self._rt, self._model = o.tree, o.rt, o.model
         self._search = check_search(c.search)
         folder = c.path
@@ -702,6 +747,6 @@ def _may_begin(text: str, stops: Sequence[str]) -> int:
 
 
 __all__ = [
-    "ClosedError", "Completion", "Config", "Info", "Model", "Sampler", "Sequence_", "Statistics", "Stream",
-    "check_search",
+    "ClosedError", "Completion", "Config", "Fit", "Info", "Model", "Sampler", "Sequence_", "Statistics", "Stream",
+    "check_search", "fit",
 ]

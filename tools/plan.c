@@ -1,0 +1,365 @@
+// plan.c - what a model would take here, how fast it would be, and what to
+// write into genai.ini for that.  No weights are read.
+#include "tools/cli.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/ceilings.h"
+
+static struct {
+	const char *path, *limit, *budget, *context;
+	bool json;
+} args;
+
+// One way to run it.
+struct way {
+	char executor[64], stream[64], barrier[64], pager[64];
+	struct genai_fit fit;
+	struct genai_model_info info;
+	struct ceilings ceil;
+	double step_s;	// predicted, or the least there can be
+	double floor_s; // the least, by what bounds it
+	bool predicted;
+};
+
+static bool runs_from_the_link(const struct way *w)
+{
+	return w->fit.streamed_bytes || w->fit.read_in_place_bytes;
+}
+
+// The weights that stay away over the link, and the time of the rest.
+static double link_s(const struct way *w)
+{
+	const struct genai_fit *f = &w->fit;
+	double s;
+
+	if (!runs_from_the_link(w))
+		return 0;
+	s = ((double)f->streamed_bytes + (double)f->read_in_place_bytes) /
+	    w->ceil.link_bytes_s;
+	if (f->streamed_bytes && f->page_bytes)
+		s += (double)f->streamed_bytes / (double)f->page_bytes *
+		     w->ceil.copy_s;
+	return s;
+}
+
+static double memory_s(const struct way *w)
+{
+	// about half of the context, as it is while it fills
+	double cache = (double)w->fit.context / 2 *
+		       (double)w->info.kv_bytes_per_position;
+
+	if (w->predicted)
+		return (double)w->fit.resident_ns * 1e-9;
+	return ((double)w->fit.read_bytes + cache) / w->ceil.memory_bytes_s;
+}
+
+// A token leaves by two copies of a few bytes, which the next step is behind.
+#define TOKEN_COPIES 2
+// Plans take kernels that read host memory to reach 93 % of the link, as on a
+// GPU, and no more than the memory's rate.  The simulated clock charges them the
+// link's rate: the difference, for a byte.
+static double in_place_loss(const struct way *w)
+{
+	double link = 1 / w->ceil.link_bytes_s;
+	double memory = 1 / w->ceil.memory_bytes_s;
+
+	return fmax(w->fit.async ? link / 0.93 : link, memory) - link;
+}
+
+static void predict(struct way *w)
+{
+	const struct genai_fit *f = &w->fit;
+	double in_place = (double)f->read_in_place_bytes;
+	double kernels, step;
+
+	w->predicted = f->step_ns && w->ceil.counted;
+	w->floor_s = fmax(memory_s(w), link_s(w));
+	w->step_s = w->floor_s;
+	if (!w->predicted)
+		return;
+	kernels = (double)f->resident_ns * 1e-9 +
+		  in_place * (1 / w->ceil.link_bytes_s -
+			      1 / w->ceil.memory_bytes_s);
+	w->floor_s = fmax(kernels, link_s(w));
+	step = (double)(f->async ? f->step_ns : f->serial_ns) * 1e-9 -
+	       in_place * in_place_loss(w);
+	w->step_s = fmax(w->floor_s, step) + TOKEN_COPIES * w->ceil.copy_s;
+}
+
+// ---- one way ----
+
+static int32_t ask(struct cli *c, const char *path, struct way *w)
+{
+	struct genai_model_options o = {.size = sizeof(o),
+					.flags = GENAI_MODEL_FIT};
+	struct genai_runtime *rt = NULL;
+	struct genai_model *model = NULL;
+	int32_t rc = cli_runtime(c, &rt);
+
+	if (!rc)
+		rc = genai_model_open(rt, path, &o, &model, &c->err);
+	w->fit.size = sizeof(w->fit);
+	w->info.size = sizeof(w->info);
+	if (!rc)
+		rc = genai_model_get_fit(model, &w->fit, &c->err);
+	if (!rc)
+		rc = genai_model_get_info(model, &w->info);
+	if (!rc)
+		rc = ceilings_measure(rt, &w->ceil, &c->err);
+	if (!rc) {
+		memcpy(w->executor, rt->executor.label, sizeof(w->executor));
+		memcpy(w->stream, rt->stream.label, sizeof(w->stream));
+		memcpy(w->barrier, rt->barrier.label, sizeof(w->barrier));
+		memcpy(w->pager, rt->pager.label, sizeof(w->pager));
+		predict(w);
+	}
+	genai_model_close(model);
+	genai_close(rt);
+	return rc;
+}
+
+// The same with another executor or pager; NULL: the configuration's.
+static int32_t ask_with(struct cli *c, const char *path, const char *executor,
+			const char *pager, struct way *w)
+{
+	const uint32_t before = c->n_sets;
+	int32_t rc;
+
+	if (cli_set(c, "runtime.executor", executor) ||
+	    cli_set(c, "runtime.pager", pager))
+		return genai_fail(&c->err, GENAI_E_LIMIT, "too many --set");
+	rc = ask(c, path, w);
+	c->n_sets = before;
+	return rc;
+}
+
+static bool all_needed(const struct way *w)
+{
+	return !w->fit.limit_bytes || w->fit.least_bytes <= w->fit.limit_bytes;
+}
+
+// Executors and pagers that may be there; those that are not are passed over.
+static void find_better(struct cli *c, const char *path, struct way *best)
+{
+	static const char *const pagers[] = {"pager_async", "pager_sync"};
+	const struct genai_error none = GENAI_ERROR_INIT;
+	char captured[80];
+	bool quiet = c->quiet;
+
+	snprintf(captured, sizeof(captured), "%.*s:captured",
+		 (int)strcspn(best->executor, ":"), best->executor);
+	c->quiet = true; // the first has told what there is to tell
+	for (int i = 0; i < 2; i++) {
+		struct way w = {0};
+
+		if (!ask_with(c, path, captured, pagers[i], &w) &&
+		    all_needed(&w) && w.step_s <= best->step_s * 1.001)
+			*best = w;
+		c->err = none;
+	}
+	c->quiet = quiet;
+}
+
+// ---- a limit that does not suffice ----
+
+static int32_t too_small(struct cli *c, const char *path, uint64_t limit)
+{
+	struct genai_error why = c->err;
+	const uint32_t before = c->n_sets;
+	struct way w = {0};
+	int32_t rc;
+
+	if (cli_set(c, "runtime.device_limit", "auto") ||
+	    (!args.context && cli_set(c, "runtime.context", "1")))
+		return why.code;
+	rc = ask(c, path, &w);
+	c->n_sets = before;
+	if (rc || w.fit.least_bytes <= limit) {
+		c->err = why;
+		return why.code;
+	}
+	return genai_fail(&c->err, GENAI_E_LIMIT,
+			  "%s: a device_limit of %" PRIu64 " bytes is %" PRIu64
+			  " short: the least for a context of %" PRIu64
+			  " is %" PRIu64,
+			  path, limit, w.fit.least_bytes - limit, w.fit.context,
+			  w.fit.least_bytes);
+}
+
+static uint64_t limit_asked(const char *text)
+{
+	uint64_t bytes = 0;
+	double percent;
+
+	if (!text || genai_parse_bytes(text, &bytes, &percent, NULL))
+		return 0;
+	return bytes;
+}
+
+// ---- what it says ----
+
+static const char *bound_by(const struct way *w)
+{
+	return link_s(w) > memory_s(w) ? "link" : "memory";
+}
+
+static void ini_text(const struct way *w, char *out, size_t cap)
+{
+	char limit[32] = "auto";
+
+	if (w->fit.limit_bytes)
+		snprintf(limit, sizeof(limit), "%" PRIu64, w->fit.limit_bytes);
+	snprintf(out, cap,
+		 "[runtime]\nexecutor = %s\nstream = %s\nbarrier = %s\n"
+		 "pager = %s\ndevice_limit = %s\nweight_budget = %s\n"
+		 "context = %" PRIu64 "\n",
+		 w->executor, w->stream, w->barrier, w->pager, limit,
+		 args.budget ? args.budget : "auto", w->fit.context);
+}
+
+static json_t *bytes_json(const struct way *w)
+{
+	const struct genai_fit *f = &w->fit;
+
+	return json_pack(
+		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		"weights", (json_int_t)f->weights_bytes, "pinned",
+		(json_int_t)f->pinned_bytes, "ring", (json_int_t)f->ring_bytes,
+		"in_place", (json_int_t)f->in_place_bytes, "streamed",
+		(json_int_t)f->streamed_bytes, "cache",
+		(json_int_t)f->cache_bytes, "plan", (json_int_t)f->plan_bytes,
+		"session", (json_int_t)f->session_bytes, "driver",
+		(json_int_t)f->driver_bytes, "device",
+		(json_int_t)f->device_bytes, "host", (json_int_t)f->host_bytes);
+}
+
+static void print_json(const struct way *w)
+{
+	const struct genai_fit *f = &w->fit;
+	char ini[1024];
+
+	ini_text(w, ini, sizeof(ini));
+	cli_print_json(json_pack(
+		"{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:b, s:o, s:o, s:s, "
+		"s:o, s:o, s:o, s:s, s:s, s:s}",
+		"type", w->info.type, "device_limit_bytes",
+		(json_int_t)f->limit_bytes, "least_bytes",
+		(json_int_t)f->least_bytes, "weight_budget_bytes",
+		(json_int_t)f->budget_bytes, "context", (json_int_t)f->context,
+		"model_context", (json_int_t)w->info.model_context, "bytes",
+		bytes_json(w), "ring_slots", (int)f->ring_slots, "predicted",
+		w->predicted, "decode_tok_s", cli_real(1 / w->step_s),
+		"floor_tok_s", cli_real(1 / w->floor_s), "floor", bound_by(w),
+		"prompt_tok_s_at_most",
+		cli_real((double)w->info.chunk / w->floor_s), "memory_gb_s",
+		cli_real(w->ceil.memory_bytes_s * 1e-9), "link_gb_s",
+		cli_real(w->ceil.link_bytes_s * 1e-9), "executor", w->executor,
+		"pager", w->pager, "ini", ini));
+}
+
+static void line(const char *what, uint64_t bytes)
+{
+	const char *unit = bytes < UINT64_C(10) << 30 ? "MiB" : "GiB";
+	double by = bytes < UINT64_C(10) << 30 ? 1 << 20 : 1 << 30;
+
+	printf("  %-38s %10.1f %s\n", what, (double)bytes / by, unit);
+}
+
+static void print_text(const struct way *w)
+{
+	const struct genai_fit *f = &w->fit;
+	char ini[1024], text[64];
+
+	printf("%s, context %" PRIu64 " of %" PRIu64 "; on the device:\n",
+	       w->info.type, f->context, w->info.model_context);
+	line("weights that stay", f->pinned_bytes);
+	snprintf(text, sizeof(text), "ring of %u for the others",
+		 f->ring_slots);
+	if (f->ring_slots)
+		line(text, f->ring_bytes);
+	line("cache of a sequence", f->cache_bytes);
+	line("its activations, workspace, logits",
+	     f->plan_bytes + f->session_bytes);
+	if (f->driver_bytes)
+		line("the driver's own", f->driver_bytes);
+	line("together", f->device_bytes);
+	if (f->limit_bytes)
+		line("of a device_limit of", f->limit_bytes);
+	line("each more sequence",
+	     f->cache_bytes + f->plan_bytes + f->session_bytes);
+	line("the least device_limit", f->least_bytes);
+	printf("in host memory:\n");
+	line("copied by every token", f->streamed_bytes);
+	line("read where it lies", f->in_place_bytes);
+	printf("memory at %.1f GB/s, the link at %.1f GB/s:\n",
+	       w->ceil.memory_bytes_s * 1e-9, w->ceil.link_bytes_s * 1e-9);
+	if (w->predicted)
+		printf("  decode  %10.1f tokens/s\n", 1 / w->step_s);
+	printf("  at most %10.1f, by the %s; %.1f of a prompt\n",
+	       1 / w->floor_s, bound_by(w), (double)w->info.chunk / w->floor_s);
+	if (!w->predicted)
+		printf("  (this device does not say its rates: genai bench "
+		       "measures)\n");
+	ini_text(w, ini, sizeof(ini));
+	printf("\n%s", ini);
+}
+
+// ---- the command ----
+
+static const struct cli_option options[] = {
+	{"device-limit", 0, CLI_TEXT, "BYTES", "instead of the configuration's",
+	 &args.limit},
+	{"weight-budget", 0, CLI_TEXT, "BYTES", "instead of auto",
+	 &args.budget},
+	{"context", 0, CLI_TEXT, "N",
+	 "positions; instead of the configuration's", &args.context},
+	{"json", 0, CLI_FLAG, NULL, "one JSON object", &args.json},
+	{0}};
+
+static int run(struct cli *c, int argc, char **argv)
+{
+	int status =
+		cli_argument(c, options, argc, argv, "one model", &args.path);
+	const char *path;
+	char folder[4200];
+	struct way w = {0};
+	int32_t rc;
+
+	if (!status)
+		status = cli_set(c, "runtime.device_limit", args.limit);
+	if (!status)
+		status = cli_set(c, "runtime.weight_budget",
+				 args.budget ? args.budget : "auto");
+	if (!status)
+		status = cli_set(c, "runtime.context", args.context);
+	if (status)
+		return status;
+	path = args.path;
+	if (cli_is_gguf(path)) {
+		if (cli_folder(c, path, folder, sizeof(folder)))
+			return cli_fail(c);
+		path = folder;
+	}
+	rc = ask(c, path, &w);
+	if (!rc && !all_needed(&w))
+		rc = genai_fail(&c->err, GENAI_E_LIMIT,
+				"%s: device_limit does not suffice", path);
+	if (rc == GENAI_E_LIMIT && limit_asked(args.limit))
+		rc = too_small(c, path, limit_asked(args.limit));
+	if (rc)
+		return cli_fail(c);
+	find_better(c, path, &w);
+	if (args.json)
+		print_json(&w);
+	else
+		print_text(&w);
+	return 0;
+}
+
+const struct command cmd_plan = {
+	"plan",	 run, "DIR", "what a model takes, its speed, its genai.ini",
+	options, NULL};
