@@ -227,7 +227,7 @@ static int32_t bind_step(struct genai_engine *e, int64_t n,
 	     (int64_t[]){1, r, e->m->vocab});
 	bind(&b, true, g->logits, &v);
 	for (uint32_t i = 0; i < states->n; i++) {
-		uint64_t at = genai_states_at(states, i,
+		uint64_t at = genai_states_at(states, i, 0,
 					      (uint64_t)k->blocks * k->block);
 
 		genai_state_blocks(&states->v[i], t->cache.range.addr + at,

@@ -8,6 +8,7 @@
 
 #define LIMIT_LAYERS 1024u
 #define LIMIT_WIDTH (1u << 20)
+#define LIMIT_EXPERTS 4096u
 #define LIMIT_CONTEXT (1u << 21)
 #define LIMIT_ROPE (1u << 28) // a gigabyte of cosines and sines
 #define LIMIT_VOCAB (1u << 22)
@@ -72,6 +73,8 @@ struct imp_arch {
 	bool fused;	  // q, k and v, and gate and up, are a tensor each
 	bool embed_scale; // embeddings times the root of their width
 	bool gelu, norm_out, no_norm_in, qk_norm_wide;
+	bool experts;	       // in place of an MLP
+	bool oss;	       // sinks, biases, YaRN, gates as GPT-OSS has them
 	bool scales;	       // has the keys of Granite's four factors
 	uint32_t window;       // where the file says none; 0: must, if local
 	uint32_t local_of;     // of so many layers all but the last are local
@@ -83,6 +86,9 @@ struct imp_arch {
 	const char *norm; // the last one, where it has another name
 	const char *keys; // its own, beside the common ones
 };
+
+#define EXPERT_KEYS                                                            \
+	" expert_count expert_used_count expert_feed_forward_length "
 
 static const struct imp_arch archs[] = {
 	{.name = "llama", .type = "llama", .permuted = true},
@@ -127,6 +133,16 @@ static const struct imp_arch archs[] = {
 	 .conv = true,
 	 .norm = "token_embd_norm.weight",
 	 .keys = " shortconv.l_cache "},
+	{.name = "qwen3moe",
+	 .type = "qwen3",
+	 .experts = true,
+	 .keys = EXPERT_KEYS},
+	{.name = "gpt-oss",
+	 .type = "gptoss",
+	 .experts = true,
+	 .oss = true,
+	 .local_of = 2,
+	 .keys = EXPERT_KEYS},
 };
 #define N_ARCHS (sizeof(archs) / sizeof(archs[0]))
 
@@ -258,6 +274,13 @@ static int32_t variant(struct imp *imp, struct genai_error *err)
 	struct genai_genconf *c = &imp->conf;
 	int32_t rc = layers(imp, err);
 
+	if (a->oss) {
+		c->router_bias = c->expert_bias = c->o_bias = c->sinks = true;
+		c->gate_alpha = 1.702f;
+		c->gate_beta = 1;
+		c->gate_limit = 7;
+	}
+
 	c->gelu = a->gelu;
 	c->norm_out = a->norm_out;
 	c->no_norm_in = a->no_norm_in;
@@ -315,6 +338,12 @@ static int32_t rope(struct imp *imp, struct genai_error *err)
 			    factor ? "rope.scaling.factor"
 				   : "rope.scale_linear",
 			    0, &c->rope_scale, err);
+	if (imp->a->oss && type.bytes == 4 && !memcmp(type.data, "yarn", 4)) {
+		rc = real(imp, "rope.scaling.factor", 0, &c->yarn_factor, err);
+		return rc ? rc
+			  : number(imp, "rope.scaling.original_context_length",
+				   LIMIT_CONTEXT, 0, &c->yarn_context, err);
+	}
 	if (type.bytes && !(type.bytes == 4 && !memcmp(type.data, "none", 4)))
 		return genai_fail(err, GENAI_E_UNSUPPORTED,
 				  "%s: rope scaling '%.*s' is not carried",
@@ -387,6 +416,20 @@ static int32_t kv_heads(struct imp *imp, struct genai_error *err)
 	return rc;
 }
 
+static int32_t experts(struct imp *imp, struct genai_error *err)
+{
+	struct genai_genconf *c = &imp->conf;
+	int32_t rc = number(imp, "expert_feed_forward_length", LIMIT_WIDTH, 0,
+			    &c->ffn, err);
+
+	if (!rc)
+		rc = number(imp, "expert_count", LIMIT_EXPERTS, 0, &c->experts,
+			    err);
+	return rc ? rc
+		  : number(imp, "expert_used_count", c->experts, 0,
+			   &c->experts_used, err);
+}
+
 static int32_t sizes(struct imp *imp, struct genai_error *err)
 {
 	struct genai_genconf *c = &imp->conf;
@@ -401,7 +444,9 @@ static int32_t sizes(struct imp *imp, struct genai_error *err)
 	if (!rc)
 		rc = number(imp, "embedding_length", LIMIT_WIDTH, 0, &c->hidden,
 			    err);
-	if (!rc)
+	if (!rc && imp->a->experts)
+		rc = experts(imp, err);
+	else if (!rc)
 		rc = number(imp, "feed_forward_length", LIMIT_WIDTH, 0, &c->ffn,
 			    err);
 	if (!rc)
@@ -452,6 +497,16 @@ static const char *const layer_names[] = {
 	[GENAI_SITE_CONV_IN] = "shortconv.in_proj.weight",
 	[GENAI_SITE_CONV_OUT] = "shortconv.out_proj.weight",
 	[GENAI_SITE_CONV_TAPS] = "shortconv.conv.weight",
+	[GENAI_SITE_ROUTER] = "ffn_gate_inp.weight",
+	[GENAI_SITE_EXP_GATE] = "ffn_gate_exps.weight",
+	[GENAI_SITE_EXP_UP] = "ffn_up_exps.weight",
+	[GENAI_SITE_EXP_DOWN] = "ffn_down_exps.weight",
+	[GENAI_SITE_BIAS_ROUTER] = "ffn_gate_inp.bias",
+	[GENAI_SITE_BIAS_GATE] = "ffn_gate_exps.bias",
+	[GENAI_SITE_BIAS_UP] = "ffn_up_exps.bias",
+	[GENAI_SITE_BIAS_DOWN] = "ffn_down_exps.bias",
+	[GENAI_SITE_BIAS_O] = "attn_output.bias",
+	[GENAI_SITE_SINKS] = "attn_sinks.weight",
 };
 #define N_SITES (sizeof(layer_names) / sizeof(layer_names[0]))
 
@@ -461,6 +516,8 @@ static const char *layer_name(const struct imp *imp, uint32_t site)
 		return "attn_qkv.weight";
 	if (imp->fused && site == GENAI_SITE_GATE)
 		return "ffn_up.weight";
+	if (imp->a->oss && site == GENAI_SITE_NORM_POST)
+		return "post_attention_norm.weight";
 	return layer_names[site];
 }
 
@@ -488,7 +545,7 @@ uint64_t imp_rows(const struct imp *imp, const struct genai_gguf_tensor *t,
 		return (uint64_t)c->kv_heads * c->head_size;
 	if (imp->fused && (site == GENAI_SITE_GATE || site == GENAI_SITE_UP))
 		return c->ffn;
-	return t->dims[1];
+	return t->dims[1] * t->dims[2];
 }
 
 const struct genai_gguf_tensor *imp_tensor(const struct imp *imp, uint32_t site,
@@ -515,35 +572,77 @@ struct imp_record *imp_record(struct imp *imp,
 	return &imp->records[t - genai_gguf_tensor_at(imp->gguf, 0)];
 }
 
-// The tensor of a place must be there with these dimensions; rows 0: a vector.
+struct shape_text {
+	char s[72];
+};
+
+static struct shape_text shape(uint64_t cols, uint64_t rows, uint64_t depth)
+{
+	struct shape_text x;
+	int n = snprintf(x.s, sizeof(x.s), "%llu x %llu",
+			 (unsigned long long)cols, (unsigned long long)rows);
+
+	if (depth > 1)
+		snprintf(x.s + n, sizeof(x.s) - (size_t)n, " x %llu",
+			 (unsigned long long)depth);
+	return x;
+}
+
+// The tensor of a place must be there with these dimensions; rows 0: a vector;
+// depth 0: a matrix.
 static int32_t require(struct imp *imp, uint32_t site, uint32_t layer,
-		       uint64_t cols, uint64_t rows, struct genai_error *err)
+		       uint64_t cols, uint64_t rows, uint64_t depth,
+		       struct genai_error *err)
 {
 	const struct genai_gguf_tensor *t = imp_tensor(imp, site, layer);
 	const char *path = genai_gguf_path(imp->gguf);
+	bool vector =
+		!rows || site == GENAI_SITE_CONV_TAPS ||
+		(site >= GENAI_SITE_BIAS_ROUTER && site <= GENAI_SITE_SINKS);
 
+	rows = rows ? rows : 1;
+	depth = depth ? depth : 1;
 	if (!t)
 		return genai_fail(err, GENAI_E_FORMAT,
 				  "%s: no tensor blk.%u.%s", path, layer,
 				  site < N_SITES && layer_names[site]
 					  ? layer_name(imp, site)
 					  : "(embedding)");
-	if (t->dims[0] != cols || t->dims[1] != (rows ? rows : 1) ||
-	    t->dims[2] != 1 || t->dims[3] != 1)
-		return genai_fail(
-			err, GENAI_E_FORMAT,
-			"%s: tensor %s: dimensions %llu x %llu, expected "
-			"%llu x %llu",
-			path, t->name, (unsigned long long)t->dims[0],
-			(unsigned long long)t->dims[1],
-			(unsigned long long)cols,
-			(unsigned long long)(rows ? rows : 1));
-	if ((!rows || site == GENAI_SITE_CONV_TAPS) &&
-	    genai_gguf_type(t->type)->unpack)
+	if (t->dims[0] != cols || t->dims[1] != rows || t->dims[2] != depth ||
+	    t->dims[3] != 1)
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: tensor %s: dimensions %s, expected %s",
+				  path, t->name,
+				  shape(t->dims[0], t->dims[1], t->dims[2]).s,
+				  shape(cols, rows, depth).s);
+	if (vector && genai_gguf_type(t->type)->unpack)
 		return genai_fail(err, GENAI_E_UNSUPPORTED,
 				  "%s: tensor %s: a vector of type %s", path,
 				  t->name, genai_gguf_type(t->type)->name);
 	imp_record(imp, t)->used = true;
+	return GENAI_OK;
+}
+
+// An expert's matrices are floats, or none of them is.
+static int32_t same_kind(const struct imp *imp, uint32_t layer,
+			 struct genai_error *err)
+{
+	const struct genai_gguf_tensor *first =
+		imp_tensor(imp, GENAI_SITE_EXP_GATE, layer);
+
+	for (uint32_t i = GENAI_SITE_EXP_UP; i <= GENAI_SITE_EXP_DOWN; i++) {
+		const struct genai_gguf_tensor *t = imp_tensor(imp, i, layer);
+
+		if (!genai_gguf_type(t->type)->unpack !=
+		    !genai_gguf_type(first->type)->unpack)
+			return genai_fail(
+				err, GENAI_E_UNSUPPORTED,
+				"%s: tensors %s and %s: experts of types %s "
+				"and %s together are not carried",
+				genai_gguf_path(imp->gguf), first->name,
+				t->name, genai_gguf_type(first->type)->name,
+				genai_gguf_type(t->type)->name);
+	}
 	return GENAI_OK;
 }
 
@@ -552,7 +651,7 @@ static int32_t require_layer(struct imp *imp, uint32_t layer,
 {
 	const struct genai_genconf *c = &imp->conf;
 	uint64_t q = (uint64_t)c->heads * c->head_size;
-	uint64_t kv = (uint64_t)c->kv_heads * c->head_size;
+	uint64_t kv = (uint64_t)c->kv_heads * c->head_size, e = c->experts;
 	bool conv = imp->layer_flags[layer] & GENAI_LAYER_CONV;
 	bool qk = c->qk_norm && !conv, wide = c->qk_norm_wide && !conv;
 	bool bias = c->qkv_bias && !conv;
@@ -560,6 +659,7 @@ static int32_t require_layer(struct imp *imp, uint32_t layer,
 		uint32_t site;
 		uint64_t cols, rows;
 		bool wanted;
+		uint64_t depth;
 	} list[] = {
 		{GENAI_SITE_NORM_IN, c->hidden, 0, !c->no_norm_in},
 		{GENAI_SITE_Q, c->hidden, imp->fused ? q + 2 * kv : q, !conv},
@@ -579,18 +679,28 @@ static int32_t require_layer(struct imp *imp, uint32_t layer,
 		{GENAI_SITE_NORM_ATTN, c->hidden, 0, c->norm_out},
 		{GENAI_SITE_NORM_POST, c->hidden, 0, !c->no_norm_in},
 		{GENAI_SITE_NORM_MLP, c->hidden, 0, c->norm_out},
-		{GENAI_SITE_GATE, c->hidden, c->ffn, !imp->fused},
+		{GENAI_SITE_GATE, c->hidden, c->ffn, !imp->fused && !e},
 		{GENAI_SITE_UP, c->hidden, imp->fused ? 2ull * c->ffn : c->ffn,
-		 true},
-		{GENAI_SITE_DOWN, c->ffn, c->hidden, true},
+		 !e},
+		{GENAI_SITE_DOWN, c->ffn, c->hidden, !e},
+		{GENAI_SITE_BIAS_O, c->hidden, 0, c->o_bias},
+		{GENAI_SITE_SINKS, c->heads, 0, c->sinks},
+		{GENAI_SITE_ROUTER, c->hidden, e, e > 0},
+		{GENAI_SITE_BIAS_ROUTER, e, 0, c->router_bias},
+		{GENAI_SITE_EXP_GATE, c->hidden, c->ffn, e > 0, e},
+		{GENAI_SITE_EXP_UP, c->hidden, c->ffn, e > 0, e},
+		{GENAI_SITE_EXP_DOWN, c->ffn, c->hidden, e > 0, e},
+		{GENAI_SITE_BIAS_GATE, c->ffn, e, c->expert_bias},
+		{GENAI_SITE_BIAS_UP, c->ffn, e, c->expert_bias},
+		{GENAI_SITE_BIAS_DOWN, c->hidden, e, c->expert_bias},
 	};
 	int32_t rc = GENAI_OK;
 
 	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]) && !rc; i++)
 		if (list[i].wanted)
 			rc = require(imp, list[i].site, layer, list[i].cols,
-				     list[i].rows, err);
-	return rc;
+				     list[i].rows, list[i].depth, err);
+	return rc || !e ? rc : same_kind(imp, layer, err);
 }
 
 // Divisors of the rotation rates (Llama 3.1 and later).
@@ -644,11 +754,13 @@ static int32_t tensors(struct imp *imp, struct genai_error *err)
 	c->qkv_bias = imp_tensor(imp, GENAI_SITE_BIAS_Q, first) != NULL;
 	c->qk_norm = !c->qk_norm_wide &&
 		     imp_tensor(imp, GENAI_SITE_NORM_Q, first) != NULL;
-	rc = require(imp, GENAI_SITE_EMBED, 0, c->hidden, c->vocab, err);
+	rc = require(imp, GENAI_SITE_EMBED, 0, c->hidden, c->vocab, 0, err);
 	if (!rc)
-		rc = require(imp, GENAI_SITE_HEAD, 0, c->hidden, c->vocab, err);
+		rc = require(imp, GENAI_SITE_HEAD, 0, c->hidden, c->vocab, 0,
+			     err);
 	if (!rc)
-		rc = require(imp, GENAI_SITE_NORM_FINAL, 0, c->hidden, 0, err);
+		rc = require(imp, GENAI_SITE_NORM_FINAL, 0, c->hidden, 0, 0,
+			     err);
 	for (uint32_t i = 0; i < c->layers && !rc; i++)
 		rc = require_layer(imp, i, err);
 	if (!rc)

@@ -12,6 +12,35 @@ static const struct genai_gguf_type *type_of(const struct genai_gguf_tensor *t)
 	return genai_gguf_type(t->type);
 }
 
+static bool is_expert(uint32_t site)
+{
+	return site >= GENAI_SITE_EXP_GATE && site <= GENAI_SITE_EXP_DOWN;
+}
+
+// Gates and ups are one matrix: codes that hold both kinds, and zero points if
+// one of them has offsets.  All three have the smallest block; larger ones are
+// several with one scale.
+static void expert_form(struct imp *imp, uint32_t site, uint32_t layer,
+			struct genai_form *out)
+{
+	memset(out, 0, sizeof(*out));
+	for (uint32_t i = GENAI_SITE_EXP_GATE; i <= GENAI_SITE_EXP_DOWN; i++) {
+		const struct genai_gguf_type *type =
+			type_of(imp_tensor(imp, i, layer));
+		bool same = (i == GENAI_SITE_EXP_DOWN) ==
+			    (site == GENAI_SITE_EXP_DOWN);
+
+		if (!type->unpack)
+			return;
+		if (!out->block || type->sub < out->block)
+			out->block = type->sub;
+		if (same && type->bits > out->bits)
+			out->bits = type->bits;
+		if (same && type->affine)
+			out->offset = GENAI_OFFSET_ZERO;
+	}
+}
+
 static void form(void *self, uint32_t site, uint32_t layer,
 		 struct genai_form *out_form)
 {
@@ -21,6 +50,17 @@ static void form(void *self, uint32_t site, uint32_t layer,
 	struct imp_record *r = imp_record(imp, t);
 
 	memset(out_form, 0, sizeof(*out_form));
+	if (is_expert(site)) {
+		// the other half of a pair is not asked for
+		for (uint32_t i = GENAI_SITE_EXP_GATE; i <= GENAI_SITE_EXP_DOWN;
+		     i++)
+			expert_form(imp, i, layer,
+				    &imp_record(imp, imp_tensor(imp, i, layer))
+					     ->form);
+		*out_form = r->form;
+		r->error = 0;
+		return;
+	}
 	if (type->unpack) {
 		out_form->bits = type->bits;
 		out_form->block = type->sub;
@@ -159,6 +199,52 @@ static void zero_point(struct imp_record *r, bool *again,
 		r->term = *again = true;
 }
 
+// One sub-block of an expert, in the form of its matrix.
+static void expert_block(struct imp_record *r,
+			 const struct genai_gguf_type *type,
+			 struct genai_gguf_block *b, uint32_t sub,
+			 float *out_zero)
+{
+	const int mid = 1 << (r->form.bits - 1);
+	uint8_t *code = b->code + sub * type->sub;
+	bool term = r->term, again = false;
+
+	*out_zero = type->zero;
+	if (type->affine) {
+		zero_point(r, &again, type, b, sub, out_zero);
+		r->term = term; // there is no other way
+	}
+	for (uint32_t i = 0; i < type->sub && !r->form.offset; i++)
+		code[i] = (uint8_t)(code[i] + mid - type->zero);
+}
+
+static void expert_row(struct imp_record *r, const struct genai_gguf_type *type,
+		       const uint8_t *p, uint64_t n, uint8_t *out_codes,
+		       float *out_scales, float *out_zeros)
+{
+	const uint32_t subs = type->values / type->sub;
+	const uint32_t times = type->sub / r->form.block;
+	const uint32_t per = 8 / r->form.bits;
+	struct genai_gguf_block b;
+	float zero;
+
+	for (uint64_t j = 0; j < n; j++, p += type->bytes) {
+		type->unpack(p, &b);
+		for (uint32_t k = 0; k < subs; k++) {
+			expert_block(r, type, &b, k, &zero);
+			for (uint32_t i = 0; i < times; i++) {
+				*out_scales++ = b.scale[k];
+				if (out_zeros)
+					*out_zeros++ = zero;
+			}
+		}
+		for (uint32_t i = 0; i < type->values; i += per)
+			*out_codes++ = per == 1 ? b.code[i]
+						: (uint8_t)(b.code[i] |
+							    b.code[i + 1] << 4);
+	}
+}
+
 static int32_t blocks(void *self, uint32_t site, uint32_t layer, uint64_t row,
 		      uint64_t n, uint8_t *out_codes, float *out_scales,
 		      float *out_zeros, float *out_terms,
@@ -172,6 +258,21 @@ static int32_t blocks(void *self, uint32_t site, uint32_t layer, uint64_t row,
 	uint32_t subs = type->values / type->sub;
 	struct genai_gguf_block b;
 
+	if (is_expert(site)) {
+		uint64_t from = row * per_row * type->bytes;
+
+		for (uint64_t i = 0; i < n; i++)
+			expert_row(r, type,
+				   t->data + from + i * per_row * type->bytes,
+				   per_row,
+				   out_codes +
+					   i * t->dims[0] * r->form.bits / 8,
+				   out_scales + i * t->dims[0] / r->form.block,
+				   out_zeros ? out_zeros + i * t->dims[0] /
+								   r->form.block
+					     : NULL);
+		return genai_gguf_check(imp->gguf, err);
+	}
 	for (uint64_t i = 0; i < n; i++) {
 		const uint8_t *p = t->data + file_row(imp, site, row + i) *
 						     per_row * type->bytes;

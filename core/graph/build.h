@@ -82,6 +82,10 @@ void genai_builder_remove_output(struct genai_builder *b, uint32_t value);
  * not changed). */
 void genai_builder_replace(struct genai_builder *b, uint32_t old,
 			   uint32_t new_value);
+/* Output pos of a node is value from now on, which nothing else makes; who read
+ * what it was reads that. */
+void genai_builder_set_output(struct genai_builder *b, uint32_t node,
+			      uint32_t pos, uint32_t value);
 /* Replace one input of one node. */
 void genai_builder_set_input(struct genai_builder *b, uint32_t node,
 			     uint32_t pos, uint32_t value);

@@ -208,6 +208,29 @@ void genai_builder_add_input(struct genai_builder *b, uint32_t node,
 	genai_builder_set_input(b, node, pos, value);
 }
 
+void genai_builder_set_output(struct genai_builder *b, uint32_t node,
+			      uint32_t pos, uint32_t value)
+{
+	struct genai_bnode *n = genai_builder_live(b, node);
+	uint32_t old;
+
+	if (!n)
+		return;
+	if (pos >= n->pub.n_outputs || n->outputs[pos] == GENAI_NONE ||
+	    value >= b->values.n || value_is_defined(value_at(b, value))) {
+		genai_builder_fail(b, GENAI_E_INVAL,
+				   "node %u (%s): no output %u, or value %u is "
+				   "another's",
+				   node, n->pub.op, pos, value);
+		return;
+	}
+	old = n->outputs[pos];
+	value_at(b, old)->producer = GENAI_NONE;
+	n->outputs[pos] = value;
+	value_at(b, value)->producer = node;
+	genai_builder_replace(b, old, value);
+}
+
 // Readers of each value, and for each node the outputs that have a reader.
 struct use {
 	struct genai_reads reads;

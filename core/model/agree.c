@@ -42,7 +42,7 @@ static int32_t side(const struct genai_graph *g, const struct genai_states *st,
 			genai_graph_value(g, g->inputs[st->v[i].in]);
 
 		// what is stored in few bits has another size
-		if (st->v[i].kind != GENAI_STATE_GROWS || v->rank != 4 ||
+		if (st->v[i].kind == GENAI_STATE_REPLACED || v->rank != 4 ||
 		    (v->dtype != GENAI_DT_F32 && v->dtype != GENAI_DT_F16 &&
 		     v->dtype != GENAI_DT_BF16))
 			continue;

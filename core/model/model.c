@@ -248,11 +248,11 @@ static int32_t choose_blocks(struct genai_model *m, struct genai_error *err)
 	struct genai_packing *k = &m->packing;
 	uint64_t row = m->step.states.row_bytes, most, fit, wish;
 
-	if (m->step.states.replaced_bytes || !row)
+	if (m->step.states.replaced_bytes || m->step.states.n_joined || !row)
 		return genai_fail(
 			err, GENAI_E_UNSUPPORTED,
 			"%s: sequences cannot share a step: the model "
-			"has a state that every step replaces, or none",
+			"has a state that every step makes anew, or none",
 			m->folder);
 	most = k->blocks;
 	wish = m->context;

@@ -104,6 +104,9 @@ int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 		fill(m, max + (size_t)(i + 1) * n, rows[i]);
 	o.max_inputs = max;
 	o.repeated = max + n;
+	// caches that are made anew have another length in every step
+	if (m->step.states.n_joined)
+		o.n_repeated = 0;
 	rc = rt->exec.plan_create(genai_module_self(rt->executor.module),
 				  m->step.graph, &o, &plan, err);
 	free(max);

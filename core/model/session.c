@@ -141,9 +141,10 @@ int32_t genai_session_next(struct genai_session *s, int32_t ahead,
 					  m->context);
 		rc = step_once(s, err);
 	}
-	// what is replaced cannot be taken back
+	// what is replaced or joined is not taken back by its length
 	if (!rc && ahead && !m->step.states.replaced_bytes &&
-	    !session_turns(s, s->length + 1) && s->computed - s->handed == 1 &&
+	    !m->step.states.n_joined && !session_turns(s, s->length + 1) &&
+	    s->computed - s->handed == 1 &&
 	    s->length < m->context)
 		rc = session_submit(s, 1, err);
 	if (!rc)
@@ -235,7 +236,8 @@ static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 	uint64_t logits = rows * m->vocab * row;
 	int32_t rc = states_alloc(s, err);
 
-	if (!rc && (m->step.states.replaced_bytes || m->step.turns_again)) {
+	if (!rc && (m->step.states.replaced_bytes || m->step.states.n_joined ||
+		    m->step.turns_again)) {
 		s->known = calloc(m->context, sizeof(*s->known));
 		if (!s->known)
 			rc = genai_fail(err, GENAI_E_NOMEM, "no memory");

@@ -32,6 +32,7 @@ struct genai_session {
 	struct genai_point stage_at[2];
 	uint32_t stage_turn;
 	bool numbered;	   /* numbers: 0 .. chunk - 1; where rows begin */
+	uint32_t place;	   /* of the states that are joined: 0 or 1 */
 	uint64_t length;   /* positions of all steps enqueued */
 	uint64_t computed; /* steps enqueued */
 	uint64_t handed;   /* steps whose token was given out, or is void */
@@ -39,8 +40,9 @@ struct genai_session {
 	bool lost;	   /* its last step was skipped: another failed */
 	bool broken;	   /* its recovery failed: void until one does not */
 	bool turned;	   /* the tables are those of a long sequence */
-	bool stale;	   /* what is cached was computed in part with others */
-	/* With states that are replaced, or tables that change
+	bool stale;	   /* what is cached was computed in part with others,
+			    * or by a step that failed */
+	/* With states that are replaced or joined, or tables that change
 	 * (session_state.c): the tokens so far, and how many of them the copy
 	 * of the states has seen. */
 	int64_t *known;
@@ -83,6 +85,9 @@ static inline uint64_t session_logit_bytes(const struct genai_model *m)
 
 /* Bind states, lengths and the token, which are the same in every step. */
 int32_t session_bind(struct genai_session *s, struct genai_error *err);
+/* Bind what is joined: length positions, and n more. */
+int32_t session_bind_joined(struct genai_session *s, uint64_t n,
+			    struct genai_error *err);
 /* The length on the device, and here; what was computed is void. */
 int32_t session_set_past(struct genai_session *s, uint64_t length,
 			 struct genai_error *err);

@@ -126,13 +126,43 @@ int32_t session_bind(struct genai_session *s, struct genai_error *err)
 	if (!rc)
 		rc = x->bind_output(s->plan, m->step.total, &v, err);
 	for (uint32_t i = 0; !rc && i < states->n; i++) {
-		uint64_t at = genai_states_at(states, i, m->context);
+		uint64_t at = genai_states_at(states, i, 0, m->context);
 
+		if (states->v[i].kind == GENAI_STATE_JOINED)
+			continue; // other places in every step
 		genai_state_view(&states->v[i], s->states.range.addr + at,
 				 m->context, &v);
 		rc = x->bind_input(s->plan, states->v[i].in, &v, err);
 		if (!rc)
 			rc = x->bind_output(s->plan, states->v[i].out, &v, err);
+	}
+	return rc;
+}
+
+int32_t session_bind_joined(struct genai_session *s, uint64_t n,
+			    struct genai_error *err)
+{
+	const struct genai_states *states = &s->m->step.states;
+	const struct genai_executor_ops *x = &s->m->rt->exec;
+	uint64_t context = s->m->context;
+	int32_t rc = 0;
+
+	for (uint32_t i = 0; !rc && i < states->n; i++) {
+		const struct genai_state *v = &states->v[i];
+		genai_addr from, to;
+		struct genai_view view;
+
+		if (v->kind != GENAI_STATE_JOINED)
+			continue;
+		from = s->states.range.addr +
+		       genai_states_at(states, i, s->place, context);
+		to = s->states.range.addr +
+		     genai_states_at(states, i, !s->place, context);
+		genai_state_view(v, from, s->length, &view);
+		rc = x->bind_input(s->plan, v->in, &view, err);
+		genai_state_view(v, to, s->length + n, &view);
+		if (!rc)
+			rc = x->bind_output(s->plan, v->out, &view, err);
 	}
 	return rc;
 }
@@ -216,6 +246,8 @@ int32_t session_submit(struct genai_session *s, uint64_t n,
 	int32_t rc = bind_step(s, n, err);
 
 	if (!rc)
+		rc = session_bind_joined(s, n, err);
+	if (!rc)
 		rc = genai_runtime_submit(m->rt, s->plan, m->stream, err);
 	if (!rc && !m->all_logits) {
 		rc = session_ops(s)->copy(session_self(s), m->stream,
@@ -233,6 +265,7 @@ int32_t session_submit(struct genai_session *s, uint64_t n,
 	if (rc)
 		return rc;
 	s->computed++;
+	s->place = !s->place;
 	s->length += n;
 	return 0;
 }

@@ -20,6 +20,7 @@ static int32_t restart(struct genai_session *s, uint64_t length,
 	memset(s->stage_at, 0, sizeof(s->stage_at));
 	s->handed = s->computed;
 	s->length = length;
+	s->stale |= s->m->step.states.n_joined != 0;
 	rc = session_go_back(s, length, err);
 	s->broken = s->broken && rc;
 	s->lost = s->lost && rc;

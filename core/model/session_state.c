@@ -7,6 +7,10 @@
 //
 // Rotary tables that change with the length change what a cache holds: all of
 // it is computed again, with the new ones.
+//
+// A cache that is joined lies without gaps: the rows that stay are moved
+// together.  After a failure nobody knows which steps wrote where: all of it is
+// computed again, too.
 #include "core/model/session.h"
 
 #include <string.h>
@@ -118,23 +122,62 @@ static int32_t from_the_beginning(struct genai_session *s, uint64_t tables,
 	return rc;
 }
 
+// Rows [0, length) of every head, to the other place.
+static int32_t move_rows(struct genai_session *s, uint32_t i, uint64_t length,
+			 struct genai_error *err)
+{
+	const struct genai_states *states = &s->m->step.states;
+	const struct genai_state *v = &states->v[i];
+	uint64_t heads = (uint64_t)v->dims[1], row = v->bytes / heads;
+	genai_addr from = s->states.range.addr +
+			  genai_states_at(states, i, s->place, s->m->context);
+	genai_addr to = s->states.range.addr +
+			genai_states_at(states, i, !s->place, s->m->context);
+	int32_t rc = 0;
+
+	for (uint64_t h = 0; !rc && h < heads; h++)
+		rc = session_ops(s)->copy(session_self(s), s->m->stream,
+					  to + h * length * row,
+					  from + h * s->length * row,
+					  length * row, GENAI_COPY_D2D, err);
+	return rc;
+}
+
+static int32_t join_less(struct genai_session *s, uint64_t length,
+			 struct genai_error *err)
+{
+	const struct genai_states *states = &s->m->step.states;
+	int32_t rc = 0;
+
+	if (!length || length == s->length)
+		return 0;
+	for (uint32_t i = 0; !rc && i < states->n; i++)
+		if (states->v[i].kind == GENAI_STATE_JOINED)
+			rc = move_rows(s, i, length, err);
+	if (!rc)
+		s->place = !s->place;
+	return rc;
+}
+
 int32_t session_go_back(struct genai_session *s, uint64_t length,
 			struct genai_error *err)
 {
-	uint64_t from = s->kept <= length ? s->kept : 0;
-	int32_t rc;
+	uint64_t from = !replaced_bytes(s)  ? length
+			: s->kept <= length ? s->kept
+					    : 0;
+	int32_t rc = 0;
 
 	if (s->stale)
 		return from_the_beginning(s, length, length, err);
-	if (!replaced_bytes(s))
-		return session_set_past(s, length, err);
-	if (s->kept <= length)
+	if (replaced_bytes(s) && from)
 		rc = session_ops(s)->copy(session_self(s), s->m->stream,
 					  replaced(s), copy_of_replaced(s),
 					  replaced_bytes(s), GENAI_COPY_D2D,
 					  err);
-	else
+	else if (replaced_bytes(s))
 		rc = clear(s, err);
+	if (!rc && s->m->step.states.n_joined)
+		rc = join_less(s, from, err);
 	if (!rc)
 		rc = session_set_past(s, from, err);
 	if (!rc && from < length)

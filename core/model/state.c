@@ -15,16 +15,16 @@
 
 // ---- finding ----
 
-// What genai_config.json calls them; grows: the cache of keys or values
-// [batch, heads, positions, size].
+// What genai_config.json calls them; cache: of keys or values, [batch, heads,
+// positions, size].
 static const struct {
 	size_t in, out; // templates with %d
-	bool grows;
+	bool cache;
 } names[] = {
-#define NAMES(in, out, grows)                                                  \
+#define NAMES(in, out, cache)                                                  \
 	{                                                                      \
 		offsetof(struct genai_model_config, in),                       \
-			offsetof(struct genai_model_config, out), grows        \
+			offsetof(struct genai_model_config, out), cache        \
 	}
 	NAMES(past_key, present_key, true),
 	NAMES(past_value, present_value, true),
@@ -77,7 +77,7 @@ static int32_t check_dtype(const struct genai_value *v,
 			   enum genai_state_kind kind, struct genai_error *err)
 {
 	// quantised: of 8 bits, or pairs of 4
-	if (kind == GENAI_STATE_GROWS &&
+	if (kind != GENAI_STATE_REPLACED &&
 	    (v->dtype == GENAI_DT_I8 || v->dtype == GENAI_DT_U8))
 		return 0;
 	if (v->dtype == GENAI_DT_F32 || v->dtype == GENAI_DT_F16 ||
@@ -152,8 +152,9 @@ static int32_t replaced_shape(struct genai_state *s,
 static int32_t shape(const struct genai_model_config *c, struct genai_state *s,
 		     const struct genai_value *v, struct genai_error *err)
 {
-	int32_t rc = s->kind == GENAI_STATE_GROWS ? cache_shape(c, s, v, err)
-						  : replaced_shape(s, v, err);
+	int32_t rc = s->kind == GENAI_STATE_REPLACED
+			     ? replaced_shape(s, v, err)
+			     : cache_shape(c, s, v, err);
 
 	if (!rc)
 		rc = check_dtype(v, s->kind, err);
@@ -183,7 +184,7 @@ static int32_t check_output(const struct genai_graph *g,
 		return 0;
 	for (uint32_t d = 0; same && d < in->rank; d++)
 		same = d == 0 ||
-		       (s->kind == GENAI_STATE_GROWS && d == s->axis) ||
+		       (s->kind != GENAI_STATE_REPLACED && d == s->axis) ||
 		       in->dims[d] < 0 || out->dims[d] < 0 ||
 		       in->dims[d] == out->dims[d];
 	return same ? 0
@@ -257,6 +258,45 @@ static int32_t check_readers(const struct genai_graph *g,
 	return 0;
 }
 
+// How a cache becomes longer is up to the node that makes it.
+static int32_t find_kind(const struct genai_graph *g, struct genai_state *s,
+			 struct genai_error *err)
+{
+	const struct genai_value *out =
+		genai_graph_value(g, g->outputs[s->out]);
+	const struct genai_node *n;
+	uint32_t in = g->inputs[s->in];
+	int64_t axis = 0;
+	bool reads = false;
+
+	if (out->producer == GENAI_NONE)
+		return genai_fail(err, GENAI_E_UNSUPPORTED,
+				  "graph output %s: no node makes it",
+				  out->name);
+	n = genai_graph_node(g, out->producer);
+	for (uint32_t i = 0; i < n->n_inputs; i++)
+		reads |= n->inputs[i] == in;
+	for (uint32_t i = 0; i < n->n_attrs; i++)
+		if (!strcmp(genai_node_attr(n, i)->name, "axis"))
+			axis = genai_node_attr(n, i)->i;
+	if (reads && (!strcmp(n->op, "GroupQueryAttention") ||
+		      !strcmp(n->op, "PagedAttention"))) {
+		s->kind = GENAI_STATE_GROWS;
+		return 0;
+	}
+	s->kind = GENAI_STATE_JOINED;
+	if (reads && (!strcmp(n->op, "MultiHeadAttention") ||
+		      (!strcmp(n->op, "Concat") && n->n_inputs == 2 &&
+		       n->inputs[0] == in && (axis == 2 || axis == -2))))
+		return 0;
+	return genai_fail(err, GENAI_E_UNSUPPORTED,
+			  "node %s (%s) makes the key/value cache %s: carried "
+			  "is what an attention makes, or a Concat of %s and "
+			  "the new rows along dimension 2",
+			  n->name && *n->name ? n->name : out->name, n->op,
+			  out->name, genai_graph_value(g, in)->name);
+}
+
 // Keys come with values.
 static int32_t check_pair(const struct genai_graph *g,
 			  const struct genai_model_config *c, int64_t number,
@@ -269,6 +309,11 @@ static int32_t check_pair(const struct genai_graph *g,
 		       ? genai_fail(err, GENAI_E_FORMAT,
 				    "graph input %s is missing", name)
 		       : 0;
+}
+
+static uint64_t of_position(const struct genai_state *s)
+{
+	return s->kind == GENAI_STATE_JOINED ? 2 * s->bytes : s->bytes;
 }
 
 // Numbers need not be consecutive.
@@ -291,12 +336,14 @@ static int32_t add(const struct genai_graph *g,
 		return 0;
 	s->in = input;
 	s->number = number;
-	s->kind = names[k].grows ? GENAI_STATE_GROWS : GENAI_STATE_REPLACED;
+	s->kind = GENAI_STATE_REPLACED;
 	if (!k)
 		rc = check_pair(g, c, number, err);
 	if (!rc)
 		rc = find_output(g, s, template_at(c, names[k].out), number,
 				 err);
+	if (!rc && names[k].cache)
+		rc = find_kind(g, s, err);
 	if (!rc)
 		rc = shape(c, s, v, err);
 	if (!rc)
@@ -308,8 +355,9 @@ static int32_t add(const struct genai_graph *g,
 	if (rc)
 		return rc;
 	out->n++;
-	if (names[k].grows)
-		out->row_bytes += s->bytes;
+	out->n_joined += s->kind == GENAI_STATE_JOINED;
+	if (names[k].cache)
+		out->row_bytes += of_position(s);
 	else
 		out->replaced_bytes += (s->bytes + ALIGN - 1) / ALIGN * ALIGN;
 	return 0;
@@ -357,18 +405,17 @@ uint64_t genai_states_bytes(const struct genai_states *s, uint64_t positions)
 }
 
 uint64_t genai_states_at(const struct genai_states *s, uint32_t i,
-			 uint64_t positions)
+			 uint32_t place, uint64_t positions)
 {
-	enum genai_state_kind kind = s->v[i].kind;
-	uint64_t at = kind == GENAI_STATE_GROWS
-			      ? 0
-			      : genai_states_replaced_at(s, positions);
+	bool replaced = s->v[i].kind == GENAI_STATE_REPLACED;
+	uint64_t at = replaced ? genai_states_replaced_at(s, positions)
+			       : place * positions * s->v[i].bytes;
 
 	for (uint32_t k = 0; k < i; k++)
-		if (s->v[k].kind != kind)
+		if ((s->v[k].kind == GENAI_STATE_REPLACED) != replaced)
 			continue;
-		else if (kind == GENAI_STATE_GROWS)
-			at += positions * s->v[k].bytes;
+		else if (!replaced)
+			at += positions * of_position(&s->v[k]);
 		else
 			at += (s->v[k].bytes + ALIGN - 1) / ALIGN * ALIGN;
 	return at;
@@ -377,7 +424,8 @@ uint64_t genai_states_at(const struct genai_states *s, uint32_t i,
 void genai_state_view(const struct genai_state *s, genai_addr addr,
 		      uint64_t positions, struct genai_view *out)
 {
-	bool grows = s->kind == GENAI_STATE_GROWS;
+	bool cache = s->kind != GENAI_STATE_REPLACED;
+	bool first = s->kind == GENAI_STATE_GROWS; // positions, in memory
 	int64_t stride = 1;
 
 	memset(out, 0, sizeof(*out));
@@ -386,14 +434,15 @@ void genai_state_view(const struct genai_state *s, genai_addr addr,
 	out->rank = s->rank;
 	out->addr = addr;
 	memcpy(out->dims, s->dims, sizeof(out->dims));
+	if (cache)
+		out->dims[s->axis] = (int64_t)positions;
 	for (uint32_t d = s->rank; d-- > 1;) {
-		if (grows && d == s->axis)
+		if (first && d == s->axis)
 			continue;
 		out->strides[d] = stride;
-		stride *= s->dims[d];
+		stride *= out->dims[d] ? out->dims[d] : 1;
 	}
-	if (grows) {
-		out->dims[s->axis] = (int64_t)positions;
+	if (first) {
 		out->strides[s->axis] = stride;
 		stride *= (int64_t)positions;
 	}

@@ -5,9 +5,11 @@
  *
  * GROWS: a cache.  A step writes the rows of its positions and leaves those
  * before; what lies beyond a sequence's length counts for nothing, so the
- * length alone takes it back. REPLACED: of one size; every step reads what the
- * last one left and writes over it.  There is no way back but a copy that was
- * made before. */
+ * length alone takes it back.  JOINED: a cache that a step makes anew, the old
+ * rows and then its own, without gaps: it lies in two places by turns, and is
+ * taken back by moving the rows that stay.  REPLACED: of one size; every step
+ * reads what the last one left and writes over it.  There is no way back but a
+ * copy that was made before. */
 #ifndef GENAI_CORE_MODEL_STATE_H
 #define GENAI_CORE_MODEL_STATE_H
 
@@ -17,23 +19,28 @@
 
 #include "core/model/genai_config.h"
 
-enum genai_state_kind { GENAI_STATE_GROWS, GENAI_STATE_REPLACED };
+enum genai_state_kind {
+	GENAI_STATE_GROWS,
+	GENAI_STATE_JOINED,
+	GENAI_STATE_REPLACED
+};
 
 struct genai_state {
 	uint32_t in, out; /* graph input and output indices */
 	int64_t number;	  /* of its layer */
 	enum genai_state_kind kind;
 	uint32_t dtype, rank;
-	uint32_t axis; /* GROWS: the dimension that positions are counted in */
-	int64_t dims[GENAI_MAX_RANK]; /* of one sequence; GROWS: one position */
-	uint64_t bytes;		      /* GROWS: of a position; else of all */
+	uint32_t axis; /* the dimension that positions are counted in */
+	int64_t dims[GENAI_MAX_RANK]; /* of one sequence; a cache: a position */
+	uint64_t bytes;		      /* a cache: of a position; else of all */
 };
 
 struct genai_states {
 	struct genai_state *v; /* owned */
 	uint32_t n;
-	uint64_t row_bytes;	 /* of a position, of all that grow */
+	uint64_t row_bytes;	 /* of a position, of all caches */
 	uint64_t replaced_bytes; /* of all that are replaced */
+	uint32_t n_joined;
 };
 
 /* Find them by the names of config in a step graph.
@@ -51,14 +58,15 @@ bool genai_states_has(const struct genai_states *s, uint32_t input);
 /* Bytes of a sequence with room for so many positions: what grows, what is
  * replaced, and as much again for a copy of the latter. */
 uint64_t genai_states_bytes(const struct genai_states *s, uint64_t positions);
-/* Where state i lies in them; where what is replaced begins, and its copy. */
+/* Where state i lies in them, and where else one that is joined (place 1);
+ * where what is replaced begins, and its copy. */
 uint64_t genai_states_at(const struct genai_states *s, uint32_t i,
-			 uint64_t positions);
+			 uint32_t place, uint64_t positions);
 uint64_t genai_states_replaced_at(const struct genai_states *s,
 				  uint64_t positions);
 uint64_t genai_states_copy_at(const struct genai_states *s, uint64_t positions);
 /* View of a state at addr, with room for so many positions.  Those come first
- * in memory, whichever dimension they are. */
+ * in memory, whichever dimension they are; not of one that is joined. */
 void genai_state_view(const struct genai_state *s, genai_addr addr,
 		      uint64_t positions, struct genai_view *out);
 /* The same in blocks of so many positions: [blocks, block, heads, size]. */

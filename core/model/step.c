@@ -252,6 +252,37 @@ static int64_t rope_rows(const struct genai_graph *g)
 	return rows;
 }
 
+// A state behind an Identity is what the node in front of it makes.
+static void unwrap_states(struct step_rewrite *r)
+{
+	const struct genai_graph *g = r->g;
+
+	for (uint32_t i = 0; i < g->n_outputs; i++) {
+		const struct genai_value *v =
+			genai_builder_get_value(r->b, g->outputs[i]);
+		const struct genai_node *n, *from;
+		uint32_t node, in, pos = 0;
+
+		if (!v || v->producer == GENAI_NONE ||
+		    !genai_states_names(r->c, v->name))
+			continue;
+		node = v->producer;
+		n = genai_builder_get_node(r->b, node);
+		if (strcmp(n->op, "Identity"))
+			continue;
+		in = step_in(n, 0);
+		v = genai_builder_get_value(r->b, in);
+		if (!v || v->producer == GENAI_NONE ||
+		    v->flags & GENAI_VALUE_OUTPUT)
+			continue;
+		from = genai_builder_get_node(r->b, v->producer);
+		while (from->outputs[pos] != in)
+			pos++;
+		genai_builder_remove_node(r->b, node);
+		genai_builder_set_output(r->b, v->producer, pos, g->outputs[i]);
+	}
+}
+
 // Outputs beyond logits and states are not computed for their own sake.
 static void drop_outputs(struct step_rewrite *r, uint32_t logits)
 {
@@ -306,6 +337,7 @@ static int32_t rewrite(struct step_rewrite *r, uint32_t *out_logits,
 	if (rc)
 		return rc;
 	untie(r);
+	unwrap_states(r);
 	drop_outputs(r, logits);
 	cut = cut_logits(r, logits, !*out_one_row);
 	if (cut != logits) {

@@ -10,6 +10,7 @@
 
 #define CHUNK_BYTES ((uint64_t)4 << 20)
 #define STRIP_COLS 256u
+#define PI 3.14159265358979323846
 
 struct out {
 	struct gen *g;
@@ -79,6 +80,23 @@ static int32_t no_memory(struct out *o, uint64_t bytes)
 			  (unsigned long long)bytes);
 }
 
+// The two halves of v, value by value.
+static int32_t put_by_turns(struct out *o, const struct gen_job *job,
+			    const float *v)
+{
+	const uint64_t half = job->mat.rows[0];
+	float *both = malloc(2 * half * sizeof(*both));
+	int32_t rc;
+
+	if (!both)
+		return no_memory(o, 2 * half * sizeof(*both));
+	for (uint64_t i = 0; i < 2 * half; i++)
+		both[i] = v[i % 2 * half + i / 2];
+	rc = put_floats(o, job->at, both, 2 * half);
+	free(both);
+	return rc;
+}
+
 static int32_t write_vector(struct out *o, const struct gen_job *job)
 {
 	const struct genai_source *s = o->g->source;
@@ -93,7 +111,9 @@ static int32_t write_vector(struct out *o, const struct gen_job *job)
 			       v + row, o->err);
 		row += job->mat.rows[i];
 	}
-	if (!rc)
+	if (!rc && job->mat.by_turns)
+		rc = put_by_turns(o, job, v);
+	else if (!rc)
 		rc = put_floats(o, job->at, v, job->mat.n_rows);
 	free(v);
 	return rc;
@@ -143,7 +163,12 @@ static int32_t write_rows(struct out *o, const struct gen_job *job)
 	for (uint64_t row = 0; row < m->n_rows && !rc; row += part) {
 		uint64_t n = m->n_rows - row < part ? m->n_rows - row : part;
 
-		rc = s->rows(s->self, m->site[0], m->layer, row, n, v, o->err);
+		if (!m->by_turns)
+			rc = s->rows(s->self, m->site[0], m->layer, row, n, v,
+				     o->err);
+		for (uint64_t r = row; m->by_turns && !rc && r < row + n; r++)
+			rc = s->rows(s->self, m->site[r % 2], m->layer, r / 2,
+				     1, v + (r - row) * m->cols, o->err);
 		if (!rc)
 			rc = put_floats(
 				o, job->at + row * m->cols * gen_elem(o->g), v,
@@ -179,6 +204,33 @@ static int32_t put_chunk(struct out *o, const struct gen_job *job,
 		for (uint64_t b = 0; b < nb; b++)
 			c->terms_t[b * m->n_rows + row + r] =
 				c->terms[r * nb + b];
+	return rc;
+}
+
+// Rows of two matrices, one of each.
+static int32_t write_turns(struct out *o, const struct gen_job *job,
+			   const struct chunk *c, uint64_t part)
+{
+	const struct genai_source *s = o->g->source;
+	const struct gen_mat *m = &job->mat;
+	uint64_t nb = m->cols / m->form.block;
+	uint64_t row_bytes = m->cols * m->form.bits / 8;
+	int32_t rc = GENAI_OK;
+
+	for (uint64_t row = 0; row < m->n_rows && !rc; row += part) {
+		uint64_t left = m->n_rows - row;
+		uint64_t n = left < part ? left : part;
+
+		for (uint64_t i = 0; i < n && !rc; i++)
+			rc = s->blocks(s->self, m->site[(row + i) % 2],
+				       m->layer, (row + i) / 2, 1,
+				       c->codes + i * row_bytes,
+				       c->scales + i * nb,
+				       job->zeros ? c->zeros + i * nb : NULL,
+				       NULL, o->err);
+		if (!rc)
+			rc = put_chunk(o, job, c, row, n);
+	}
 	return rc;
 }
 
@@ -230,9 +282,34 @@ static int32_t write_blocks(struct out *o, const struct gen_job *job)
 	c.terms = c.zeros + part * nb;
 	c.terms_t = c.terms + part * nb;
 	c.codes = mem + 3 * scales + whole;
-	rc = write_chunks(o, job, &c, part);
+	rc = m->by_turns ? write_turns(o, job, &c, part)
+			 : write_chunks(o, job, &c, part);
 	free(mem);
 	return rc;
+}
+
+// The wave that turns so many times within the context: its number.
+static double yarn_wave(const struct genai_genconf *c, double turns)
+{
+	return c->rotary * log(c->yarn_context / (turns * 2 * PI)) /
+	       (2 * log(c->theta));
+}
+
+// Waves that turn more than 32 times keep their rate, those that turn less than
+// once are stretched, and between them it changes linearly.
+static void yarn_rates(const struct genai_genconf *c, float *rates)
+{
+	double low = floor(yarn_wave(c, 32)), high = ceil(yarn_wave(c, 1));
+
+	low = low > 0 ? low : 0;
+	high = high < c->rotary - 1 ? high : c->rotary - 1;
+	for (uint32_t i = 0; i < c->rotary / 2; i++) {
+		double span = high - low > 0.001 ? high - low : 0.001;
+		double y = (i - low) / span;
+
+		y = y < 0 ? 0 : y > 1 ? 1 : y;
+		rates[i] *= (float)(1 - y + y / c->yarn_factor);
+	}
 }
 
 // cos and sin of position * rate, the rates and angles in float32 as the
@@ -243,6 +320,7 @@ static int32_t write_rope(struct out *o, const struct gen_job *job)
 	double theta = job->rope_local ? c->theta_local : c->theta;
 	uint64_t half = c->rotary / 2, part = 16384 / half + 1;
 	float *v = malloc((2 * part + 1) * half * sizeof(*v)), *cosv, *sinv;
+	float size = 1;
 	int32_t rc = GENAI_OK;
 
 	if (!v)
@@ -257,6 +335,10 @@ static int32_t write_rope(struct out *o, const struct gen_job *job)
 			v[i] /= c->rope_factors[i];
 		v[i] = (float)(v[i] / c->rope_scale);
 	}
+	if (c->yarn_factor > 0) {
+		yarn_rates(c, v);
+		size = (float)(1 + 0.1 * log(c->yarn_factor));
+	}
 	for (uint64_t pos = 0; pos < c->context && !rc; pos += part) {
 		uint64_t n = c->context - pos < part ? c->context - pos : part;
 		uint64_t at = pos * half * gen_elem(o->g);
@@ -264,8 +346,8 @@ static int32_t write_rope(struct out *o, const struct gen_job *job)
 		for (uint64_t i = 0; i < n * half; i++) {
 			float a = (float)(pos + i / half) * v[i % half];
 
-			cosv[i] = (float)cos(a);
-			sinv[i] = (float)sin(a);
+			cosv[i] = (float)cos(a) * size;
+			sinv[i] = (float)sin(a) * size;
 		}
 		rc = put_floats(o, job->at + at, cosv, n * half);
 		if (!rc)

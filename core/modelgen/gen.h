@@ -18,6 +18,7 @@ struct gen_mat {
 	uint64_t rows[3], n_rows; /* each, and together */
 	uint64_t cols;
 	struct genai_form form;
+	bool by_turns;	    /* rows of two alternate */
 	const char *weight; /* "model.layers.0.mlp.up_proj" */
 	const char *path;   /* "/model/layers.0/mlp/up_proj" */
 };
@@ -100,6 +101,17 @@ void gen_matmul(struct gen *g, const struct gen_mat *m, const char *in,
 		const char *out);
 /* The embedding; m is the head's matrix where it is shared. */
 void gen_embed(struct gen *g, const struct gen_mat *m, char *out);
+
+/* Parts of layers (graph.c): a matrix of one site; its product, whose name is
+ * written to out; a vector that is added. */
+void gen_one(struct gen *g, struct gen_mat *m, uint32_t site, uint32_t layer,
+	     uint64_t rows, uint64_t cols);
+void gen_project(struct gen *g, struct gen_mat *m, const char *module,
+		 const char *in, char *out);
+void gen_add_bias(struct gen *g, uint32_t layer, uint32_t site, uint64_t n,
+		  const char *module, char *inout);
+/* A mixture of experts (experts.c). */
+void gen_experts(struct gen *g, uint32_t layer, const char *in, char *out);
 
 /* Write all jobs into fd (data.c). */
 int32_t gen_data_write(struct gen *g, int fd, const char *path,

@@ -196,8 +196,8 @@ static void stream(struct gen *g, struct flow *f, uint32_t layer,
 }
 
 // One matrix of a layer, or q, k and v stacked.  Name of the product in out.
-static void project(struct gen *g, struct gen_mat *m, const char *module,
-		    const char *in, char *out)
+void gen_project(struct gen *g, struct gen_mat *m, const char *module,
+		 const char *in, char *out)
 {
 	char weight[GEN_NAME], path[GEN_NAME];
 
@@ -213,8 +213,8 @@ static void project(struct gen *g, struct gen_mat *m, const char *module,
 	gen_matmul(g, m, in, out);
 }
 
-static void one(struct gen *g, struct gen_mat *m, uint32_t site, uint32_t layer,
-		uint64_t rows, uint64_t cols)
+void gen_one(struct gen *g, struct gen_mat *m, uint32_t site, uint32_t layer,
+	     uint64_t rows, uint64_t cols)
 {
 	memset(m, 0, sizeof(*m));
 	m->site[0] = site;
@@ -247,6 +247,24 @@ static void add_bias(struct gen *g, const struct gen_mat *m, const char *module,
 	memcpy(inout, out, sizeof(out));
 }
 
+void gen_add_bias(struct gen *g, uint32_t layer, uint32_t site, uint64_t n,
+		  const char *module, char *inout)
+{
+	char name[GEN_NAME], bias[GEN_NAME], out[GEN_NAME];
+
+	snprintf(bias, sizeof(bias), "model.layers.%u.%s.Add.bias", layer,
+		 module);
+	snprintf(name, sizeof(name), "/model/layers.%u/%s/Add", layer, module);
+	for (char *p = name; *p; p++)
+		if (*p == '.' && (p[1] < '0' || p[1] > '9'))
+			*p = '/';
+	snprintf(out, sizeof(out), "%s/output_0", name);
+	vector(g, bias, site, layer, n);
+	unary(g, "Add", name, inout, bias, out);
+	gen_end(g);
+	memcpy(inout, out, sizeof(out));
+}
+
 static bool same_form(const struct genai_form *a, const struct genai_form *b)
 {
 	return a->bits == b->bits && a->block == b->block &&
@@ -265,7 +283,7 @@ static bool project_qkv(struct gen *g, uint32_t layer, const char *in,
 	char name[32];
 
 	for (uint32_t i = 0; i < 3; i++)
-		one(g, &m[i], GENAI_SITE_Q + i, layer, rows[i], c->hidden);
+		gen_one(g, &m[i], GENAI_SITE_Q + i, layer, rows[i], c->hidden);
 	if (!g->options->split_qkv && same_form(&m[0].form, &m[1].form) &&
 	    same_form(&m[0].form, &m[2].form)) {
 		all = m[0];
@@ -275,14 +293,14 @@ static bool project_qkv(struct gen *g, uint32_t layer, const char *in,
 			all.rows[i] = rows[i];
 			all.n_rows += rows[i];
 		}
-		project(g, &all, "attn.qkv_proj", in, qkv[0]);
+		gen_project(g, &all, "attn.qkv_proj", in, qkv[0]);
 		if (c->qkv_bias)
 			add_bias(g, &all, "qkv_proj", qkv[0]);
 		return true;
 	}
 	for (uint32_t i = 0; i < 3; i++) {
 		snprintf(name, sizeof(name), "attn.%s", module[i]);
-		project(g, &m[i], name, in, qkv[i]);
+		gen_project(g, &m[i], name, in, qkv[i]);
 		if (c->qkv_bias)
 			add_bias(g, &m[i], module[i], qkv[i]);
 	}
@@ -357,9 +375,12 @@ static void gqa(struct gen *g, uint32_t layer, const char *q, const char *k,
 	const char *which = local && c->theta_local > 0 ? "_local" : "";
 	float factor = c->attention_scale > 0 ? c->attention_scale
 					      : (float)(1 / sqrt(c->head_size));
-	char name[GEN_NAME];
+	char name[GEN_NAME], sinks[GEN_NAME];
 
 	rope = !(flags & GENAI_LAYER_NO_ROPE);
+	snprintf(sinks, sizeof(sinks), "model.layers.%u.attn.sinks", layer);
+	if (c->sinks)
+		vector(g, sinks, GENAI_SITE_SINKS, layer, c->heads);
 	snprintf(name, sizeof(name),
 		 "/model/layers.%u/attn/GroupQueryAttention", layer);
 	snprintf(out, GEN_NAME,
@@ -379,7 +400,11 @@ static void gqa(struct gen *g, uint32_t layer, const char *q, const char *k,
 			 which);
 		gen_in(g, rope ? name : "");
 	}
-	for (int i = 0; i < (norms ? 5 : 3); i++)
+	for (int i = 0; i < (norms || c->sinks ? 2 : 3); i++)
+		gen_in(g, "");
+	if (norms || c->sinks)
+		gen_in(g, c->sinks ? sinks : "");
+	for (int i = 0; norms && i < 2; i++)
 		gen_in(g, "");
 	for (int i = 0; norms && i < 2; i++)
 		gen_in(g, norms[i]);
@@ -427,9 +452,12 @@ static void attention(struct gen *g, struct flow *f, uint32_t layer)
 		head_norm(g, layer, i, norms[i], qkv[i]);
 	gqa(g, layer, qkv[0], qkv[1], qkv[2],
 	    c->qk_norm && c->cuda ? norms : NULL, out);
-	one(g, &m, GENAI_SITE_O, layer, c->hidden,
-	    (uint64_t)c->heads * c->head_size);
-	project(g, &m, "attn.o_proj", out, f->branch);
+	gen_one(g, &m, GENAI_SITE_O, layer, c->hidden,
+		(uint64_t)c->heads * c->head_size);
+	gen_project(g, &m, "attn.o_proj", out, f->branch);
+	if (c->o_bias)
+		gen_add_bias(g, layer, GENAI_SITE_BIAS_O, c->hidden,
+			     "attn.o_proj", f->branch);
 	end_branch(g, f, layer, "attn_out", GENAI_SITE_NORM_ATTN);
 }
 
@@ -503,9 +531,9 @@ static void short_conv(struct gen *g, struct flow *f, uint32_t layer)
 	char name[GEN_NAME], a[GEN_NAME], b[GEN_NAME], parts[3][GEN_NAME];
 	struct gen_mat m;
 
-	one(g, &m, GENAI_SITE_CONV_IN, layer, 3 * (uint64_t)c->hidden,
+	gen_one(g, &m, GENAI_SITE_CONV_IN, layer, 3 * (uint64_t)c->hidden,
 	    c->hidden);
-	project(g, &m, "conv.in_proj", f->normed, a);
+	gen_project(g, &m, "conv.in_proj", f->normed, a);
 	snprintf(name, sizeof(name), "/model/layers.%u/conv/Transpose_1",
 		 layer);
 	turn(g, name, a, b);
@@ -522,8 +550,8 @@ static void short_conv(struct gen *g, struct flow *f, uint32_t layer)
 	snprintf(name, sizeof(name), "/model/layers.%u/conv/Transpose_2",
 		 layer);
 	turn(g, name, a, b);
-	one(g, &m, GENAI_SITE_CONV_OUT, layer, c->hidden, c->hidden);
-	project(g, &m, "conv.out_proj", b, f->branch);
+	gen_one(g, &m, GENAI_SITE_CONV_OUT, layer, c->hidden, c->hidden);
+	gen_project(g, &m, "conv.out_proj", b, f->branch);
 	end_branch(g, f, layer, "conv_out", GENAI_SITE_NORM_ATTN);
 }
 
@@ -562,17 +590,22 @@ static void mlp(struct gen *g, struct flow *f, uint32_t layer)
 	char b[GEN_NAME];
 	struct gen_mat m;
 
-	one(g, &m, GENAI_SITE_GATE, layer, c->ffn, c->hidden);
-	project(g, &m, "mlp.gate_proj", f->normed, gate);
-	one(g, &m, GENAI_SITE_UP, layer, c->ffn, c->hidden);
-	project(g, &m, "mlp.up_proj", f->normed, up);
+	if (c->experts) {
+		gen_experts(g, layer, f->normed, f->branch);
+		end_branch(g, f, layer, "mlp_out", GENAI_SITE_NORM_MLP);
+		return;
+	}
+	gen_one(g, &m, GENAI_SITE_GATE, layer, c->ffn, c->hidden);
+	gen_project(g, &m, "mlp.gate_proj", f->normed, gate);
+	gen_one(g, &m, GENAI_SITE_UP, layer, c->ffn, c->hidden);
+	gen_project(g, &m, "mlp.up_proj", f->normed, up);
 	activation(g, layer, gate, b);
 	snprintf(name, sizeof(name), "/model/layers.%u/mlp/Mul", layer);
 	snprintf(a, sizeof(a), "/model/layers.%u/mlp/Mul/output_0", layer);
 	unary(g, "Mul", name, b, up, a);
 	gen_end(g);
-	one(g, &m, GENAI_SITE_DOWN, layer, c->hidden, c->ffn);
-	project(g, &m, "mlp.down_proj", a, f->branch);
+	gen_one(g, &m, GENAI_SITE_DOWN, layer, c->hidden, c->ffn);
+	gen_project(g, &m, "mlp.down_proj", a, f->branch);
 	end_branch(g, f, layer, "mlp_out", GENAI_SITE_NORM_MLP);
 }
 
@@ -583,7 +616,7 @@ static void head(struct gen *g, const char *in)
 	char cap[GEN_NAME], last[GEN_NAME] = "/lm_head/MatMul/output_0";
 	struct gen_mat m;
 
-	one(g, &m, GENAI_SITE_HEAD, 0, c->vocab, c->hidden);
+	gen_one(g, &m, GENAI_SITE_HEAD, 0, c->vocab, c->hidden);
 	m.weight = "lm_head";
 	m.path = "/lm_head";
 	if (!scaled && !(c->logit_cap > 0)) {
@@ -615,8 +648,8 @@ void gen_graph(struct gen *g)
 	memset(&f, 0, sizeof(f));
 	rope_inits(g);
 	mask_nodes(g);
-	one(g, &m, c->tied ? GENAI_SITE_HEAD : GENAI_SITE_EMBED, 0, c->vocab,
-	    c->hidden);
+	gen_one(g, &m, c->tied ? GENAI_SITE_HEAD : GENAI_SITE_EMBED, 0,
+		c->vocab, c->hidden);
 	gen_embed(g, &m, f.skip);
 	scale(g, "/model/embed_tokens/Mul", c->embed_scale, f.skip);
 	for (uint32_t i = 0; i < c->layers && !g->failed; i++) {

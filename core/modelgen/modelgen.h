@@ -1,7 +1,7 @@
 /* modelgen.h - writing an ONNX GenAI model folder: graph, weights, settings.
- * Owns: the operator chain of dense decoders (Llama and its kin), the data file and its
- * layout, the folder appearing at once or not at all.  Does not know: where
- * values come from (a genai_source gives them, one tensor at a time). */
+ * Owns: the operator chain of dense decoders (Llama and its kin), the data file
+ * and its layout, the folder appearing at once or not at all.  Does not know:
+ * where values come from (a genai_source gives them, one tensor at a time). */
 #ifndef GENAI_CORE_MODELGEN_MODELGEN_H
 #define GENAI_CORE_MODELGEN_MODELGEN_H
 
@@ -29,14 +29,29 @@
 #define GENAI_SITE_BIAS_V 16u
 #define GENAI_SITE_NORM_ATTN 17u /* of what attention gives */
 #define GENAI_SITE_NORM_MLP 18u	 /* of what the MLP gives */
+/* Matrices of a mixture of experts; all but the router's have the rows of one
+ * expert after those of the one before. */
+#define GENAI_SITE_ROUTER 19u /* experts x hidden */
+#define GENAI_SITE_EXP_GATE 20u
+#define GENAI_SITE_EXP_UP 21u
+#define GENAI_SITE_EXP_DOWN 22u
+/* Vectors. */
+#define GENAI_SITE_BIAS_ROUTER 23u
+#define GENAI_SITE_BIAS_GATE 24u /* of the experts, and so the next two */
+#define GENAI_SITE_BIAS_UP 25u
+#define GENAI_SITE_BIAS_DOWN 26u
+#define GENAI_SITE_BIAS_O 27u
+#define GENAI_SITE_SINKS 28u /* of attention, one for each head */
 /* Of a layer with a short convolution instead of attention: matrices 3 * hidden
  * x hidden and hidden x hidden, and the taps of each channel, a vector. */
-#define GENAI_SITE_CONV_IN 19u
-#define GENAI_SITE_CONV_OUT 20u
-#define GENAI_SITE_CONV_TAPS 21u
+#define GENAI_SITE_CONV_IN 29u
+#define GENAI_SITE_CONV_OUT 30u
+#define GENAI_SITE_CONV_TAPS 31u
 
 /* How a layer differs from the others. */
-#define GENAI_LAYER_LOCAL 1u   /* sees the window only; rotates by theta_local */
+#define GENAI_LAYER_LOCAL                                                      \
+	1u		       /* sees the window only; rotates by theta_local \
+				*/
 #define GENAI_LAYER_NO_ROPE 2u /* does not rotate */
 #define GENAI_LAYER_CONV 4u    /* a short convolution instead of attention */
 
@@ -99,15 +114,24 @@ struct genai_genconf {
 	float epsilon;
 	bool tied; /* the head is the embedding */
 	bool qkv_bias;
-	bool qk_norm;	   /* q and k are normalised, each head by itself */
-	bool qk_norm_wide; /* or over all heads */
-	bool no_norm_in;   /* branches read the stream as it is */
-	bool norm_out;	   /* what branches give is normalised */
-	bool gelu;	   /* GELU by tanh gates, instead of SiLU */
+	bool qk_norm;	    /* q and k are normalised, each head by itself */
+	bool qk_norm_wide;  /* or over all heads */
+	bool no_norm_in;    /* branches read the stream as it is */
+	bool norm_out;	    /* what branches give is normalised */
+	bool gelu;	    /* GELU by tanh gates, instead of SiLU */
 	uint32_t conv_taps; /* of the layers with GENAI_LAYER_CONV */
+	/* A mixture of experts, of ffn each; 0: one MLP.  All forms of its
+	 * matrices have one block, and are floats or none of them is. */
+	uint32_t experts, experts_used;
+	bool router_bias, expert_bias, o_bias, sinks;
+	float gate_alpha, gate_beta, gate_limit; /* 0: 1, 0 and none */
+	/* YaRN: rotation rates blend between those of the context that it was
+	 * trained for and those divided by the factor; 0: none */
+	double yarn_factor;
+	uint32_t yarn_context;
 	/* 0 or 1: none */
 	float embed_scale, branch_scale, logit_scale;
-	float attention_scale; /* 0: 1 / sqrt(head_size) */
+	float attention_scale;		/* 0: 1 / sqrt(head_size) */
 	float attention_cap, logit_cap; /* cap * tanh(x / cap); 0: none */
 	uint32_t window;		/* positions; 0: none */
 	double theta_local;		/* 0: theta */

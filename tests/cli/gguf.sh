@@ -4,7 +4,8 @@
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 
 ids=1,40,7,200,99,3,150,261,18,77,33,120
-for arch in llama gemma gemma2 gemma3 phi3 olmo2 granite smollm3 lfm2; do
+for arch in llama gemma gemma2 gemma3 phi3 olmo2 granite smollm3 \
+	lfm2 qwen3moe gpt-oss; do
 	"$probe" gguf $arch.gguf $arch
 	"$genai" --quiet logits $arch.gguf --ids $ids -o $arch.npy 2>err
 	is "$arch: runs" "$?$(cat err)" 0
@@ -20,5 +21,34 @@ for arch in llama gemma gemma2 gemma3 phi3 olmo2 granite smollm3 lfm2; do
 	is "$arch: in pieces" \
 		"$("$probe" npydiff $arch.npy c.npy | awk '{ print $1 < 1e-4 }')" 1
 done
+
+# Experts of blocks: what they stand for, as floats.  In a mixture gates, ups and
+# downs are of three types, with and without offsets.
+experts() # $1 blocks, $2 the same as floats
+{
+	for arch; do
+		"$probe" gguf $arch.gguf $arch
+		"$genai" --quiet logits $arch.gguf --ids $ids -o $arch.npy 2>err
+		is "$arch: runs" "$?$(cat err)" 0
+	done
+	is "$1: as $2" \
+		"$("$probe" npydiff $1.npy $2.npy | awk '{ print $1 < 2e-4 }')" 1
+}
+experts qwen3moe-mxfp4 qwen3moe
+experts qwen3moe-mixed qwen3moe-floats
+experts gpt-oss-mxfp4 gpt-oss
+
+bad() # $1 what is replaced, $2 by what, $3 the error
+{
+	LC_ALL=C sed "s/$1/$2/" gpt-oss-mxfp4.gguf >bad.gguf
+	fails "$1 is $2" 1 "$3" --quiet import bad.gguf \
+		-o bad
+}
+bad gpt-oss.expert_used_count gpt-oss.expert_used_counx \
+	"no key gpt-oss.expert_used_count"
+bad blk.1.ffn_up_exps.bias blk.1.ffn_up_expx.bias \
+	"no tensor blk.1.ffn_up_exps.bias"
+bad blk.2.attn_sinks blk.2.attn_sinkz "no tensor blk.2.attn_sinks.weight"
+bad yarn yarm "rope scaling 'yarm' is not carried"
 
 finish

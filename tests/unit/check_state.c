@@ -1,6 +1,7 @@
-// check_state.c - a model with a state that every step replaces: the sum of
-// what was read so far.  Its tokens are computed here, too, in whole numbers,
-// which float sums of this size are.
+// check_state.c - models with a state that every step replaces, the sum of what
+// was read so far, or with a cache that it makes anew, of all that was read.
+// Their tokens are computed here, too, in whole numbers, which float sums of
+// this size are.
 #include "tests/unit/onnx_writer.h"
 #include "tests/unit/session_kit.h"
 
@@ -82,7 +83,11 @@ enum fault {
 	OTHER_TYPE,
 	TOO_LONG,
 	OTHER_OUTPUT,
-	OTHER_CONFIG
+	OTHER_CONFIG,
+	JOINED, // nothing
+	SUMMED,
+	OTHER_AXIS,
+	PASSED_ON
 };
 
 static void add_state(struct ow *g, enum fault fault)
@@ -128,6 +133,94 @@ static struct ow graph(enum fault fault)
 	return g;
 }
 
+// The cache of two heads, its values behind an Identity.
+static void add_cache(struct ow *g, enum fault fault)
+{
+	static const int64_t dims[] = {-1, 2, -1, HIDDEN / 2};
+	static const char *const ends[] = {"key", "value"};
+	char name[2][64];
+	struct ow n;
+
+	for (int i = 0; i < 2; i++) {
+		snprintf(name[0], 64, "past_key_values.3.%s", ends[i]);
+		snprintf(name[1], 64, "present.3.%s", ends[i]);
+		ow_msg(g, 11, ow_value(name[0], GENAI_DT_F32, 4, dims));
+		ow_msg(g, 12, ow_value(name[1], GENAI_DT_F32, 4, dims));
+	}
+	n = ow_node("Concat", "past_key_values.3.value,new", "values");
+	ow_attr_int(&n, "axis", -2);
+	ow_add_node(g, n);
+	ow_add_op(g, "Identity", "values", "present.3.value");
+	if (fault == SUMMED) {
+		ow_add_op(g, "Add", "past_key_values.3.key,new",
+			  "present.3.key");
+		return;
+	}
+	if (fault == PASSED_ON)
+		n = ow_node("Concat", "new,past_key_values.3.key",
+			    "present.3.key");
+	else
+		n = ow_node("Concat", "past_key_values.3.key,new",
+			    "present.3.key");
+	ow_attr_int(&n, "axis", fault == OTHER_AXIS ? 1 : 2);
+	ow_add_node(g, n);
+}
+
+static void add_sum(struct ow *g, const char *of, const char *out)
+{
+	char in[80];
+	struct ow n;
+
+	snprintf(in, sizeof(in), "%s,two", of);
+	n = ow_node("ReduceSum", in, out);
+	ow_attr_int(&n, "keepdims", 0);
+	ow_add_node(g, n);
+}
+
+// What was before: twice the keys, less the values, which new ones follow.
+static struct ow joined(enum fault fault)
+{
+	static const int64_t ids[] = {-1, -1}, out[] = {-1, -1, VOCAB};
+	static const int64_t halves[] = {HIDDEN / 2, HIDDEN / 2};
+	static const int64_t whole[] = {1, 1, HIDDEN};
+	struct ow g = {NULL, 0, 0}, n, t;
+
+	ow_str(&g, 2, "caches");
+	ow_msg(&g, 11, ow_value("input_ids", GENAI_DT_I64, 2, ids));
+	ow_msg(&g, 12, ow_value("logits", GENAI_DT_F32, 3, out));
+	add_floats(&g, "embed", VOCAB, HIDDEN, embed_at);
+	add_floats(&g, "head", HIDDEN, VOCAB, head_at);
+	add_int(&g, "one", 1);
+	add_int(&g, "two", 2);
+	t = ow_tensor1("halves", GENAI_DT_I64, 2);
+	ow_bytes(&t, 9, halves, sizeof(halves));
+	ow_add_init(&g, t);
+	t = ow_tensor1("whole", GENAI_DT_I64, 3);
+	ow_bytes(&t, 9, whole, sizeof(whole));
+	ow_add_init(&g, t);
+	ow_add_op(&g, "Gather", "embed,input_ids", "h");
+	ow_add_op(&g, "CumSum", "h,one", "running");
+	n = ow_node("Split", "h,halves", "h0,h1");
+	ow_attr_int(&n, "axis", -1);
+	ow_add_node(&g, n);
+	ow_add_op(&g, "Unsqueeze", "h0,one", "n0");
+	ow_add_op(&g, "Unsqueeze", "h1,one", "n1");
+	n = ow_node("Concat", "n0,n1", "new");
+	ow_attr_int(&n, "axis", 1);
+	ow_add_node(&g, n);
+	add_cache(&g, fault);
+	add_sum(&g, "past_key_values.3.key", "keys_sum");
+	add_sum(&g, "values", "values_sum");
+	add_sum(&g, "new", "new_sum");
+	ow_add_op(&g, "Add", "keys_sum,keys_sum", "twice");
+	ow_add_op(&g, "Add", "twice,new_sum", "more");
+	ow_add_op(&g, "Sub", "more,values_sum", "before4");
+	ow_add_op(&g, "Reshape", "before4,whole", "before");
+	ow_add_op(&g, "Add", "running,before", "state");
+	ow_add_op(&g, "MatMul", "state,head", "logits");
+	return g;
+}
+
 static void write_model(enum fault fault)
 {
 	static const char config[] =
@@ -137,7 +230,7 @@ static void write_model(enum fault fault)
 		"{\"past_conv_names\": \"past.%%d.conv\"}, \"outputs\": "
 		"{\"present_conv_names\": \"present.%%d.conv\"}}}, "
 		"\"search\": {\"chunk_size\": 5}}";
-	struct ow m = ow_model(graph(fault));
+	struct ow m = ow_model(fault < JOINED ? graph(fault) : joined(fault));
 	char text[sizeof(config) + 16];
 	int n = snprintf(text, sizeof(text), config,
 			 fault == OTHER_CONFIG ? HIDDEN + 1 : HIDDEN);
@@ -159,13 +252,16 @@ static struct {
 
 static const char *const executors[] = {"eager", "captured"};
 
+static enum fault kind; // of the models
+
 static void open_with(const char *executor, const char *more)
 {
-	write_model(SOUND);
+	write_model(kind);
 	memset(&k, 0, sizeof(k));
 	k.rt = runtime(executor, "pager_async", "50%", more);
 	k.m = model(k.rt, bench.dir, 0);
 	k.s = session(k.m);
+	ck_assert_uint_eq(k.m->step.states.n_joined, kind == JOINED ? 2 : 0);
 }
 
 static void close_all(void)
@@ -208,7 +304,8 @@ static const int64_t second[] = {8, 2, 23};
 
 START_TEST(tokens)
 {
-	open_with(executors[_i % 2], _i < 2 ? NULL : "runtime.check=order");
+	kind = _i & 4 ? JOINED : SOUND;
+	open_with(executors[_i % 2], _i & 2 ? "runtime.check=order" : NULL);
 	say(first, 8); // in chunks of five
 	take(7, 1);
 	say(second, 3);
@@ -224,7 +321,8 @@ START_TEST(rewinds)
 	static const size_t where[] = {8, 6, 0, 1, 11, 13, 15, 20};
 	size_t n = sizeof(where) / sizeof(where[0]);
 
-	open_with(executors[_i % 2], _i < 2 ? NULL : "runtime.check=order");
+	kind = _i & 4 ? JOINED : SOUND;
+	open_with(executors[_i % 2], _i & 2 ? "runtime.check=order" : NULL);
 	for (size_t i = 0; i < n * n; i++) {
 		back_to(0);
 		say(first, 8);
@@ -261,12 +359,13 @@ START_TEST(failures)
 	struct genai_error err = GENAI_ERROR_INIT;
 	bool failed = true;
 
+	kind = _i & 2 ? JOINED : SOUND;
 	for (int64_t n = 0; failed; n++) {
 		size_t sure;
 		int64_t id;
 		int32_t rc;
 
-		open_with(executors[_i], NULL);
+		open_with(executors[_i % 2], NULL);
 		say(first, 8);
 		take(3, 1);
 		sure = k.n - 1;
@@ -295,8 +394,9 @@ START_TEST(neighbours)
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct genai_session *other;
 
+	kind = _i & 2 ? JOINED : SOUND;
 	for (int64_t n = 0; n < 6; n++) {
-		open_with(executors[_i], NULL);
+		open_with(executors[_i % 2], NULL);
 		other = session(k.m);
 		append(other, first, 4);
 		say(first, 8);
@@ -319,7 +419,8 @@ START_TEST(to_the_end)
 	struct genai_error err = GENAI_ERROR_INIT;
 	int64_t id;
 
-	open_with(executors[_i], NULL);
+	kind = _i & 2 ? JOINED : SOUND;
+	open_with(executors[_i % 2], NULL);
 	say(first, 8);
 	take(MOST - 8, 1);
 	k.n = MOST - 1;
@@ -349,6 +450,10 @@ static const struct {
 	 "present.3.conv is of another type or shape than past.3.conv"},
 	{OTHER_CONFIG, GENAI_E_FORMAT,
 	 "past.3.conv holds 8 positions, model.decoder.conv_cache_size is 9"},
+	{SUMMED, GENAI_E_UNSUPPORTED,
+	 "node present.3.key (Add) makes the key/value cache present.3.key"},
+	{OTHER_AXIS, GENAI_E_UNSUPPORTED, "(Concat) makes the key/value cache"},
+	{PASSED_ON, GENAI_E_UNSUPPORTED, "(Concat) makes the key/value cache"},
 };
 
 START_TEST(refused)
@@ -424,12 +529,12 @@ static Suite *suite(void)
 
 	tcase_set_timeout(t, 120);
 	tcase_add_checked_fixture(t, bench_setup, bench_teardown);
-	tcase_add_loop_test(t, tokens, 0, 4);
-	tcase_add_loop_test(t, rewinds, 0, 4);
+	tcase_add_loop_test(t, tokens, 0, 8);
+	tcase_add_loop_test(t, rewinds, 0, 8);
 	tcase_add_test(t, rewound_has_no_logits);
-	tcase_add_loop_test(t, failures, 0, 2);
-	tcase_add_loop_test(t, neighbours, 0, 2);
-	tcase_add_loop_test(t, to_the_end, 0, 2);
+	tcase_add_loop_test(t, failures, 0, 4);
+	tcase_add_loop_test(t, neighbours, 0, 4);
+	tcase_add_loop_test(t, to_the_end, 0, 4);
 	tcase_add_loop_test(t, refused, 0, sizeof(bad) / sizeof(bad[0]));
 	tcase_add_loop_test(t, exports, 0, 4 * N_FOLDERS);
 	suite_add_tcase(s, t);

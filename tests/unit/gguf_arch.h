@@ -16,6 +16,10 @@ struct arch_spec {
 	uint32_t qk_norm; // 1: each head, 2: all of them
 	const char *factors[4];
 	float values[4];
+	// a mixture of experts: what their matrices hold; as F32 or as it is
+	enum arch_experts { NO_EXPERTS, MXFP4_EXPERTS, MIXED_EXPERTS } experts;
+	bool as_floats;
+	const char *arch; // where name is that of a variant
 	uint32_t conv; // layers that are convolutions of three taps, a bit each
 };
 
@@ -68,6 +72,96 @@ static const struct arch_spec arch_specs[] = {
 	 .head_size = 8,
 	 .qk_norm = 1,
 	 .conv = 11},
+	{"qwen3moe",
+	 2,
+	 2,
+	 16,
+	 0,
+	 true,
+	 false,
+	 false,
+	 false,
+	 1,
+	 {0},
+	 {0},
+	 MXFP4_EXPERTS,
+	 true,
+	 NULL},
+	{"qwen3moe-mxfp4",
+	 2,
+	 2,
+	 16,
+	 0,
+	 true,
+	 false,
+	 false,
+	 false,
+	 1,
+	 {0},
+	 {0},
+	 MXFP4_EXPERTS,
+	 false,
+	 "qwen3moe"},
+	{"qwen3moe-mixed",
+	 2,
+	 2,
+	 16,
+	 0,
+	 true,
+	 false,
+	 false,
+	 false,
+	 1,
+	 {0},
+	 {0},
+	 MIXED_EXPERTS,
+	 false,
+	 "qwen3moe"},
+	{"qwen3moe-floats",
+	 2,
+	 2,
+	 16,
+	 0,
+	 true,
+	 false,
+	 false,
+	 false,
+	 1,
+	 {0},
+	 {0},
+	 MIXED_EXPERTS,
+	 true,
+	 "qwen3moe"},
+	{"gpt-oss",
+	 3,
+	 2,
+	 16,
+	 4,
+	 true,
+	 false,
+	 false,
+	 false,
+	 0,
+	 {"rope.scaling.factor"},
+	 {4},
+	 MXFP4_EXPERTS,
+	 true,
+	 NULL},
+	{"gpt-oss-mxfp4",
+	 3,
+	 2,
+	 16,
+	 4,
+	 true,
+	 false,
+	 false,
+	 false,
+	 0,
+	 {"rope.scaling.factor"},
+	 {4},
+	 MXFP4_EXPERTS,
+	 false,
+	 "gpt-oss"},
 };
 #define N_ARCH_SPECS (sizeof(arch_specs) / sizeof(arch_specs[0]))
 
@@ -76,6 +170,8 @@ static const struct arch_spec arch_specs[] = {
 #define ARCH_FFN 48u
 #define ARCH_VOCAB 264u
 #define ARCH_TAPS 3u
+#define ARCH_EXPERTS 6u
+#define ARCH_EXPERT_FFN 64u
 
 static uint64_t arch_state;
 
@@ -129,6 +225,110 @@ static inline void arch_conv(struct gguf_build *g, uint32_t i)
 	arch_layer(g, i, "shortconv.out_proj", ARCH_HIDDEN, ARCH_HIDDEN);
 }
 
+// 32 values of a block of a type, in it and as floats.
+static inline void arch_block(struct bytes *raw, struct bytes *floats,
+			      uint32_t type)
+{
+	static const float fp4[16] = {0,    .5f,  1,  1.5f,  2,	 3,  4,	 6,
+				      -0.f, -.5f, -1, -1.5f, -2, -3, -4, -6};
+	uint8_t code[32];
+	float scale = 0.125f;
+	const uint16_t half = 0x3000, min = 0xbc00; // 0.125 and -1
+
+	for (int i = 0; i < 32; i++)
+		code[i] = (uint8_t)((arch_random() + 1) * 127);
+	if (type == 39) // MXFP4
+		put(raw, "\x7b", 1), scale = 0.0625f;
+	else
+		put(raw, &half, 2);
+	if (type == 3) // Q4_1
+		put(raw, &min, 2);
+	for (int i = 0; i < 32; i++) {
+		uint8_t low = code[i] & 15, high = code[(i + 16) % 32] & 15;
+		uint8_t both = (uint8_t)(low | high << 4);
+		int8_t eight = (int8_t)(code[i] % 63 - 31);
+
+		put_f32(floats, type == 39  ? scale * fp4[low]
+				: type == 3 ? scale * low - 1
+					    : scale / 2 * eight);
+		if (type == 8) // Q8_0, whose scale is half of that
+			put(raw, &eight, 1);
+		else if (i < 16)
+			put(raw, &both, 1);
+	}
+	if (type == 8)
+		raw->data[raw->n - 33] = 0x2c;
+}
+
+static inline void arch_expert(struct gguf_build *g, const struct arch_spec *s,
+			       uint32_t layer, const char *what, uint32_t type,
+			       uint64_t cols, uint64_t rows)
+{
+	struct bytes raw = {0}, floats = {0};
+	char name[64];
+
+	if (s->experts == MXFP4_EXPERTS)
+		type = 39;
+	snprintf(name, sizeof(name), "blk.%u.ffn_%s_exps.weight", layer, what);
+	for (uint64_t i = 0; i < cols * rows * ARCH_EXPERTS; i += 32)
+		arch_block(&raw, &floats, type);
+	tensor3(g, name, cols, rows, ARCH_EXPERTS, s->as_floats ? 0 : type,
+		s->as_floats ? floats.data : raw.data,
+		s->as_floats ? floats.n : raw.n);
+	free(raw.data);
+	free(floats.data);
+}
+
+static inline void arch_bias(struct gguf_build *g, uint32_t layer,
+			     const char *what, uint64_t cols, uint64_t rows)
+{
+	struct bytes b = {0};
+	char name[64];
+
+	snprintf(name, sizeof(name), "blk.%u.%s", layer, what);
+	for (uint64_t i = 0; i < cols * (rows ? rows : 1); i++)
+		put_f32(&b, arch_random());
+	tensor(g, name, cols, rows, 0, b.data, b.n);
+	free(b.data);
+}
+
+static inline void arch_oss(struct gguf_build *g, const struct arch_spec *s,
+			    uint32_t i)
+{
+	uint64_t kv = (uint64_t)s->kv_heads * s->head_size;
+
+	arch_bias(g, i, "attn_q.bias", (uint64_t)ARCH_HEADS * s->head_size, 0);
+	arch_bias(g, i, "attn_k.bias", kv, 0);
+	arch_bias(g, i, "attn_v.bias", kv, 0);
+	arch_bias(g, i, "attn_output.bias", ARCH_HIDDEN, 0);
+	arch_bias(g, i, "attn_sinks.weight", ARCH_HEADS, 0);
+	arch_bias(g, i, "ffn_gate_inp.bias", ARCH_EXPERTS, 0);
+	arch_bias(g, i, "ffn_gate_exps.bias", ARCH_EXPERT_FFN, ARCH_EXPERTS);
+	arch_bias(g, i, "ffn_up_exps.bias", ARCH_EXPERT_FFN, ARCH_EXPERTS);
+	arch_bias(g, i, "ffn_down_exps.bias", ARCH_HIDDEN, ARCH_EXPERTS);
+}
+
+static inline void arch_mlp(struct gguf_build *g, const struct arch_spec *s,
+			    uint32_t i)
+{
+	if (!s->experts) {
+		if (!s->fused)
+			arch_layer(g, i, "ffn_gate", ARCH_HIDDEN, ARCH_FFN);
+		arch_layer(g, i, "ffn_up", ARCH_HIDDEN,
+			   s->fused ? 2 * ARCH_FFN : ARCH_FFN);
+		return;
+	}
+	arch_layer(g, i, "ffn_gate_inp", ARCH_HIDDEN, ARCH_EXPERTS);
+	arch_expert(g, s, i, "gate", 3, ARCH_HIDDEN, ARCH_EXPERT_FFN);
+	arch_expert(g, s, i, "up", 39, ARCH_HIDDEN, ARCH_EXPERT_FFN);
+	arch_expert(g, s, i, "down", 8, ARCH_EXPERT_FFN, ARCH_HIDDEN);
+}
+
+static inline bool arch_is_oss(const struct arch_spec *s)
+{
+	return !strncmp(s->name, "gpt-oss", 7);
+}
+
 static inline void arch_layers(struct gguf_build *g, const struct arch_spec *s)
 {
 	uint64_t q = (uint64_t)ARCH_HEADS * s->head_size;
@@ -137,7 +337,10 @@ static inline void arch_layers(struct gguf_build *g, const struct arch_spec *s)
 	for (uint32_t i = 0; i < s->layers; i++) {
 		if (!s->no_norm_in) {
 			arch_layer(g, i, "attn_norm", ARCH_HIDDEN, 0);
-			arch_layer(g, i, "ffn_norm", ARCH_HIDDEN, 0);
+			arch_layer(g, i,
+				   arch_is_oss(s) ? "post_attention_norm"
+						  : "ffn_norm",
+				   ARCH_HIDDEN, 0);
 		}
 		bool conv = s->conv >> i & 1;
 
@@ -145,13 +348,13 @@ static inline void arch_layers(struct gguf_build *g, const struct arch_spec *s)
 			arch_conv(g, i);
 		else
 			arch_attention(g, s, i);
-		if (!s->fused)
-			arch_layer(g, i, "ffn_gate", ARCH_HIDDEN, ARCH_FFN);
-		arch_layer(g, i, "ffn_up", ARCH_HIDDEN,
-			   s->fused ? 2 * ARCH_FFN : ARCH_FFN);
+		arch_mlp(g, s, i);
 		if (!conv)
 			arch_layer(g, i, "attn_output", q, ARCH_HIDDEN);
-		arch_layer(g, i, "ffn_down", ARCH_FFN, ARCH_HIDDEN);
+		if (!s->experts)
+			arch_layer(g, i, "ffn_down", ARCH_FFN, ARCH_HIDDEN);
+		if (arch_is_oss(s))
+			arch_oss(g, s, i);
 		if (s->norm_out) {
 			arch_layer(g, i, "post_attention_norm", ARCH_HIDDEN, 0);
 			arch_layer(g, i, "post_ffw_norm", ARCH_HIDDEN, 0);
@@ -208,30 +411,37 @@ static inline void arch_build(struct gguf_build *g, const struct arch_spec *s)
 		{"attention.value_length", s->head_size},
 		{"rope.dimension_count", s->head_size},
 		{"attention.sliding_window", s->window},
+		{"expert_count", s->experts ? ARCH_EXPERTS : 0},
+		{"expert_used_count", s->experts ? 2 : 0},
+		{"expert_feed_forward_length",
+		 s->experts ? ARCH_EXPERT_FFN : 0},
+		{"rope.scaling.original_context_length",
+		 arch_is_oss(s) ? 16 : 0},
 	};
+	const char *arch = s->arch ? s->arch : s->name;
 	char key[96];
 
 	arch_state = 42;
-	kv_str(g, "general.architecture", s->name);
+	kv_str(g, "general.architecture", arch);
+	if (arch_is_oss(s))
+		kv_str(g, "gpt-oss.rope.scaling.type", "yarn");
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-		snprintf(key, sizeof(key), "%s.%s", s->name, keys[i].name);
+		snprintf(key, sizeof(key), "%s.%s", arch, keys[i].name);
 		if (keys[i].value)
 			kv_u32(g, key, keys[i].value);
 	}
 	if (s->conv) {
-		snprintf(key, sizeof(key), "%s.attention.head_count_kv",
-			 s->name);
+		snprintf(key, sizeof(key), "%s.attention.head_count_kv", arch);
 		kv_array(g, key, 4, s->layers);
 		for (uint32_t i = 0; i < s->layers; i++)
 			put_u32(&g->kvs, s->conv >> i & 1 ? 0 : s->kv_heads);
 	}
-	snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon",
-		 s->name);
+	snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon", arch);
 	kv_f32(g, key, 1e-5f);
-	snprintf(key, sizeof(key), "%s.rope.freq_base", s->name);
+	snprintf(key, sizeof(key), "%s.rope.freq_base", arch);
 	kv_f32(g, key, 5000);
 	for (size_t i = 0; i < 4 && s->factors[i]; i++) {
-		snprintf(key, sizeof(key), "%s.%s", s->name, s->factors[i]);
+		snprintf(key, sizeof(key), "%s.%s", arch, s->factors[i]);
 		kv_f32(g, key, s->values[i]);
 	}
 	arch_tokens(g);

@@ -116,16 +116,23 @@ static inline void info(struct gguf_build *g, const char *name, uint32_t rank,
 }
 
 // A tensor with its data, at the next multiple of 32.
+static inline void tensor3(struct gguf_build *g, const char *name,
+			   uint64_t cols, uint64_t rows, uint64_t depth,
+			   uint32_t type, const void *data, size_t bytes)
+{
+	static const uint8_t zero[32];
+	uint64_t dims[3] = {cols, rows, depth};
+
+	put(&g->data, zero, (32 - g->data.n % 32) % 32);
+	info(g, name, depth ? 3 : rows ? 2 : 1, dims, type, g->data.n);
+	put(&g->data, data, bytes);
+}
+
 static inline void tensor(struct gguf_build *g, const char *name, uint64_t cols,
 			  uint64_t rows, uint32_t type, const void *data,
 			  size_t bytes)
 {
-	static const uint8_t zero[32];
-	uint64_t dims[2] = {cols, rows};
-
-	put(&g->data, zero, (32 - g->data.n % 32) % 32);
-	info(g, name, rows ? 2 : 1, dims, type, g->data.n);
-	put(&g->data, data, bytes);
+	tensor3(g, name, cols, rows, 0, type, data, bytes);
 }
 
 static inline void gguf_join(const struct gguf_build *g, struct bytes *out)
