@@ -135,21 +135,6 @@ static void find_groupings(const struct genai_paging *p,
 			add_bytes(p, b, target * i, g);
 }
 
-// A synchronous pager: of those that are no faster than an asynchronous one,
-// and have a ring if that has one, the one with the shortest sum.
-static uint32_t serial_best(const struct genai_pager_report *r, uint32_t n,
-			    uint32_t best)
-{
-	double least = 1.02 * (double)r[best].step_ns;
-	uint32_t at = best;
-
-	for (uint32_t i = 0; i < n && r[best].ring_slots; i++)
-		if (r[i].ring_slots && (double)r[i].serial_ns >= least &&
-		    (double)r[i].serial_ns < 0.99 * (double)r[at].serial_ns)
-			at = i;
-	return at;
-}
-
 static int32_t plan(struct genai_paging *p, struct genai_pages *b,
 		    const struct genai_grouping *how,
 		    struct genai_pager_report *out, struct genai_error *err)
@@ -178,15 +163,16 @@ static int32_t plan(struct genai_paging *p, struct genai_pages *b,
 }
 
 // Of several ways to group the weights the one with the shortest step, if the
-// pager can tell; of those that are about equal the first.
+// pager can tell; of those that are equal, about so by rates that are guessed,
+// the first.
 static int32_t choose(struct genai_paging *p, struct genai_pages *b,
 		      uint64_t target, struct genai_grouping *out,
 		      struct genai_error *err)
 {
-	struct genai_pager_report r[MAX_GROUPINGS];
+	struct genai_pager_report r;
 	struct groupings all;
-	double ns, best = 0;
-	uint32_t at = 0, n = 0;
+	double ns, best = 0, resident = 0, differs = 0.99;
+	uint32_t at = 0;
 	int32_t rc;
 
 	*out = (struct genai_grouping){.bytes = target};
@@ -194,23 +180,23 @@ static int32_t choose(struct genai_paging *p, struct genai_pages *b,
 	    p->budget >= p->weights_bytes)
 		return 0;
 	find_groupings(p, b, target, &all);
-	for (; n < all.n; n++) {
-		rc = plan(p, b, &all.v[n], &r[n], err);
+	if (p->rt->device.caps.flags & GENAI_STREAM_CAP_RATES)
+		differs = 1;
+	for (uint32_t n = 0; n < all.n; n++) {
+		rc = plan(p, b, &all.v[n], &r, err);
 		if (rc)
 			return rc;
-		ns = (double)r[n].step_ns + 0.01 * (double)r[n].serial_ns;
-		if (n && ns > best * 0.99)
+		ns = (double)r.step_ns + 0.01 * (double)r.serial_ns;
+		if (!n)
+			resident = (double)r.resident_ns;
+		if (n && ns >= best * differs)
 			continue;
 		best = ns;
 		at = n;
 		// nothing is faster than everything on the device
-		if ((double)r[n].step_ns <= 1.002 * (double)r[0].resident_ns) {
-			n++;
+		if ((double)r.step_ns <= 1.002 * resident)
 			break;
-		}
 	}
-	if (!(p->rt->pager_caps.flags & GENAI_PAGER_CAP_ASYNC))
-		at = serial_best(r, n, at);
 	*out = all.v[at];
 	return 0;
 }

@@ -115,6 +115,8 @@ struct genai_stream_caps {
 	uint64_t memory_bytes_per_s; /* of the device's own memory */
 	uint64_t copy_latency_ns;    /* of every copy */
 	uint64_t launch_ns;	     /* of every unit of work */
+	/* Of host memory that units read where it lies; 0: as copies. */
+	uint64_t in_place_bytes_per_s;
 };
 
 struct genai_stream_stats {

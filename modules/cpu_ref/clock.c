@@ -55,7 +55,7 @@ static uint64_t copy_end(struct cref_clock *c, uint64_t start,
 static uint64_t unit_end(struct cref_clock *c, uint64_t start,
 			 const struct cref_queued *op)
 {
-	uint64_t link = ns_of(op->link_bytes, c->link_bytes_per_s);
+	uint64_t link = ns_of(op->link_bytes, c->in_place_bytes_per_s);
 
 	if (link)
 		c->link_free[0] = after(later(start, c->link_free[0]), link);

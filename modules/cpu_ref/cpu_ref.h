@@ -127,7 +127,7 @@ enum cref_schedule {
 /* clock.c.  A rate of 0 costs nothing. */
 struct cref_clock {
 	bool on;
-	uint64_t link_bytes_per_s, memory_bytes_per_s;
+	uint64_t link_bytes_per_s, in_place_bytes_per_s, memory_bytes_per_s;
 	uint64_t copy_latency_ns, launch_ns;
 	uint64_t link_free[2]; /* when the engine to and from the device is */
 	uint64_t host;	       /* the host's time: of what it waited for */

@@ -67,6 +67,11 @@ static int32_t configure_clock(struct cref_device *dev, struct genai_error *err)
 	c->on = true;
 	rc = get_u64(dev, "link_bytes_per_s", &c->link_bytes_per_s, err);
 	if (!rc)
+		rc = get_u64(dev, "in_place_bytes_per_s",
+			     &c->in_place_bytes_per_s, err);
+	if (!c->in_place_bytes_per_s)
+		c->in_place_bytes_per_s = c->link_bytes_per_s;
+	if (!rc)
 		rc = get_u64(dev, "memory_bytes_per_s", &c->memory_bytes_per_s,
 			     err);
 	if (!rc)
@@ -205,9 +210,11 @@ static const struct genai_config_key keys[] = {
 	{"threads", "0", GENAI_KEY_U64, 0, NULL,
 	 "threads that compute; 0 = one per core"},
 	{"clock", "real", GENAI_KEY_STR, 0, "real|simulated",
-	 "simulated: time is counted, from the four rates"},
+	 "simulated: time is counted, from the five rates"},
 	{"link_bytes_per_s", "0", GENAI_KEY_U64, 0, NULL,
-	 "simulated rate of copies and of memory read in place; 0 = no cost"},
+	 "simulated rate of copies; 0 = no cost"},
+	{"in_place_bytes_per_s", "0", GENAI_KEY_U64, 0, NULL,
+	 "simulated rate of host memory read in place; 0 = as copies"},
 	{"memory_bytes_per_s", "0", GENAI_KEY_U64, 0, NULL,
 	 "simulated rate of device memory; 0 = no cost"},
 	{"copy_latency_ns", "0", GENAI_KEY_U64, 0, NULL,

@@ -447,7 +447,7 @@ static int32_t caps(void *self, struct genai_stream_caps *out,
 	};
 
 	(void)err;
-	if (!dev->clock.link_bytes_per_s)
+	if (!dev->clock.link_bytes_per_s && !dev->clock.in_place_bytes_per_s)
 		c.flags |= GENAI_STREAM_CAP_SHARED;
 	if (dev->clock.on)
 		c.flags |= GENAI_STREAM_CAP_RATES;
@@ -457,6 +457,7 @@ static int32_t caps(void *self, struct genai_stream_caps *out,
 	c.memory_bytes_per_s = dev->clock.memory_bytes_per_s;
 	c.copy_latency_ns = dev->clock.copy_latency_ns;
 	c.launch_ns = dev->clock.launch_ns;
+	c.in_place_bytes_per_s = dev->clock.in_place_bytes_per_s;
 	genai_struct_give(out, &c);
 	return 0;
 }

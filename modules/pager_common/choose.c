@@ -235,22 +235,18 @@ struct search {
 	struct genai_pager *p;
 	const struct pager_plan *plan;
 	uint64_t budget;
-	bool serial;	 /* by the time with copies between the kernels */
-	double floor_ns; /* which may not be less */
 	struct shape best;
 	double best_ns, best_score;
 };
 
-// Of two that take about as long, the one that is better the other way, and a
-// ring of a few slots: clocks are less exact than arithmetic, and guesses more
-// so.
+// Of two that take about as long, the one with less to hide, and a ring of a
+// few slots: clocks are less exact than arithmetic, and guesses more so.
 static double score(const struct search *s, const struct shape *shape,
 		    double step_ns, double serial_ns)
 {
 	bool known = s->p->caps.flags & GENAI_STREAM_CAP_RATES;
 	double off = (double)shape->slots - USUAL_SLOTS;
-	double ns = s->serial ? serial_ns + 0.01 * step_ns
-			      : step_ns + 0.01 * serial_ns;
+	double ns = step_ns + 0.01 * serial_ns;
 
 	if (shape->slots)
 		ns *= 1 + (known ? 0.0005 : 0.004) * pager_max(off, -off);
@@ -264,14 +260,15 @@ static double least_score(const struct search *s, const struct shape *shape)
 	double room = (double)(s->budget - shape->slots * shape->slot_bytes);
 	double out = pager_max((double)s->plan->read_bytes - room, 0);
 	double there = shape->slots ? out * shape->in_place : out;
-	double ns = s->plan->resident_ns, link = (out - there) * r->link;
+	double ns = s->plan->resident_ns + there * (r->in_place - r->memory);
+	double link = (out - there) * r->link;
 
 	if (shape->slots)
 		link += (out - there) / (double)shape->slot_bytes * r->latency;
 	return score(s, shape,
-		     pager_max(ns + there * (r->in_place - r->memory),
-			       link + there * r->in_place),
-		     ns + link + there * (r->in_place_alone - r->memory));
+		     s->p->m->async ? pager_max(ns, link + there * r->in_place)
+				    : ns + link,
+		     ns + link);
 }
 
 // Returns what a step takes; infinite where that is not the best, or cannot be.
@@ -285,15 +282,13 @@ static double consider(struct search *s, const struct shape *shape)
 	    !try_shape(s->p, s->plan, s->budget, shape, &c))
 		return INFINITY;
 	pager_step_ns(s->p, s->plan, &c);
-	if (c.serial_ns < s->floor_ns)
-		return INFINITY;
 	is = score(s, shape, c.step_ns, c.serial_ns);
 	if (is < s->best_score) {
 		s->best = *shape;
-		s->best_ns = s->serial ? c.serial_ns : c.step_ns;
+		s->best_ns = c.step_ns;
 		s->best_score = is;
 	}
-	return s->serial ? c.serial_ns : c.step_ns;
+	return c.step_ns;
 }
 
 static double consider_slots(struct search *s, uint64_t slot_bytes,
@@ -360,16 +355,13 @@ static void search(struct search *s)
 	}
 }
 
-// The plan with the shortest step if copies go on beside the kernels.  A
-// synchronous pager takes the one with the shortest sum of both, with a ring
-// where that one has a ring, and never one that would beat it.
+// The plan with the shortest step.
 void pager_choose(struct genai_pager *p, const struct pager_plan *plan,
 		  uint64_t budget, struct pager_choice *c)
 {
 	static const struct shape none;
 	struct search s = {.p = p, .plan = plan, .budget = budget};
 	uint64_t total = 0;
-	double step_ns;
 
 	memset(c, 0, sizeof(*c));
 	for (uint32_t i = 0; i < p->n_pages; i++) {
@@ -388,15 +380,4 @@ void pager_choose(struct genai_pager *p, const struct pager_plan *plan,
 		search(&s);
 	try_shape(p, plan, budget, &s.best, c);
 	pager_step_ns(p, plan, c);
-	if (p->m->async || !s.best.slots)
-		return;
-	step_ns = c->step_ns;
-	s.serial = true;
-	s.floor_ns = step_ns * 1.02;
-	s.best_score = score(&s, &s.best, step_ns, c->serial_ns);
-	s.best_ns = c->serial_ns;
-	search(&s);
-	try_shape(p, plan, budget, &s.best, c);
-	pager_step_ns(p, plan, c);
-	c->step_ns = step_ns;
 }

@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-// A kernel reads host memory in place at about 93 % of the copy engine's rate.
-#define IN_PLACE 0.93
-
 static double ns_per_byte(uint64_t rate)
 {
 	return rate ? 1e9 / (double)rate : 0;
@@ -19,7 +16,7 @@ static void guess(struct pager_rates *r, uint64_t total)
 
 	r->link = ns_per_byte(UINT64_C(25000000000));
 	r->memory = r->link / 40;
-	r->in_place = r->in_place_alone = r->link * 2;
+	r->in_place = r->link * 2;
 	all = (double)total * r->link;
 	r->latency = all / 2000 < 2600 ? all / 2000 : 2600;
 	r->launch = all / 5000 < 2500 ? all / 5000 : 2500;
@@ -33,9 +30,10 @@ void pager_rates(const struct genai_pager *p, struct pager_rates *r)
 	if (c->flags & GENAI_STREAM_CAP_RATES) {
 		r->link = ns_per_byte(c->link_bytes_per_s);
 		r->memory = ns_per_byte(c->memory_bytes_per_s);
-		r->in_place = pager_max(r->link / IN_PLACE, r->memory);
-		// a synchronous pager must not seem slower than it is
-		r->in_place_alone = pager_max(r->link, r->memory);
+		r->in_place = ns_per_byte(c->in_place_bytes_per_s
+						  ? c->in_place_bytes_per_s
+						  : c->link_bytes_per_s);
+		r->in_place = pager_max(r->in_place, r->memory);
 		r->latency = (double)c->copy_latency_ns;
 		r->launch = (double)c->launch_ns;
 		return;
@@ -114,7 +112,7 @@ static double serial_ns(const struct genai_pager *p,
 		const struct pager_page *pg = &p->pages[e->page];
 
 		if (pg->placement == PAGER_IN_PLACE)
-			t += (double)e->bytes * (r->in_place_alone - r->memory);
+			t += (double)e->bytes * (r->in_place - r->memory);
 		else if (pg->placement == PAGER_STREAMED && e->first)
 			t += r->latency + (double)pg->bytes * r->link;
 	}
@@ -160,6 +158,6 @@ static double overlapped_ns(const struct genai_pager *p,
 void pager_step_ns(const struct genai_pager *p, const struct pager_plan *plan,
 		   struct pager_choice *c)
 {
-	c->step_ns = overlapped_ns(p, plan, c);
 	c->serial_ns = serial_ns(p, plan);
+	c->step_ns = p->m->async ? overlapped_ns(p, plan, c) : c->serial_ns;
 }

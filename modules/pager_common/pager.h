@@ -116,15 +116,14 @@ struct pager_choice {
 	uint64_t slot_bytes;
 	uint64_t pinned;
 	uint32_t n_streamed;
-	/* what a step takes: at best, with copies beside the kernels; in this
-	 * plan, with copies between them */
+	/* what a step takes: as this pager copies, and with copies between the
+	 * kernels */
 	double step_ns, serial_ns;
 };
 
-/* cost.c: ns a byte, ns a copy, ns a unit of work.  in_place: beside copies,
- * and in_place_alone where the link has nothing else to do. */
+/* cost.c: ns a byte, ns a copy, ns a unit of work. */
 struct pager_rates {
-	double link, memory, in_place, in_place_alone, latency, launch;
+	double link, memory, in_place, latency, launch;
 };
 
 /* A page is used: work without weights, then with them. */

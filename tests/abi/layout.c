@@ -130,7 +130,7 @@ AT(genai_work, name, 8);
 AT(genai_work, fn, 16);
 AT(genai_work, ctx, 24);
 
-SIZE(genai_stream_caps, 152);
+SIZE(genai_stream_caps, 160);
 AT(genai_stream_caps, size, 0);
 AT(genai_stream_caps, flags, 4);
 AT(genai_stream_caps, device_kind, 8);
@@ -143,6 +143,7 @@ AT(genai_stream_caps, link_bytes_per_s, 120);
 AT(genai_stream_caps, memory_bytes_per_s, 128);
 AT(genai_stream_caps, copy_latency_ns, 136);
 AT(genai_stream_caps, launch_ns, 144);
+AT(genai_stream_caps, in_place_bytes_per_s, 152);
 
 SIZE(genai_stream_stats, 72);
 AT(genai_stream_stats, size, 0);

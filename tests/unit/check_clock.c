@@ -115,6 +115,27 @@ START_TEST(in_place_takes_the_link)
 }
 END_TEST
 
+// Memory that is read where it lies may have a rate of its own.
+START_TEST(in_place_rate)
+{
+	uint64_t t0;
+
+	open_device(SETS("module.cpu_ref.clock=simulated",
+			 "module.cpu_ref.link_bytes_per_s=1000000000",
+			 "module.cpu_ref.in_place_bytes_per_s=500000000"));
+	s = stream("s");
+	t = stream("t");
+	d = take(GENAI_MEM_DEVICE, 4096);
+	h = take(GENAI_MEM_HOST_PINNED, 4096);
+	unit(s, "u", h.range.addr, 1000, R);
+	ck_assert_uint_eq(now(), 2000);
+	t0 = now();
+	up(t, 100); // the link is free from then on
+	ck_assert_uint_eq(now(), t0 + 100);
+	teardown();
+}
+END_TEST
+
 START_TEST(host_waits)
 {
 	struct genai_point p;
@@ -248,6 +269,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(c, recorded, 0, 2);
 	suite_add_tcase(su, c);
 	tcase_add_loop_test(o, end_of_time, 0, 3);
+	tcase_add_test(o, in_place_rate);
 	tcase_add_test(o, slow_copy);
 	tcase_add_test(o, real);
 	suite_add_tcase(su, o);

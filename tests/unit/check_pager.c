@@ -205,7 +205,7 @@ static int32_t claim(void *self, struct genai_stream_caps *out,
 
 // Open the pager anew, on a device that claims such rates, in a struct of size
 // bytes.
-static void claim_rates(const uint64_t rates[4], size_t size)
+static void claim_rates(const uint64_t rates[5], size_t size)
 {
 	struct genai_stream_api api = rt->device.stream;
 
@@ -220,6 +220,7 @@ static void claim_rates(const uint64_t rates[4], size_t size)
 	claimed.memory_bytes_per_s = rates[1];
 	claimed.copy_latency_ns = rates[2];
 	claimed.launch_ns = rates[3];
+	claimed.in_place_bytes_per_s = rates[4];
 	ck_assert_int_eq(ops->open(genai_module_self(rt->pager.module), &api,
 				   &rt->device.barrier, &pager, &err),
 			 0);
@@ -248,7 +249,8 @@ START_TEST(rates_beyond_all_measure)
 	begin(pagers[_i], NULL);
 	for (uint32_t i = 0; i < 256; i++) {
 		const uint64_t rates[] = {values[i % 4], values[i / 4 % 4],
-					  values[i / 16 % 4], values[i / 64]};
+					  values[i / 16 % 4], values[i / 64],
+					  values[(i + i / 16) % 4]};
 
 		claim_rates(rates, sizeof(claimed));
 		for (uint32_t k = 0; k < 10; k++) {
@@ -271,7 +273,7 @@ END_TEST
 // A device of before there were rates has none, whatever its flags say.
 START_TEST(rates_of_an_older_minor)
 {
-	static const uint64_t rates[] = {1, 1, 1, 1};
+	static const uint64_t rates[] = {1, 1, 1, 1, 1};
 
 	begin(pagers[_i], NULL);
 	claim_rates(rates,

@@ -14,6 +14,7 @@
 struct rates {
 	const char *name;
 	double link, memory, latency, launch, balance;
+	double in_place; // of the link's rate; 0: all of it
 };
 
 // Units of work of a step: what they take beside their weights, and those.
@@ -87,6 +88,12 @@ static inline double bytes_ns(double bytes, double rate)
 	return rate > 0 ? bytes / rate * 1e9 : 0;
 }
 
+// Of memory read where it lies.
+static inline double in_place_rate(const struct rates *c)
+{
+	return c->link * (c->in_place ? c->in_place : 1);
+}
+
 // What unit j takes by itself; infinite if the budget cannot hold it.
 static inline double unit_ns(const struct rates *c, uint32_t j, int way,
 			     double budget)
@@ -95,7 +102,7 @@ static inline double unit_ns(const struct rates *c, uint32_t j, int way,
 	double t = c->launch + bytes_ns((double)units.other[j], c->memory);
 
 	if (way == IN_PLACE)
-		return t + bytes_ns(w, c->link);
+		return t + bytes_ns(w, in_place_rate(c));
 	t += bytes_ns(w, c->memory);
 	if (way == WHOLE)
 		return w > budget ? INFINITY : t;
@@ -110,7 +117,7 @@ static inline double unit_ns(const struct rates *c, uint32_t j, int way,
 static inline double stretch_ns(const struct rates *c, double base,
 				double bytes, double budget, double later)
 {
-	double serial = 1e9 / c->link - 1e9 / c->memory;
+	double serial = 1e9 / in_place_rate(c) - 1e9 / c->memory;
 	double late = c->latency / fmax(budget, 1);
 	double link = bytes_ns(bytes, c->link) + bytes * late + later;
 

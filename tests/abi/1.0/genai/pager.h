@@ -109,8 +109,8 @@ struct genai_pager_report {
 	uint32_t n_streamed; /* pages that go through the ring */
 	uint64_t slot_bytes;
 	/* What a step takes, by the rates of the device (without them in units
-	 * that compare plans): at best, with copies beside the kernels; in this
-	 * plan, with copies between them; and with everything on the device. */
+	 * that compare plans): as this pager copies; with copies between the
+	 * kernels; and with everything on the device. */
 	uint64_t step_ns, serial_ns, resident_ns;
 	uint64_t read_in_place_bytes; /* of in_place_bytes: read by every step,
 					 not gathered from */
