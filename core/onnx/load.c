@@ -1,5 +1,6 @@
 // load.c - opening a model file: map, scan, unpack, import.
 #include "core/onnx/import.h"
+#include "core/onnx/functions.h"
 #include "core/onnx/payload.h"
 #include "core/onnx/scan.h"
 
@@ -146,29 +147,39 @@ static void message_free(ProtobufCMessage *msg, struct genai_budget *budget)
 	protobuf_c_message_free_unpacked(msg, &a);
 }
 
-static int32_t add_opset(struct genai_import *im, const Genai__Onnx__Opset *o,
-			 uint32_t index, struct genai_error *err)
+int32_t genai_onnx_check_opset(const char *domain, int64_t version,
+			       struct genai_error *err)
 {
-	const char *domain = o->domain ? o->domain : "";
 	int64_t known = INT64_MAX;
-	uint32_t at;
 
-	if (!strcmp(domain, "ai.onnx"))
-		domain = "";
 	if (!*domain)
 		known = ONNX_OPSET_KNOWN;
 	else if (!strcmp(domain, "com.microsoft"))
 		known = MICROSOFT_OPSET_KNOWN;
-	if (o->version < 1)
+	if (version < 1)
 		return genai_fail(err, GENAI_E_FORMAT,
 				  "opset_import of domain \"%s\": version %lld",
-				  domain, (long long)o->version);
-	if (o->version > known)
+				  domain, (long long)version);
+	if (version > known)
 		return genai_fail(err, GENAI_E_UNSUPPORTED,
 				  "opset %lld of domain \"%s\" is newer than "
 				  "%lld, the newest known",
-				  (long long)o->version, domain,
-				  (long long)known);
+				  (long long)version, domain, (long long)known);
+	return 0;
+}
+
+static int32_t add_opset(struct genai_import *im, const Genai__Onnx__Opset *o,
+			 uint32_t index, struct genai_error *err)
+{
+	const char *domain = o->domain ? o->domain : "";
+	uint32_t at;
+	int32_t rc;
+
+	if (!strcmp(domain, "ai.onnx"))
+		domain = "";
+	rc = genai_onnx_check_opset(domain, o->version, err);
+	if (rc)
+		return rc;
 	at = genai_names_find(&im->domains, domain);
 	if (at != GENAI_NONE && im->versions[at] != o->version)
 		return genai_fail(err, GENAI_E_FORMAT,
@@ -227,6 +238,7 @@ static int32_t import(struct genai_import *im, const Genai__Onnx__Model *m,
 static int32_t load(struct genai_import *im, struct genai_onnx_stripped *s,
 		    struct genai_graph **out_graph, struct genai_error *err)
 {
+	ProtobufCAllocator a = {capped_alloc, capped_free, im->budget};
 	ProtobufCMessage *msg;
 	int32_t rc = unpack(&genai__onnx__model__descriptor, s, im->budget,
 			    &msg, err);
@@ -236,12 +248,13 @@ static int32_t load(struct genai_import *im, struct genai_onnx_stripped *s,
 		return rc;
 	genai_names_init(&im->locations, im->budget);
 	genai_names_init(&im->domains, im->budget);
-	if (s->has_functions)
-		genai_import_warn(im, "its functions are ignored");
 	if (s->has_training)
 		genai_import_warn(im, "its training_info is ignored");
-	rc = import(im, (const Genai__Onnx__Model *)(const void *)msg,
-		    out_graph, err);
+	rc = genai_onnx_inline((Genai__Onnx__Model *)(void *)msg, &a,
+			       im->budget, err);
+	if (!rc)
+		rc = import(im, (const Genai__Onnx__Model *)(const void *)msg,
+			    out_graph, err);
 	genai_folders_close(im->folders);
 	genai_names_free(&im->locations);
 	genai_names_free(&im->domains);
@@ -254,7 +267,7 @@ int32_t genai_onnx_load(const char *path,
 			const struct genai_onnx_options *options,
 			struct genai_onnx **out_model, struct genai_error *err)
 {
-	struct genai_onnx_stripped s = {NULL, 0, 0, 0, 0};
+	struct genai_onnx_stripped s = {NULL, 0, 0, 0};
 	struct genai_budget budget = {0, 0};
 	struct genai_onnx *model = calloc(1, sizeof(*model));
 	struct genai_import im;

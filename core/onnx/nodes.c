@@ -203,7 +203,7 @@ void genai_import_node(struct scope *s, const node_pb *n)
 
 	if (!strcmp(domain, "ai.onnx"))
 		domain = "";
-	version = version_of(s->im, domain);
+	version = n->has_opset ? n->opset : version_of(s->im, domain);
 	if (!*op || !version) {
 		genai_builder_fail(s->b, GENAI_E_FORMAT,
 				   "node \"%s\" (%s): %s%s%s",

@@ -21,7 +21,8 @@ struct genai_onnx_options {
 	void *warn_ctx;
 };
 
-/* Load path.  Constant nodes become stored tensors.  Function: no.
+/* Load path.  Constant nodes become stored tensors, calls of model-local
+ * functions the nodes of those.
  * Errors: GENAI_E_IO, _NOTFOUND (with the path tried), _FORMAT, _UNSUPPORTED,
  * _LIMIT, _NOMEM. */
 int32_t genai_onnx_load(const char *path,

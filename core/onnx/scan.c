@@ -21,6 +21,7 @@ enum message {
 	TENSOR_TYPE,
 	SHAPE,
 	DIM,
+	FUNCTION,
 	N_MESSAGES
 };
 
@@ -66,6 +67,7 @@ struct rule {
 static const struct rule model_rules[] = {INT(1, "ir_version"),
 					  ONE(7, "graph", GRAPH),
 					  MANY(8, "opset_import", OPSET),
+					  MANY(25, "functions", FUNCTION),
 					  {0}};
 static const struct rule opset_rules[] = {
 	NAME(1, "domain"), INT(2, "version"), {0}};
@@ -84,6 +86,7 @@ static const struct rule node_rules[] = {NAMES(1, "node input"),
 					 NAME(4, "op_type"),
 					 MANY(5, "attribute", ATTRIBUTE),
 					 NAME(7, "domain"),
+					 NAME(8, "overload"),
 					 {0}};
 static const struct rule attribute_rules[] = {
 	NAME(1, "attribute name"),
@@ -119,6 +122,18 @@ static const struct rule shape_rules[] = {MANY(1, "dim", DIM), {0}};
 static const struct rule dim_rules[] = {
 	INT(1, "dim_value"), NAME(2, "dim_param"), {0}};
 
+static const struct rule function_rules[] = {
+	NAME(1, "function name"),
+	NAMES(4, "function input"),
+	NAMES(5, "function output"),
+	NAMES(6, "function attribute"),
+	MANY(7, "node", NODE),
+	MANY(9, "opset_import", OPSET),
+	NAME(10, "domain"),
+	MANY(11, "attribute_proto", ATTRIBUTE),
+	NAME(13, "overload"),
+	{0}};
+
 static const struct {
 	const struct rule *rules;
 	const char *name;
@@ -136,6 +151,7 @@ static const struct {
 	[TENSOR_TYPE] = {tensor_type_rules, "a tensor type"},
 	[SHAPE] = {shape_rules, "a shape"},
 	[DIM] = {dim_rules, "a dimension"},
+	[FUNCTION] = {function_rules, "a function"},
 };
 
 struct frame {
@@ -382,8 +398,6 @@ static int32_t one_field(struct scan *s, const uint8_t *place,
 	int32_t rc = GENAI_OK;
 
 	if (!r) {
-		s->out->has_functions |=
-			frame->message == MODEL && f->number == 25;
 		s->out->has_training |=
 			frame->message == MODEL && f->number == 20;
 		return GENAI_OK;

@@ -29,7 +29,6 @@ struct genai_onnx_stripped {
 	uint8_t *data; // malloc'ed, charged to the budget: capacity bytes
 	size_t bytes;
 	size_t capacity;
-	int has_functions;
 	int has_training;
 };
 

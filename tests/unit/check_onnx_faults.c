@@ -151,6 +151,26 @@ void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t off)
 	return __real_mmap(at, n, prot, flags, fd, off);
 }
 
+// call(a) = Relu(Softmax(a, axis = along))
+static struct ow called(void)
+{
+	struct ow f = {NULL, 0, 0}, o = {NULL, 0, 0},
+		  a = ow_attr("axis", OW_INT), n = ow_node("Softmax", "a", "t");
+
+	ow_str(&f, 1, "call");
+	ow_str(&f, 4, "a");
+	ow_str(&f, 5, "b");
+	ow_str(&f, 6, "along");
+	ow_str(&f, 10, "f");
+	ow_int(&o, 2, 18);
+	ow_msg(&f, 9, o);
+	ow_str(&a, 21, "along");
+	ow_msg(&n, 5, a);
+	ow_msg(&f, 7, n);
+	ow_msg(&f, 7, ow_node("Relu", "t", "b"));
+	return f;
+}
+
 // A model with something of everything.
 static void make_model(void)
 {
@@ -186,8 +206,13 @@ static void make_model(void)
 	ow_str(&a, 9, "text");
 	ow_msg(&n, 5, a);
 	ow_add_node(&g, n);
-	ow_add_output(&g, "y");
+	n = ow_node("call", "y", "last");
+	ow_str(&n, 7, "f");
+	ow_attr_int(&n, "along", 1);
+	ow_add_node(&g, n);
+	ow_add_output(&g, "last");
 	m = ow_model(g);
+	ow_msg(&m, 25, called());
 	bench_write("model.onnx", m.data, m.n);
 	ow_free(&m);
 }
