@@ -279,8 +279,11 @@ static int32_t check_iface(struct genai_module *m, uint32_t i,
 			    "interface %s %s: no table of at most %u bytes "
 			    "inside the module",
 			    f->type, f->name, MAX_TABLE);
-	if (!f->version || t->version != f->version || f->reserved ||
-	    t->reserved)
+	if (f->reserved || t->reserved)
+		return fail(m, err, GENAI_E_UNSUPPORTED,
+			    "interface %s %s: reserved 0x%x, 0x%x in its table",
+			    f->type, f->name, f->reserved, t->reserved);
+	if (!f->version || t->version != f->version)
 		return fail(m, err, GENAI_E_MODULE,
 			    "interface %s %s: version %u, its table says %u",
 			    f->type, f->name, f->version, t->version);
@@ -355,6 +358,9 @@ static int32_t check_key(struct genai_module *m, uint32_t i,
 		return fail(m, err, GENAI_E_MODULE,
 			    "key %u: '%.60s' cannot be the name of a key", i,
 			    k->name);
+	if (k->reserved)
+		return fail(m, err, GENAI_E_UNSUPPORTED,
+			    "key %s: reserved 0x%x", k->name, k->reserved);
 	for (j = 0; j < i; j++)
 		if (strcmp(k->name, key_at(m, j)->name) == 0)
 			return fail(m, err, GENAI_E_MODULE, "key %s twice",

@@ -156,6 +156,9 @@ static const struct {
 	{"iface-name", GENAI_E_MODULE,
 	 "interface 1: type or name is not a string of the module, or a name "
 	 "not of letters, digits, '_' and '-'"},
+	{"iface-reserved", GENAI_E_UNSUPPORTED,
+	 "interface genai.pager second: reserved 0x2, 0x0 in its table"},
+	{"key-reserved", GENAI_E_UNSUPPORTED, "key schedule: reserved 0x3"},
 	{"iface-null", GENAI_E_MODULE,
 	 "interface genai.pager second: no table of at most 65536 bytes inside "
 	 "the module"},
