@@ -17,12 +17,16 @@ struct arch {
 	bool tied;
 	uint32_t rope_factor;	/* of Llama 3's rescaled rotation; 0: none */
 	uint32_t experts, used; /* of ffn each; 0: one MLP */
+	uint32_t taps;		/* of short convolutions; 0: none */
+	uint32_t attention;	/* layers that are none, a bit each */
 };
 
 #define LLAMA "llama"
 #define QWEN2 "qwen2"
 #define QWEN3 "qwen3"
 #define GPT_OSS "gptoss"
+#define LFM2 "lfm2"
+#define LFM2_ATTENTION 0x5524 // layers 2, 5, 8, 10, 12, 14
 
 static const struct arch archs[] = {
 	{"Qwen2.5-0.5B", QWEN2, 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6,
@@ -59,6 +63,12 @@ static const struct arch archs[] = {
 	 1e-6f, false, 0, 128, 8},
 	{"gpt-oss-20b", GPT_OSS, 24, 2880, 64, 8, 64, 2880, 201088, 131072,
 	 150000, 1e-5f, false, 0, 32, 4},
+	{"LFM2-350M", LFM2, 16, 1024, 16, 8, 64, 4608, 65536, 128000, 1e6,
+	 1e-5f, true, .taps = 3, .attention = LFM2_ATTENTION},
+	{"LFM2-700M", LFM2, 16, 1536, 24, 8, 64, 6912, 65536, 128000, 1e6,
+	 1e-5f, true, .taps = 3, .attention = LFM2_ATTENTION},
+	{"LFM2-1.2B", LFM2, 16, 2048, 32, 8, 64, 8192, 65536, 128000, 1e6,
+	 1e-5f, true, .taps = 3, .attention = LFM2_ATTENTION},
 	{"tiny-llama", LLAMA, 2, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-5f, true,
 	 0},
 	{"tiny-qwen2", QWEN2, 2, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-6f, false,
@@ -69,15 +79,18 @@ static const struct arch archs[] = {
 	 true, 0, 8, 2},
 	{"tiny-gpt-oss", GPT_OSS, 2, 64, 4, 2, 16, 64, 512, 512, 1e4, 1e-5f,
 	 false, 0, 4, 2},
+	{"tiny-lfm2", LFM2, 4, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-5f, true,
+	 .taps = 3, .attention = 0xa},
 };
 #define N_ARCHS (sizeof(archs) / sizeof(archs[0]))
+#define MAX_LAYERS 1024
 
 struct synth {
 	struct genai_genconf conf;
 	struct genai_form form;
 	uint64_t seed;
 	float factors[512];
-	uint8_t flags[1024]; /* of layers */
+	uint8_t flags[MAX_LAYERS]; /* of layers */
 };
 
 // A counter through a mixer: any place of the stream costs the same.
@@ -131,6 +144,8 @@ static uint64_t length_of(const struct genai_genconf *c, uint32_t site)
 	case GENAI_SITE_BIAS_K:
 	case GENAI_SITE_BIAS_V:
 		return (uint64_t)c->head_size * c->kv_heads;
+	case GENAI_SITE_CONV_TAPS:
+		return (uint64_t)c->hidden * c->conv_taps;
 	case GENAI_SITE_SINKS:
 		return c->heads;
 	case GENAI_SITE_BIAS_ROUTER:
@@ -150,13 +165,14 @@ static int32_t vector(void *self, uint32_t site, uint32_t layer,
 {
 	const struct synth *s = self;
 	bool bias = site >= GENAI_SITE_BIAS_Q;
+	float spread = site == GENAI_SITE_CONV_TAPS ? 2.0f : 0.2f;
 	uint64_t from = stream(s, site, layer, 0);
 	uint64_t n = length_of(&s->conf, site);
 
 	(void)err;
 	for (uint64_t i = 0; i < n; i++)
 		out_values[i] = (bias ? 0.0f : 1.0f) +
-				0.2f * (unit(mix(from + i)) - 0.5f);
+				spread * (unit(mix(from + i)) - 0.5f);
 	return GENAI_OK;
 }
 
@@ -391,7 +407,13 @@ static void configure(struct synth *s, const struct arch *a,
 	c->epsilon = a->epsilon;
 	c->tied = a->tied;
 	c->qkv_bias = !strcmp(a->type, QWEN2);
-	c->qk_norm = !strcmp(a->type, QWEN3);
+	c->qk_norm = !strcmp(a->type, QWEN3) || a->taps;
+	c->conv_taps = a->taps;
+	for (uint32_t i = 0; a->taps && i < MAX_LAYERS; i++)
+		if (i >= 32 || !(a->attention >> i & 1))
+			s->flags[i] = GENAI_LAYER_CONV;
+	if (a->taps)
+		c->layer_flags = s->flags;
 	c->io_dtype = o->io_dtype ? o->io_dtype : GENAI_DT_F16;
 	c->cuda = c->io_dtype == GENAI_DT_F16;
 	c->accuracy_level = c->cuda ? 0 : 1;
@@ -417,7 +439,7 @@ static int32_t check(const struct synth *s, const char *arch,
 	uint64_t heads = (uint64_t)c->heads * c->head_size;
 
 	if ((s->form.bits != 4 && s->form.bits != 8) || block < 16 ||
-	    block > 128 || block & (block - 1) || c->layers > 1024 ||
+	    block > 128 || block & (block - 1) || c->layers > MAX_LAYERS ||
 	    c->context > 1u << 21 ||
 	    (c->io_dtype != GENAI_DT_F16 && c->io_dtype != GENAI_DT_F32))
 		return genai_fail(err, GENAI_E_INVAL,
@@ -437,15 +459,18 @@ static int32_t check(const struct synth *s, const char *arch,
 bool genai_synth_list(uint32_t index, struct genai_synth_info *out_info)
 {
 	const struct arch *a;
-	uint64_t q, kv, values;
+	uint64_t q, kv, values, conv = 0;
 
 	if (index >= N_ARCHS)
 		return false;
 	a = &archs[index];
 	q = (uint64_t)a->heads * a->head_size;
 	kv = (uint64_t)a->kv_heads * a->head_size;
-	values = a->layers * (2 * a->hidden * (q + kv) +
-			      3ull * a->hidden * a->ffn *
+	for (uint32_t i = 0; a->taps && i < a->layers; i++)
+		conv += !(a->attention >> i & 1);
+	values = (a->layers - conv) * 2 * a->hidden * (q + kv) +
+		 conv * 4 * a->hidden * a->hidden +
+		 a->layers * (3ull * a->hidden * a->ffn *
 				      (a->experts ? a->experts : 1) +
 			      (uint64_t)a->hidden * a->experts) +
 		 (a->tied ? 1ull : 2ull) * a->hidden * a->vocab;
