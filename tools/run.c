@@ -29,6 +29,38 @@ static double half_value(uint16_t h)
 	return h & 0x8000 ? -v : v;
 }
 
+// A float of 8 or 4 bits: its code read as a sign, an exponent, a mantissa.
+static double code_value(uint32_t dtype, unsigned code)
+{
+	static const struct {
+		int mantissa, bias;
+	} formats[] = {[GENAI_DT_F8E4M3FN] = {3, 7},
+		       [GENAI_DT_F8E4M3FNUZ] = {3, 8},
+		       [GENAI_DT_F8E5M2] = {2, 15},
+		       [GENAI_DT_F8E5M2FNUZ] = {2, 16},
+		       [GENAI_DT_F4E2M1] = {1, 1}};
+	unsigned sign = dtype == GENAI_DT_F4E2M1 ? 8 : 0x80;
+	unsigned a = code & (sign - 1), m;
+	int mantissa, e;
+	double x;
+
+	if (dtype == GENAI_DT_F8E8M0)
+		return code == 255 ? NAN : ldexp(1, (int)code - 127);
+	if ((dtype == GENAI_DT_F8E4M3FN && a == 0x7f) ||
+	    (dtype == GENAI_DT_F8E5M2 && a > 0x7c) ||
+	    ((dtype == GENAI_DT_F8E4M3FNUZ || dtype == GENAI_DT_F8E5M2FNUZ) &&
+	     code == 0x80))
+		return NAN;
+	mantissa = formats[dtype].mantissa;
+	m = a & ((1u << mantissa) - 1);
+	e = (int)(a >> mantissa);
+	x = dtype == GENAI_DT_F8E5M2 && a == 0x7c
+		    ? INFINITY
+		    : ldexp(e ? m + (1u << mantissa) : m,
+			    (e ? e : 1) - formats[dtype].bias - mantissa);
+	return code & sign ? -x : x;
+}
+
 static double element(uint32_t dtype, const void *p, uint64_t i)
 {
 	uint32_t bits;
@@ -59,6 +91,20 @@ static double element(uint32_t dtype, const void *p, uint64_t i)
 		return ((const uint16_t *)p)[i];
 	case GENAI_DT_I8:
 		return ((const int8_t *)p)[i];
+	case GENAI_DT_F8E4M3FN:
+	case GENAI_DT_F8E4M3FNUZ:
+	case GENAI_DT_F8E5M2:
+	case GENAI_DT_F8E5M2FNUZ:
+	case GENAI_DT_F8E8M0:
+		return code_value(dtype, ((const uint8_t *)p)[i]);
+	case GENAI_DT_F4E2M1:
+		return code_value(
+			dtype, ((const uint8_t *)p)[i / 2] >> (i % 2 * 4) & 15);
+	case GENAI_DT_U2:
+		return ((const uint8_t *)p)[i / 4] >> (i % 4 * 2) & 3;
+	case GENAI_DT_I2:
+		bits = ((const uint8_t *)p)[i / 4] >> (i % 4 * 2) & 3;
+		return (double)bits - (bits > 1 ? 4 : 0);
 	case GENAI_DT_U4:
 		return ((const uint8_t *)p)[i / 2] >> (i % 2 * 4) & 15;
 	case GENAI_DT_I4:

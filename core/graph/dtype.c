@@ -8,12 +8,21 @@
 static uint32_t dtype_bits(uint32_t dtype)
 {
 	switch (dtype) {
+	case GENAI_DT_U2:
+	case GENAI_DT_I2:
+		return 2;
 	case GENAI_DT_U4:
 	case GENAI_DT_I4:
+	case GENAI_DT_F4E2M1:
 		return 4;
 	case GENAI_DT_U8:
 	case GENAI_DT_I8:
 	case GENAI_DT_BOOL:
+	case GENAI_DT_F8E4M3FN:
+	case GENAI_DT_F8E4M3FNUZ:
+	case GENAI_DT_F8E5M2:
+	case GENAI_DT_F8E5M2FNUZ:
+	case GENAI_DT_F8E8M0:
 		return 8;
 	case GENAI_DT_U16:
 	case GENAI_DT_I16:
@@ -55,7 +64,8 @@ int32_t genai_tensor_bytes(uint32_t dtype, uint32_t rank, const int64_t *dims,
 		if (__builtin_mul_overflow(count, (uint64_t)dims[i], &count) ||
 		    count > MAX_BYTES * 2)
 			return GENAI_E_FORMAT;
-	count = bits == 4 ? count / 2 + count % 2 : count * (bits / 8);
+	count = bits < 8 ? count / (8 / bits) + (count % (8 / bits) != 0)
+			 : count * (bits / 8);
 	if (count > MAX_BYTES)
 		return GENAI_E_FORMAT;
 	*out_bytes = count;

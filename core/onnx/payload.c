@@ -18,7 +18,8 @@
 #define UINT64_DATA 11u
 
 // How a type is stored in typed data: the field, bytes of a stored entry (for
-// 4-bit types an entry is a byte, two elements), and the range of an entry.
+// small types an entry is a byte, two or four elements), and the range of an
+// entry.
 struct store {
 	uint8_t dtype;
 	uint8_t field;
@@ -43,6 +44,14 @@ static const struct store stores[] = {
 	{GENAI_DT_BOOL, INT32_DATA, 1, 0, 1},
 	{GENAI_DT_U4, INT32_DATA, 1, INT8_MIN, UINT8_MAX},
 	{GENAI_DT_I4, INT32_DATA, 1, INT8_MIN, UINT8_MAX},
+	{GENAI_DT_F4E2M1, INT32_DATA, 1, INT8_MIN, UINT8_MAX},
+	{GENAI_DT_U2, INT32_DATA, 1, INT8_MIN, UINT8_MAX},
+	{GENAI_DT_I2, INT32_DATA, 1, INT8_MIN, UINT8_MAX},
+	{GENAI_DT_F8E4M3FN, INT32_DATA, 1, 0, UINT8_MAX},
+	{GENAI_DT_F8E4M3FNUZ, INT32_DATA, 1, 0, UINT8_MAX},
+	{GENAI_DT_F8E5M2, INT32_DATA, 1, 0, UINT8_MAX},
+	{GENAI_DT_F8E5M2FNUZ, INT32_DATA, 1, 0, UINT8_MAX},
+	{GENAI_DT_F8E8M0, INT32_DATA, 1, 0, UINT8_MAX},
 };
 
 static const char *const field_names[] = {

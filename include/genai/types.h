@@ -74,8 +74,16 @@ struct genai_error {
 #define GENAI_DT_U32 12
 #define GENAI_DT_U64 13
 #define GENAI_DT_BF16 16
+#define GENAI_DT_F8E4M3FN 17
+#define GENAI_DT_F8E4M3FNUZ 18
+#define GENAI_DT_F8E5M2 19
+#define GENAI_DT_F8E5M2FNUZ 20
 #define GENAI_DT_U4 21 /* two per byte, low nibble first */
 #define GENAI_DT_I4 22
+#define GENAI_DT_F4E2M1 23
+#define GENAI_DT_F8E8M0 24
+#define GENAI_DT_U2 25 /* four per byte, low bits first */
+#define GENAI_DT_I2 26
 
 #define GENAI_MAX_RANK 16
 

@@ -28,8 +28,16 @@
 #define OPS_INTS (OPS_SIGNED | OPS_UNSIGNED)
 #define OPS_NUMS (OPS_FLOATS | OPS_INTS)
 #define OPS_BOOL OPS_BIT(GENAI_DT_BOOL)
+#define OPS_F8                                                                 \
+	(OPS_BIT(GENAI_DT_F8E4M3FN) | OPS_BIT(GENAI_DT_F8E4M3FNUZ) |           \
+	 OPS_BIT(GENAI_DT_F8E5M2) | OPS_BIT(GENAI_DT_F8E5M2FNUZ) |             \
+	 OPS_BIT(GENAI_DT_F8E8M0))	/* stored so, and never computed */
 #define OPS_BYTES (OPS_NUMS | OPS_BOOL) /* whole-byte elements */
-#define OPS_ANY (OPS_BYTES | OPS_BIT(GENAI_DT_U4) | OPS_BIT(GENAI_DT_I4))
+#define OPS_PACKED                                                             \
+	(OPS_BIT(GENAI_DT_U4) | OPS_BIT(GENAI_DT_I4) |                         \
+	 OPS_BIT(GENAI_DT_F4E2M1) | OPS_BIT(GENAI_DT_U2) |                     \
+	 OPS_BIT(GENAI_DT_I2)) /* several to a byte */
+#define OPS_ANY (OPS_BYTES | OPS_F8 | OPS_PACKED)
 #define OPS_INDEX (OPS_BIT(GENAI_DT_I32) | OPS_BIT(GENAI_DT_I64))
 
 /* Which of the operations that share functions a row is: its code. */
@@ -121,10 +129,38 @@ enum ops_class ops_class_of(uint32_t dtype);
  * bases are fine.  Floats read as integers saturate, NaN gives 0. */
 void ops_load(enum ops_class c, void *dst, uint32_t dtype, const void *base,
 	      int64_t first, int64_t stride, uint32_t n);
-/* Write n values of class c to base[first + i * stride]; 4-bit elements only
+/* Write n values of class c to base[first + i * stride]; packed elements only
  * with stride 1. */
 void ops_store(enum ops_class c, const void *src, uint32_t dtype, void *base,
 	       int64_t first, int64_t stride, uint32_t n);
+/* A float that, rounded again to fewer bits, gives what rounding d once gives.
+ */
+float ops_odd_float(double d);
+/* A double cut to an integer, saturated; NaN is 0. */
+int64_t ops_whole(double x);
+
+/* ---- small elements (ops_small.c), for the two above ---- */
+
+void ops_load_f8(float *dst, uint32_t dtype, const unsigned char *p,
+		 int64_t first, int64_t stride, uint32_t n);
+void ops_store_f8(const float *src, uint32_t dtype, unsigned char *p,
+		  int64_t first, int64_t stride, uint32_t n);
+void ops_load_packed(enum ops_class c, void *dst, uint32_t dtype,
+		     const unsigned char *p, int64_t first, int64_t stride,
+		     uint32_t n);
+void ops_store_packed(enum ops_class c, const void *src, uint32_t dtype,
+		      unsigned char *p, int64_t first, uint32_t n);
+static inline bool ops_is_f8(uint32_t dtype)
+{
+	return dtype < 32 && (OPS_F8 & OPS_BIT(dtype));
+}
+/* Storing a finite float that is too large for 8 bits gives the largest one,
+ * infinity gives infinity or NaN: make of each what Cast wants. */
+void ops_saturate(uint32_t dtype, bool saturate, float *x, uint32_t n);
+/* To a power of two, before storing as E8M0, which rounds up. */
+enum { OPS_NEAREST, OPS_DOWN };
+void ops_round_power(int how, float *x, uint32_t n);
+
 /* One element as an integer (integer and bool dtypes). */
 int64_t ops_get_int(const struct cref_tensor *t, const void *data, uint64_t i);
 

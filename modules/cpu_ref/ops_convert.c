@@ -4,11 +4,13 @@
 
 enum ops_class ops_class_of(uint32_t dtype)
 {
-	if (dtype < 32 && (OPS_F32S & OPS_BIT(dtype)))
+	if (dtype < 32 && ((OPS_F32S | OPS_F8) & OPS_BIT(dtype)))
+		return OPS_F32;
+	if (dtype == GENAI_DT_F4E2M1)
 		return OPS_F32;
 	if (dtype == GENAI_DT_F64)
 		return OPS_F64;
-	if (dtype == GENAI_DT_I4 ||
+	if (dtype == GENAI_DT_I4 || dtype == GENAI_DT_I2 ||
 	    (dtype < 32 && (OPS_SIGNED & OPS_BIT(dtype))))
 		return OPS_I64;
 	return OPS_U64;
@@ -16,7 +18,7 @@ enum ops_class ops_class_of(uint32_t dtype)
 
 // A float that, rounded again to fewer bits, gives what rounding the double
 // once would: inexact results get an odd last bit ("round to odd").
-static float odd_float(double d)
+float ops_odd_float(double d)
 {
 	float f = (float)d;
 	uint32_t u = cref_bits(f);
@@ -96,22 +98,43 @@ LOADER(load_f16, uint16_t, cref_f16_to_f32(v), (double)cref_f16_to_f32(v),
 LOADER(load_bf16, uint16_t, cref_bf16_to_f32(v), (double)cref_bf16_to_f32(v),
        f_to_i((double)cref_bf16_to_f32(v)), f_to_u((double)cref_bf16_to_f32(v)))
 
-static void load_nibbles(enum ops_class c, void *dst, bool is_signed,
-			 const unsigned char *p, int64_t first, int64_t stride,
-			 uint32_t n)
+// Through floats, which hold every value of 8 bits.
+static void load_f8(enum ops_class c, void *dst, uint32_t dtype,
+		    const unsigned char *p, int64_t first, int64_t stride,
+		    uint32_t n)
+{
+	float x;
+
+	if (c == OPS_F32) {
+		ops_load_f8(dst, dtype, p, first, stride, n);
+		return;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		ops_load_f8(&x, dtype, p, first + i * stride, 1, 1);
+		if (c == OPS_F64)
+			((double *)dst)[i] = (double)x;
+		else if (c == OPS_I64)
+			((int64_t *)dst)[i] = f_to_i((double)x);
+		else
+			((uint64_t *)dst)[i] = f_to_u((double)x);
+	}
+}
+
+static void store_f8(enum ops_class c, const void *src, uint32_t dtype,
+		     unsigned char *p, int64_t first, int64_t stride,
+		     uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		int64_t at = first + i * stride;
-		int64_t v = (p[at / 2] >> (at & 1 ? 4 : 0)) & 15;
+		float x = c == OPS_F32 ? ((const float *)src)[i]
+			  : c == OPS_F64
+				  ? ops_odd_float(((const double *)src)[i])
+			  : c == OPS_I64
+				  ? ops_odd_float(
+					    (double)((const int64_t *)src)[i])
+				  : ops_odd_float(
+					    (double)((const uint64_t *)src)[i]);
 
-		if (is_signed && v >= 8)
-			v -= 16;
-		if (c == OPS_F32)
-			((float *)dst)[i] = (float)v;
-		else if (c == OPS_F64)
-			((double *)dst)[i] = (double)v;
-		else
-			((int64_t *)dst)[i] = v;
+		ops_store_f8(&x, dtype, p, first + i * stride, 1, 1);
 	}
 }
 
@@ -131,9 +154,10 @@ void ops_load(enum ops_class c, void *dst, uint32_t dtype, const void *base,
 
 	if (!n)
 		return;
-	if (dtype == GENAI_DT_U4 || dtype == GENAI_DT_I4)
-		load_nibbles(c, dst, dtype == GENAI_DT_I4, base, first, stride,
-			     n);
+	if (dtype < 32 && (OPS_PACKED & OPS_BIT(dtype)))
+		ops_load_packed(c, dst, dtype, base, first, stride, n);
+	else if (ops_is_f8(dtype))
+		load_f8(c, dst, dtype, base, first, stride, n);
 	else if (c == OPS_F32 && stride == 1 && cref_is_float(dtype))
 		cref_widen(dst,
 			   (const char *)base +
@@ -187,35 +211,14 @@ UNSIGNED_STORER(store_u64, uint64_t, UINT64_MAX)
 STORER(store_bool, uint8_t, x != 0, x != 0, x != 0, x != 0)
 STORER(store_f32, float, x, (float)x, (float)x, (float)x)
 STORER(store_f64, double, (double)x, x, (double)x, (double)x)
-STORER(store_f16, uint16_t, cref_f32_to_f16(x), cref_f32_to_f16(odd_float(x)),
-       cref_f32_to_f16(odd_float((double)x)),
-       cref_f32_to_f16(odd_float((double)x)))
+STORER(store_f16, uint16_t, cref_f32_to_f16(x),
+       cref_f32_to_f16(ops_odd_float(x)),
+       cref_f32_to_f16(ops_odd_float((double)x)),
+       cref_f32_to_f16(ops_odd_float((double)x)))
 STORER(store_bf16, uint16_t, cref_f32_to_bf16(x),
-       cref_f32_to_bf16(odd_float(x)), cref_f32_to_bf16(odd_float((double)x)),
-       cref_f32_to_bf16(odd_float((double)x)))
-
-// Four bits keep the low bits of every class: ONNX's own cases wrap here.
-// Elements come in ascending order, a part begins at an even one: the even
-// element of a pair clears its byte, so that an odd count leaves 0 behind it.
-static void store_nibbles(enum ops_class c, const void *src, unsigned char *p,
-			  int64_t first, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		int64_t at = first + i, v;
-
-		if (c == OPS_F32)
-			v = f_to_i((double)((const float *)src)[i]);
-		else if (c == OPS_F64)
-			v = f_to_i(((const double *)src)[i]);
-		else
-			v = ((const int64_t *)src)[i];
-		if (at & 1)
-			p[at / 2] = (unsigned char)((p[at / 2] & 15) |
-						    ((v & 15) << 4));
-		else
-			p[at / 2] = (unsigned char)(v & 15);
-	}
-}
+       cref_f32_to_bf16(ops_odd_float(x)),
+       cref_f32_to_bf16(ops_odd_float((double)x)),
+       cref_f32_to_bf16(ops_odd_float((double)x)))
 
 void ops_store(enum ops_class c, const void *src, uint32_t dtype, void *base,
 	       int64_t first, int64_t stride, uint32_t n)
@@ -233,14 +236,21 @@ void ops_store(enum ops_class c, const void *src, uint32_t dtype, void *base,
 
 	if (!n)
 		return;
-	if (dtype == GENAI_DT_U4 || dtype == GENAI_DT_I4)
-		store_nibbles(c, src, base, first, n);
+	if (dtype < 32 && (OPS_PACKED & OPS_BIT(dtype)))
+		ops_store_packed(c, src, dtype, base, first, n);
+	else if (ops_is_f8(dtype))
+		store_f8(c, src, dtype, base, first, stride, n);
 	else if (c == OPS_F32 && stride == 1 && cref_is_float(dtype))
 		cref_narrow((char *)base +
 				    first * (dtype == GENAI_DT_F32 ? 4 : 2),
 			    dtype, src, n);
 	else
 		storers[dtype](c, src, base, first, stride, n);
+}
+
+int64_t ops_whole(double x)
+{
+	return f_to_i(x);
 }
 
 int64_t ops_get_int(const struct cref_tensor *t, const void *data, uint64_t i)

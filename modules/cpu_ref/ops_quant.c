@@ -20,6 +20,41 @@ static void copy_64(struct ops_ew *e, const void *const *in, void *out,
 	memmove(out, in[0], n * 8ul);
 }
 
+// To 8 bits: what is too large, and how powers of two are rounded.
+static void copy_f8(struct ops_ew *e, const void *const *in, void *out,
+		    uint32_t n)
+{
+	const double *d = in[0];
+
+	if (e->in_class[0] == OPS_F32)
+		memmove(out, in[0], n * 4ul);
+	for (uint32_t i = 0; e->in_class[0] == OPS_F64 && i < n; i++)
+		((float *)out)[i] = ops_odd_float(d[i]);
+	ops_saturate(e->out_dtype, e->param[0].i, out, n);
+	if (e->out_dtype == GENAI_DT_F8E8M0 && e->param[1].i)
+		ops_round_power(e->param[1].i > 1 ? OPS_DOWN : OPS_NEAREST, out,
+				n);
+}
+
+// 0 up, 1 nearest, 2 down; of E8M0 alone.
+static int round_mode(const struct cref_node *n)
+{
+	static const char *const names[] = {"up", "nearest", "down"};
+	const char *s = cref_attr_string(n->node, "round_mode", "up");
+
+	for (int i = 0; i < 3; i++)
+		if (!strcmp(s, names[i]))
+			return i;
+	return -1;
+}
+
+static int32_t cast_mode_fail(struct cref_node *n, struct genai_error *err)
+{
+	return cref_node_fail(n, err, GENAI_E_INVAL,
+			      "round_mode '%.40s' is not up, down or nearest",
+			      cref_attr_string(n->node, "round_mode", ""));
+}
+
 static int32_t cast_out(struct cref_node *n, int64_t to,
 			struct genai_error *err)
 {
@@ -28,6 +63,8 @@ static int32_t cast_out(struct cref_node *n, int64_t to,
 				      "cast to type %lld (%s)", (long long)to,
 				      to < 0 ? "?"
 					     : ops_dtype_name((uint32_t)to));
+	if (round_mode(n) < 0)
+		return cast_mode_fail(n, err);
 	return ops_out(n, 0, (uint32_t)to, n->in[0]->rank, n->in[0]->dims, err);
 }
 
@@ -58,6 +95,14 @@ int32_t ops_cast_run(struct cref_node *n, const struct cref_run *r)
 	if (e.in_class[0] == OPS_F32)
 		e.fn = copy_32;
 	e.out_class = e.in_class[0];
+	if (ops_is_f8(n->out[0]->dtype)) {
+		e.fn = copy_f8;
+		if (e.in_class[0] != OPS_F32)
+			e.in_class[0] = OPS_F64;
+		e.out_class = OPS_F32;
+		e.param[0].i = cref_attr_int(n->node, "saturate", 1);
+		e.param[1].i = round_mode(n);
+	}
 	ops_ew_run(&e, r->pool);
 	return GENAI_OK;
 }
@@ -73,6 +118,7 @@ struct quant {
 	struct cref_tensor *y;
 	int64_t dim, inner, block, blocks;
 	enum quant_kind kind;
+	bool saturate;
 };
 
 // A run of at most n elements from element at, over which the scale moves by
@@ -182,6 +228,7 @@ static void quant_init(struct quant *q, const struct cref_node *n)
 	q->zero = n->n_in > 2 ? n->in[2] : NULL;
 	q->y = n->out[0];
 	q->kind = quant_state(n)->kind;
+	q->saturate = cref_attr_int(n->node, "saturate", 1);
 	q->dim = q->inner = q->block = q->blocks = 1;
 	if (q->kind == PER_TENSOR)
 		return;
@@ -197,7 +244,13 @@ static const char *const quant_attrs[] = {
 	"axis", "block_size", "saturate", "output_dtype", "precision", NULL};
 #define QUANTISED                                                              \
 	(OPS_BIT(GENAI_DT_U8) | OPS_BIT(GENAI_DT_I8) | OPS_BIT(GENAI_DT_U16) | \
-	 OPS_BIT(GENAI_DT_I16) | OPS_BIT(GENAI_DT_U4) | OPS_BIT(GENAI_DT_I4))
+	 OPS_BIT(GENAI_DT_I16) | OPS_F8 | OPS_PACKED)
+
+// Not an integer: no rounding to one, and zero points are 0.
+static bool is_real(uint32_t dtype)
+{
+	return ops_is_f8(dtype) || dtype == GENAI_DT_F4E2M1;
+}
 
 int32_t ops_dequant_prepare(struct cref_node *n, struct genai_error *err)
 {
@@ -230,7 +283,8 @@ static void dequant_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct quant *q = ctx;
 	int64_t v[OPS_CHUNK], z[OPS_CHUNK];
-	float s[OPS_CHUNK];
+	float s[OPS_CHUNK], x[OPS_CHUNK], zx[OPS_CHUNK];
+	bool real = is_real(q->x->dtype);
 
 	for (int64_t at = (int64_t)begin; at < (int64_t)end;) {
 		int64_t left = (int64_t)end - at, first, step;
@@ -238,14 +292,22 @@ static void dequant_part(void *ctx, uint64_t begin, uint64_t end)
 			q, at, left < OPS_CHUNK ? (uint32_t)left : OPS_CHUNK,
 			&first, &step);
 
-		ops_load(OPS_I64, v, q->x->dtype, q->x->data, at, 1, n);
 		ops_load(OPS_F32, s, q->scale->dtype, q->scale->data, first,
 			 step, n);
-		if (q->zero)
-			ops_load(OPS_I64, z, q->zero->dtype, q->zero->data,
-				 first, step, n);
+		if (real) {
+			ops_load(OPS_F32, x, q->x->dtype, q->x->data, at, 1, n);
+			if (q->zero)
+				ops_load(OPS_F32, zx, q->zero->dtype,
+					 q->zero->data, first, step, n);
+		} else {
+			ops_load(OPS_I64, v, q->x->dtype, q->x->data, at, 1, n);
+			if (q->zero)
+				ops_load(OPS_I64, z, q->zero->dtype,
+					 q->zero->data, first, step, n);
+		}
 		for (uint32_t i = 0; i < n; i++)
-			s[i] *= (float)(q->zero ? v[i] - z[i] : v[i]);
+			s[i] *= real ? (q->zero ? x[i] - zx[i] : x[i])
+				     : (float)(q->zero ? v[i] - z[i] : v[i]);
 		ops_store(OPS_F32, s, q->y->dtype, q->y->data, at, 1, n);
 		at += n;
 	}
@@ -310,9 +372,11 @@ static void quant_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct quant *q = ctx;
 	float x[OPS_CHUNK], s[OPS_CHUNK];
-	double v[OPS_CHUNK], z[OPS_CHUNK], lo, hi;
+	double v[OPS_CHUNK], z[OPS_CHUNK], lo = 0, hi = 0;
+	bool real = is_real(q->y->dtype);
 
-	limits(q->y->dtype, &lo, &hi);
+	if (!real)
+		limits(q->y->dtype, &lo, &hi);
 	for (int64_t at = (int64_t)begin; at < (int64_t)end;) {
 		int64_t left = (int64_t)end - at, first, step;
 		uint32_t n = quant_run(
@@ -325,6 +389,18 @@ static void quant_part(void *ctx, uint64_t begin, uint64_t end)
 		if (q->zero)
 			ops_load(OPS_F64, z, q->zero->dtype, q->zero->data,
 				 first, step, n);
+		if (real) {
+			for (uint32_t i = 0; i < n; i++) {
+				x[i] /= s[i];
+				if (q->zero)
+					x[i] += (float)z[i];
+			}
+			ops_saturate(q->y->dtype, q->saturate, x, n);
+			ops_store(OPS_F32, x, q->y->dtype, q->y->data, at, 1,
+				  n);
+			at += n;
+			continue;
+		}
 		for (uint32_t i = 0; i < n; i++) {
 			v[i] = (double)rintf(x[i] / s[i]) +
 			       (q->zero ? z[i] : 0);

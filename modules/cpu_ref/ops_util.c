@@ -248,15 +248,31 @@ uint64_t cref_elements(const struct cref_tensor *t)
 const char *ops_dtype_name(uint32_t dtype)
 {
 	static const char *const names[] = {
-		[GENAI_DT_NONE] = "none",     [GENAI_DT_F32] = "float32",
-		[GENAI_DT_U8] = "uint8",      [GENAI_DT_I8] = "int8",
-		[GENAI_DT_U16] = "uint16",    [GENAI_DT_I16] = "int16",
-		[GENAI_DT_I32] = "int32",     [GENAI_DT_I64] = "int64",
-		[GENAI_DT_STRING] = "string", [GENAI_DT_BOOL] = "bool",
-		[GENAI_DT_F16] = "float16",   [GENAI_DT_F64] = "float64",
-		[GENAI_DT_U32] = "uint32",    [GENAI_DT_U64] = "uint64",
-		[GENAI_DT_BF16] = "bfloat16", [GENAI_DT_U4] = "uint4",
-		[GENAI_DT_I4] = "int4"};
+		[GENAI_DT_NONE] = "none",
+		[GENAI_DT_F32] = "float32",
+		[GENAI_DT_U8] = "uint8",
+		[GENAI_DT_I8] = "int8",
+		[GENAI_DT_U16] = "uint16",
+		[GENAI_DT_I16] = "int16",
+		[GENAI_DT_I32] = "int32",
+		[GENAI_DT_I64] = "int64",
+		[GENAI_DT_STRING] = "string",
+		[GENAI_DT_BOOL] = "bool",
+		[GENAI_DT_F16] = "float16",
+		[GENAI_DT_F64] = "float64",
+		[GENAI_DT_U32] = "uint32",
+		[GENAI_DT_U64] = "uint64",
+		[GENAI_DT_BF16] = "bfloat16",
+		[GENAI_DT_U4] = "uint4",
+		[GENAI_DT_I4] = "int4",
+		[GENAI_DT_F8E4M3FN] = "float8e4m3fn",
+		[GENAI_DT_F8E4M3FNUZ] = "float8e4m3fnuz",
+		[GENAI_DT_F8E5M2] = "float8e5m2",
+		[GENAI_DT_F8E5M2FNUZ] = "float8e5m2fnuz",
+		[GENAI_DT_F8E8M0] = "float8e8m0",
+		[GENAI_DT_F4E2M1] = "float4e2m1",
+		[GENAI_DT_U2] = "uint2",
+		[GENAI_DT_I2] = "int2"};
 
 	if (dtype < sizeof(names) / sizeof(names[0]) && names[dtype])
 		return names[dtype];

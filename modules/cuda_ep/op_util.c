@@ -85,6 +85,12 @@ static int32_t check_value(const struct cep_node *n, const struct genai_attr *a,
 	return 0;
 }
 
+static bool is_small(uint32_t dtype)
+{
+	return (dtype >= GENAI_DT_F8E4M3FN && dtype <= GENAI_DT_F8E5M2FNUZ) ||
+	       (dtype >= GENAI_DT_F4E2M1 && dtype <= GENAI_DT_I2);
+}
+
 int32_t cep_check(const struct cep_node *n, const char *const *attrs,
 		  uint32_t min_in, uint32_t max_in, uint32_t max_out,
 		  struct genai_error *err)
@@ -108,6 +114,13 @@ int32_t cep_check(const struct cep_node *n, const char *const *attrs,
 				     "%u inputs and %u outputs: at most %u and "
 				     "%u are known",
 				     n->n_in, n->n_out, max_in, max_out);
+	for (uint32_t i = 0; i < n->n_in; i++)
+		if (n->in[i] && is_small(n->in[i]->dtype))
+			return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+					     "input %u has dtype %u: floats of "
+					     "8 or 4 bits and elements of 2 "
+					     "are not carried",
+					     i, n->in[i]->dtype);
 	for (uint32_t i = 0; i < min_in; i++)
 		if (i >= n->n_in || !n->in[i])
 			return cep_node_fail(n, err, GENAI_E_FORMAT,

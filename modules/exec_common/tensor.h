@@ -26,11 +26,18 @@ struct exec_tensor {
 static inline uint32_t exec_bits(uint32_t dtype)
 {
 	static const uint8_t bits[] = {
-		[GENAI_DT_F32] = 32,  [GENAI_DT_U8] = 8,   [GENAI_DT_I8] = 8,
-		[GENAI_DT_U16] = 16,  [GENAI_DT_I16] = 16, [GENAI_DT_I32] = 32,
-		[GENAI_DT_I64] = 64,  [GENAI_DT_BOOL] = 8, [GENAI_DT_F16] = 16,
-		[GENAI_DT_F64] = 64,  [GENAI_DT_U32] = 32, [GENAI_DT_U64] = 64,
-		[GENAI_DT_BF16] = 16, [GENAI_DT_U4] = 4,   [GENAI_DT_I4] = 4,
+		[GENAI_DT_F32] = 32,	   [GENAI_DT_U8] = 8,
+		[GENAI_DT_I8] = 8,	   [GENAI_DT_U16] = 16,
+		[GENAI_DT_I16] = 16,	   [GENAI_DT_I32] = 32,
+		[GENAI_DT_I64] = 64,	   [GENAI_DT_BOOL] = 8,
+		[GENAI_DT_F16] = 16,	   [GENAI_DT_F64] = 64,
+		[GENAI_DT_U32] = 32,	   [GENAI_DT_U64] = 64,
+		[GENAI_DT_BF16] = 16,	   [GENAI_DT_U4] = 4,
+		[GENAI_DT_I4] = 4,	   [GENAI_DT_F8E4M3FN] = 8,
+		[GENAI_DT_F8E4M3FNUZ] = 8, [GENAI_DT_F8E5M2] = 8,
+		[GENAI_DT_F8E5M2FNUZ] = 8, [GENAI_DT_F8E8M0] = 8,
+		[GENAI_DT_F4E2M1] = 4,	   [GENAI_DT_U2] = 2,
+		[GENAI_DT_I2] = 2,
 	};
 
 	return dtype < sizeof(bits) ? bits[dtype] : 0;

@@ -9,12 +9,21 @@
 static uint32_t dt_bits(uint32_t dt)
 {
 	switch (dt) {
+	case GENAI_DT_U2:
+	case GENAI_DT_I2:
+		return 2;
 	case GENAI_DT_U4:
 	case GENAI_DT_I4:
+	case GENAI_DT_F4E2M1:
 		return 4;
 	case GENAI_DT_U8:
 	case GENAI_DT_I8:
 	case GENAI_DT_BOOL:
+	case GENAI_DT_F8E4M3FN:
+	case GENAI_DT_F8E4M3FNUZ:
+	case GENAI_DT_F8E5M2:
+	case GENAI_DT_F8E5M2FNUZ:
+	case GENAI_DT_F8E8M0:
 		return 8;
 	case GENAI_DT_F16:
 	case GENAI_DT_BF16:

@@ -16,12 +16,30 @@
 static const struct {
 	const char *name;
 	uint32_t dtype;
-} dtypes[] = {
-	{"f32", GENAI_DT_F32},	 {"f16", GENAI_DT_F16}, {"bf16", GENAI_DT_BF16},
-	{"f64", GENAI_DT_F64},	 {"i8", GENAI_DT_I8},	{"i16", GENAI_DT_I16},
-	{"i32", GENAI_DT_I32},	 {"i64", GENAI_DT_I64}, {"u8", GENAI_DT_U8},
-	{"u16", GENAI_DT_U16},	 {"u32", GENAI_DT_U32}, {"u64", GENAI_DT_U64},
-	{"bool", GENAI_DT_BOOL}, {"i4", GENAI_DT_I4},	{"u4", GENAI_DT_U4}};
+} dtypes[] = {{"f32", GENAI_DT_F32},
+	      {"f16", GENAI_DT_F16},
+	      {"bf16", GENAI_DT_BF16},
+	      {"f64", GENAI_DT_F64},
+	      {"i8", GENAI_DT_I8},
+	      {"i16", GENAI_DT_I16},
+	      {"i32", GENAI_DT_I32},
+	      {"i64", GENAI_DT_I64},
+	      {"u8", GENAI_DT_U8},
+	      {"u16", GENAI_DT_U16},
+	      {"u32", GENAI_DT_U32},
+	      {"u64", GENAI_DT_U64},
+	      {"bool", GENAI_DT_BOOL},
+	      {"i4", GENAI_DT_I4},
+	      {"u4", GENAI_DT_U4},
+	      {"u2", GENAI_DT_U2},
+	      {"i2", GENAI_DT_I2},
+	      /* as codes */
+	      {"e4m3fn", GENAI_DT_F8E4M3FN},
+	      {"e4m3fnuz", GENAI_DT_F8E4M3FNUZ},
+	      {"e5m2", GENAI_DT_F8E5M2},
+	      {"e5m2fnuz", GENAI_DT_F8E5M2FNUZ},
+	      {"e8m0", GENAI_DT_F8E8M0},
+	      {"e2m1", GENAI_DT_F4E2M1}};
 
 static bool is_f32(uint32_t dtype)
 {
@@ -29,9 +47,19 @@ static bool is_f32(uint32_t dtype)
 	       dtype == GENAI_DT_BF16;
 }
 
-static bool is_4_bits(uint32_t dtype)
+/* Elements of few bits share a byte; 0: they do not. */
+static unsigned packed_bits(uint32_t dtype)
 {
-	return dtype == GENAI_DT_I4 || dtype == GENAI_DT_U4;
+	return dtype == GENAI_DT_I4 || dtype == GENAI_DT_U4 ||
+			       dtype == GENAI_DT_F4E2M1
+		       ? 4
+	       : dtype == GENAI_DT_I2 || dtype == GENAI_DT_U2 ? 2
+							      : 0;
+}
+
+static unsigned packed_at(const unsigned char *p, uint64_t i, unsigned bits)
+{
+	return (unsigned)p[i * bits / 8] >> i * bits % 8 & ((1u << bits) - 1);
 }
 
 static uint64_t size_of(uint32_t dtype)
@@ -47,14 +75,16 @@ static void put(struct text_tensor *t, uint64_t i, const char *s)
 	unsigned long long u = strtoull(s, NULL, 10);
 	double d = strtod(s, NULL);
 	unsigned char *p = t->data;
+	unsigned bits = packed_bits(t->dtype);
 
 	if (is_f32(t->dtype))
 		op_store(t->dtype, p, i, strtof(s, NULL));
 	else if (t->dtype == GENAI_DT_F64)
 		memcpy(p + i * 8, &d, 8);
-	else if (is_4_bits(t->dtype))
-		p[i / 2] |=
-			(unsigned char)((unsigned)(v & 15) << (i % 2 ? 4 : 0));
+	else if (bits)
+		p[i * bits / 8] |=
+			(unsigned char)(((unsigned)v & ((1u << bits) - 1))
+					<< i * bits % 8);
 	else if (t->dtype == GENAI_DT_U64)
 		memcpy(p + i * 8, &u, 8);
 	else /* little endian: the low bytes */
@@ -129,8 +159,8 @@ double text_number(const struct text_tensor *t, const void *data, uint64_t i)
 		memcpy(&d, p + i * 8, 8);
 		return d;
 	}
-	if (is_4_bits(t->dtype))
-		return (p[i / 2] >> (i % 2 ? 4 : 0)) & 15;
+	if (packed_bits(t->dtype))
+		return packed_at(p, i, packed_bits(t->dtype));
 	memcpy(&v, p + i * size_of(t->dtype), size_of(t->dtype));
 	return (double)v;
 }
@@ -148,7 +178,7 @@ bool text_same(const struct text_tensor *t, const void *got, uint64_t i,
 		const char *p = t->data, *q = got;
 		uint64_t at = i * size_of(t->dtype);
 
-		if (is_4_bits(t->dtype))
+		if (packed_bits(t->dtype))
 			return text_number(t, p, i) == text_number(t, q, i);
 		return !memcmp(p + at, q + at, size_of(t->dtype));
 	}

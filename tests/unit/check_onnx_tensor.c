@@ -401,11 +401,7 @@ START_TEST(odd_type_used)
 	static const struct {
 		int dtype;
 		const char *name;
-	} types[] = {{8, "STRING"},
-		     {14, "COMPLEX64"},
-		     {17, "FLOAT8E4M3FN"},
-		     {23, "FLOAT4E2M1"},
-		     {26, "INT2"}};
+	} types[] = {{8, "STRING"}, {14, "COMPLEX64"}, {15, "COMPLEX128"}};
 	struct ow g, t = ow_tensor1("w", types[_i].dtype, 2);
 	char text[100];
 
@@ -633,7 +629,7 @@ static Suite *suite(void)
 	T(element_count_overflows);
 	T(rank_limit);
 	T(string_unused);
-	LOOP(odd_type_used, 5);
+	LOOP(odd_type_used, 3);
 	T(string_as_output);
 	T(string_twice);
 	T(string_in_raw_data);

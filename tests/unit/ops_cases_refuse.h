@@ -41,7 +41,9 @@ static const struct ops_case refuse_cases[] = {
 	{"PRelu", "f32[1] 1; f32[2] 1 2", "",
 	 "!-1 slope of shape [2] does not broadcast to x of shape [1]", 0},
 	{"Cast", "f32[1] 1", "to=8", "!-5 cast to type 8 (string)", 0},
-	{"Cast", "f32[1] 1", "to=17", "!-5 cast to type 17", 0},
+	{"Cast", "f32[1] 1", "to=14", "!-5 cast to type 14", 0},
+	{"Cast", "f32[1] 1", "to=24 round_mode=up2",
+	 "!-1 round_mode 'up2' is not up, down or nearest", 0},
 	{"Cast", "f32[1] 1", "to=-4", "!-5 cast to type -4", 0},
 	{"Cast", "f32[1] 1", "", "!-5 cast to type 0", 0},
 	{"Reshape", "f32[2,3] 1 2 3 4 5 6; i64[2] 4 2", "",
@@ -77,7 +79,7 @@ static const struct ops_case refuse_cases[] = {
 	 "!-1 perm is no permutation of the axes of shape [2,2]", 0},
 	{"Transpose", "f32[2,2] 1 2 3 4", "perm=[0]",
 	 "!-1 perm has 1 entries for shape [2,2]", 0},
-	// as many elements in another order
+// as many elements in another order
 #define NB_A "f32[1,16] 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1; "
 #define NB_B "u8[2,1,4] 1 2 3 4 5 6 7 8; "
 #define NB_ATTRS "K=16 N=2 bits=2 block_size=16"
@@ -85,8 +87,8 @@ static const struct ops_case refuse_cases[] = {
 	 "!-1 of shape [1,2] must have shape [2,1]", 0},
 	{"ms:MatMulNBits", NB_A "u8[1,2,4] 1 2 3 4 5 6 7 8; f32[2] 1 1",
 	 NB_ATTRS, "!-1 of shape [1,2,4] must have shape [2,1,4]", 0},
-	{"ms:MatMulNBits", NB_A "u8[8] 1 2 3 4 5 6 7 8; f32[2,1] 1 1",
-	 NB_ATTRS, "!-1 of shape [8] must have shape [2,1,4]", 0},
+	{"ms:MatMulNBits", NB_A "u8[8] 1 2 3 4 5 6 7 8; f32[2,1] 1 1", NB_ATTRS,
+	 "!-1 of shape [8] must have shape [2,1,4]", 0},
 	{"ms:MatMulNBits", NB_A NB_B "f32[2] 1 1; u8[1,2] 0 0", NB_ATTRS,
 	 "!-1 of shape [1,2] must have shape [2,1]", 0},
 	{"ms:MatMulNBits", NB_A NB_B "f32[2] 1 1; f32[1,2] 0 0", NB_ATTRS,
