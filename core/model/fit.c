@@ -16,7 +16,7 @@ uint64_t genai_fit_session_bytes(const struct genai_model *m)
 	uint64_t rows = genai_model_rows(m), row = session_logit_bytes(m);
 
 	return genai_states_bytes(&m->step.states, m->context) +
-	       2 * m->chunk * sizeof(int64_t) + SESSION_WORD_BYTES +
+	       (2 * m->chunk + 2) * sizeof(int64_t) + SESSION_WORD_BYTES +
 	       rows * (2 * sizeof(int64_t) + row) + rows * m->vocab * row;
 }
 
