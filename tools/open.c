@@ -1,5 +1,5 @@
 // open.c - models, tokenizers and templates for the commands.
-#include "tools/cli.h"
+#include "tools/cache.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/gguf/gguf.h"
 #include "core/text/tokenizer/tok.h"
 
 int32_t cli_runtime(struct cli *c, struct genai_runtime **out)
@@ -34,76 +33,6 @@ int32_t cli_runtime(struct cli *c, struct genai_runtime **out)
 }
 
 // ---- GGUF files ----
-
-static int import_progress(void *ctx, uint64_t done, uint64_t total)
-{
-	if (total)
-		cli_progress(ctx, "importing %3.0f %%",
-			     100.0 * (double)done / (double)total);
-	return cli_interrupted;
-}
-
-static bool make_dirs(char *path)
-{
-	for (char *p = path + 1; *p; p++) {
-		if (*p != '/')
-			continue;
-		*p = 0;
-		if (mkdir(path, 0777) && errno != EEXIST) {
-			*p = '/';
-			return false;
-		}
-		*p = '/';
-	}
-	return !mkdir(path, 0777) || errno == EEXIST;
-}
-
-static int32_t cache_folder(struct cli *c, const char *path,
-			    const struct stat *st, char *out, size_t cap)
-{
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	const char *base = strrchr(path, '/');
-	int n;
-
-	base = base ? base + 1 : path;
-	if (cache && cache[0] == '/')
-		n = snprintf(out, cap, "%s/genai", cache);
-	else if (home && home[0] == '/')
-		n = snprintf(out, cap, "%s/.cache/genai", home);
-	else
-		return genai_fail(&c->err, GENAI_E_CONFIG,
-				  "%s: no cache folder for the import: set "
-				  "HOME, or use genai import",
-				  path);
-	if (n >= (int)cap || !make_dirs(out))
-		return genai_fail(&c->err, GENAI_E_IO,
-				  "%s: cannot make the folder: %s", out,
-				  strerror(errno));
-	n = snprintf(out + n, cap - (size_t)n,
-		     "/%.120s-%" PRIx64 "-%" PRIx64 "-%" PRIx64, base,
-		     (uint64_t)st->st_size, (uint64_t)st->st_mtim.tv_sec,
-		     (uint64_t)st->st_ino);
-	return 0;
-}
-
-static int32_t import_cached(struct cli *c, const char *path, char *out,
-			     size_t cap)
-{
-	struct genai_import_options o = {.progress = import_progress,
-					 .progress_ctx = c};
-	struct stat st;
-	int32_t rc;
-
-	if (stat(path, &st))
-		return genai_fail(&c->err, GENAI_E_NOTFOUND,
-				  "%s: cannot open: %s", path, strerror(errno));
-	rc = cache_folder(c, path, &st, out, cap);
-	if (rc || !access(out, F_OK))
-		return rc;
-	if (!c->quiet)
-		fprintf(stderr, "genai: importing %s to %s\n", path, out);
-	return genai_gguf_import(path, out, &o, &c->err);
-}
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -137,7 +66,7 @@ int32_t cli_folder(struct cli *c, const char *path, char *out, size_t cap)
 	char file[256];
 
 	if (cli_is_gguf(path))
-		return import_cached(c, path, out, cap);
+		return cache_import(c, path, out, cap);
 	return genai_model_folder(path, out, cap, file, sizeof(file), &c->err);
 }
 
