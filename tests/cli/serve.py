@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -50,10 +51,10 @@ class Unix(http.client.HTTPConnection):
 
 
 class Server:
-    def __init__(self, *options, path=None):
+    def __init__(self, *options, path=None, model=MODEL):
         at = ["--socket", path] if path else ["--port", "0"]
         self.path = path
-        self.p = subprocess.Popen([GENAI, "serve", MODEL, *at, *options],
+        self.p = subprocess.Popen([GENAI, "serve", model, *at, *options],
                                   stderr=subprocess.PIPE, text=True)
         self.line = self.p.stderr.readline()
         self.port = None if path else int(self.line.rsplit(":", 1)[1])
@@ -287,6 +288,101 @@ def parameters(s):
          (k["choices"][0]["finish_reason"], k["usage"]["total_tokens"] <= 512),
          ("length", True)) if k["choices"][0]["finish_reason"] != "stop" else \
         check("or it ends before", True)
+
+
+# ---- calls and reasoning ----
+
+# A folder whose last token spells a text; a bias makes the model write it.
+def taught(folder, text, template):
+    shutil.copytree(MODEL, folder, copy_function=shutil.copyfile)
+    name = os.path.join(folder, "tokenizer.json")
+    with open(name) as f:
+        t = json.load(f)
+    m = t["model"]
+    last = max(m["vocab"], key=m["vocab"].get)
+    m["vocab"] = {text if k == last else k: v for k, v in m["vocab"].items()}
+    m["merges"] = [p for p in m["merges"]
+                   if "".join(p if isinstance(p, list) else p.split(" "))
+                   != last]
+    with open(name, "w") as f:
+        json.dump(t, f)
+    with open(os.path.join(folder, "chat_template.jinja"), "w") as f:
+        f.write(template)
+    return folder
+
+
+TEMPLATE = """\
+{% if tools %}{{ tools | tojson }}{% endif %}\
+{% for m in messages %}<|{{ m['role'] }}|>
+{{ m['content'] }}{% for c in m['tool_calls'] %}CALL{% endfor %}<|end|>
+{% endfor %}{% if add_generation_prompt %}<|assistant|>
+{% if thinking %}<think>
+{% endif %}{% endif %}"""
+WRITTEN = {  # what templates make of a call, and a model then writes
+    "hermes": ('<tool_call>{"name": "probe_fn"}</tool_call>',
+               '<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>'),
+    "coder": ('<tool_call><function=probe_fn></function></tool_call>',
+              '<tool_call><function=f><parameter=a>1</parameter></function>'
+              '</tool_call>'),
+    "mistral": ('[TOOL_CALLS]probe_fn[ARGS]{}', '[TOOL_CALLS]f[ARGS]{"a":1}'),
+    "llama": ('{"name": "probe_fn", "parameters": {}}',
+              '{"name":"f","parameters":{"a":1}}'),
+    "python": ('<|tool_call_start|>[probe_fn()]<|tool_call_end|>',
+               '<|tool_call_start|>[f(a=1)]<|tool_call_end|>'),
+}
+
+
+def calls():
+    tools = [{"type": "function", "function": {
+        "name": "f", "parameters": {"type": "object", "properties":
+                                    {"a": {"type": "integer"}}}}}]
+    body = dict(messages=user("hello"), max_tokens=1, tools=tools,
+                logit_bias={"511": 100})
+    for name, (shown, text) in WRITTEN.items():
+        s = Server(model=taught(name, text, TEMPLATE.replace("CALL", shown)))
+        _, k = s.post(CHAT, **body)
+        c = k["choices"][0]["message"]
+        same(name + ": a call",
+             (c["content"], [t["function"]["name"] for t in c["tool_calls"]],
+              [json.loads(t["function"]["arguments"])
+               for t in c["tool_calls"]]), (None, ["f"], [{"a": 1}]))
+        deltas = [c["delta"] for k in s.stream(CHAT, **body)
+                  for c in k["choices"]]
+        parts = [t for d in deltas for t in d.get("tool_calls", [])]
+        same(name + ": in a stream",
+             ([t["index"] for t in parts], parts[0]["function"]["name"],
+              json.loads("".join(t["function"]["arguments"] for t in parts)),
+              "".join(d.get("content") or "" for d in deltas)),
+             ([0] * len(parts), "f", {"a": 1}, ""))
+        _, k = s.post(CHAT, **(body | {"tool_choice": "none"}))
+        c = k["choices"][0]["message"]
+        same(name + ": none of them, then it is text",
+             (c["content"], "tool_calls" in c), (text, False))
+        again = user("hello") + [
+            {"role": "assistant", "content": None, "tool_calls": [
+                {"id": "x", "type": "function", "function":
+                 {"name": "f", "arguments": "{\"a\": 1}"}}]},
+            {"role": "tool", "tool_call_id": "x", "content": "2"}]
+        same(name + ": a turn with a call goes on",
+             s.post(CHAT, **(body | {"messages": again}))[0], 200)
+        s.stop()
+    s = Server(model=taught("think", "Hm.</think>Yes", TEMPLATE))
+    body = dict(messages=user("hello"), max_tokens=1,
+                logit_bias={"511": 100},
+                chat_template_kwargs={"thinking": True})
+    _, k = s.post(CHAT, **body)
+    c = k["choices"][0]["message"]
+    same("reasoning that the prompt began",
+         (c.get("reasoning_content"), c["content"]), ("Hm.", "Yes"))
+    deltas = [c["delta"] for k in s.stream(CHAT, **body)
+              for c in k["choices"]]
+    same("in a stream",
+         ("".join(d.get("reasoning_content", "") for d in deltas),
+          "".join(d.get("content", "") for d in deltas)), ("Hm.", "Yes"))
+    _, k = s.post(CHAT, **(body | {"chat_template_kwargs": {}}))
+    same("none was begun: all is content",
+         k["choices"][0]["message"]["content"], "Hm.</think>Yes")
+    s.stop()
 
 
 # ---- what it refuses ----
@@ -708,6 +804,7 @@ refusals(s)
 vanish(s)
 client(s)
 same("it ends with 0 and without a word", s.stop(), (0, ""))
+calls()
 slow()
 queue()
 keys()

@@ -166,8 +166,13 @@ static void answer_free(struct answer *a)
 	if (a->next)
 		a->next->link = a->link;
 	for (uint32_t i = 0; i < a->n_choices; i++) {
-		free(a->choices[i].text);
-		json_decref(a->choices[i].logprobs);
+		struct choice *ch = &a->choices[i];
+
+		parse_close(ch->parse);
+		free(ch->content.s);
+		free(ch->reasoning.s);
+		json_decref(ch->calls);
+		json_decref(ch->logprobs);
 	}
 	free(a->choices);
 	free(a->parts);
@@ -175,11 +180,38 @@ static void answer_free(struct answer *a)
 	free(a);
 }
 
+// In a chat the text may be more than content.
+static bool open_choices(struct answer *a)
+{
+	const json_t *tools = json_object_get(a->ask->body, "tools");
+	struct parse_format *f = &a->s->format;
+	bool begun = false, plain;
+
+	if (a->ask->is_chat)
+		begun = format_in_reasoning(a->s, &a->ask->prompts[0]);
+	plain = !a->ask->is_chat ||
+		(f->style == PARSE_PLAIN && !f->thinks && !begun);
+	for (uint32_t i = 0; i < a->n_choices; i++) {
+		struct choice *ch = &a->choices[i];
+
+		ch->a = a;
+		if (plain)
+			continue;
+		ch->parse = parse_open(f, a->ask->has_tools, tools, begun,
+				       reply_take, ch);
+		if (!ch->parse)
+			return false;
+	}
+	return true;
+}
+
 static int submit(struct answer *a, struct serve_error *e)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct genai_request r = a->ask->request;
 
+	if (!open_choices(a))
+		return refuse(e, 500, NULL, NULL, "no memory");
 	for (uint32_t i = 0; i < a->ask->n_prompts; i++) {
 		struct part *p = &a->parts[i];
 
@@ -245,37 +277,26 @@ void answer_begin(struct serve *s, struct evhttp_request *req, struct ask *ask)
 
 // ---- events ----
 
-static bool add_text(struct choice *ch, const char *text, size_t n)
-{
-	if (ch->n_text + n > ch->cap_text) {
-		size_t cap = 2 * (ch->n_text + n + 64);
-		char *more = realloc(ch->text, cap);
-
-		if (!more)
-			return false;
-		ch->text = more;
-		ch->cap_text = cap;
-	}
-	if (n)
-		memcpy(ch->text + ch->n_text, text, n);
-	ch->n_text += n;
-	return true;
-}
-
 static void take_text(struct answer *a, struct choice *ch,
 		      const struct genai_event *ev)
 {
 	struct serve_error e;
+	json_t *chunk;
 
 	ch->offset += ev->text_bytes;
-	if (a->ask->is_stream) {
-		if (ev->text_bytes || ch->logprobs || ch->finish)
-			send_event(a,
-				   reply_chunk(a, ch, ev->text ? ev->text : "",
-					       ev->text_bytes));
-	} else if (!add_text(ch, ev->text, ev->text_bytes)) {
+	if (!ch->parse)
+		reply_take(ch, PARSE_CONTENT, ev->text, ev->text_bytes);
+	else if (!parse_push(ch->parse, ev->text, ev->text_bytes))
+		ch->is_broken = true;
+	if (ch->parse && ch->finish)
+		parse_end(ch->parse);
+	if (ch->finish && ch->n_calls && !strcmp(ch->finish, "stop"))
+		ch->finish = "tool_calls";
+	if (ch->is_broken) {
 		refuse(&e, 500, NULL, NULL, "no memory");
 		fail(a, &e);
+	} else if (a->ask->is_stream && (chunk = reply_chunk(a, ch))) {
+		send_event(a, chunk);
 	}
 }
 

@@ -346,8 +346,10 @@ static int read_stream(const json_t *b, struct ask *a, struct serve_error *e)
 	return get_bool(v, "include_usage", &a->has_usage, e);
 }
 
-static int read_rest(const json_t *b, struct ask *a, struct serve_error *e)
+static int read_rest(struct serve *s, const json_t *b, struct ask *a,
+		     struct serve_error *e)
 {
+	const json_t *choice = get(b, "tool_choice");
 	bool ignore = false, skip = true, special = true;
 	const json_t *v = get(b, "cache_salt"), *f = get(b, "response_format");
 
@@ -356,9 +358,14 @@ static int read_rest(const json_t *b, struct ask *a, struct serve_error *e)
 	    get_bool(b, "skip_special_tokens", &skip, e) ||
 	    get_bool(b, "add_special_tokens", &special, e))
 		return -1;
+	a->has_tools = json_array_size(get(b, "tools")) &&
+		       !(json_is_string(choice) &&
+			 !strcmp(json_string_value(choice), "none"));
 	a->request.flags |= (a->has_echo ? GENAI_REQUEST_ECHO : 0) |
 			    (ignore ? GENAI_REQUEST_IGNORE_EOS : 0) |
 			    (skip ? 0 : GENAI_REQUEST_KEEP_SPECIAL);
+	if (a->is_chat && format_needs_special(s, a->has_tools))
+		a->request.flags |= GENAI_REQUEST_KEEP_SPECIAL;
 	if (v && !json_is_string(v))
 		return refuse(e, 400, "invalid_type", "cache_salt",
 			      "cache_salt: a string is needed");
@@ -446,7 +453,7 @@ int ask_read(struct serve *s, bool is_chat, json_t *body, struct ask **out,
 	    ask_model(s, body, e) || read_stream(body, a, e) ||
 	    read_lengths(body, a, e) || read_sampling(s, body, a, e) ||
 	    read_logprobs(body, a, e) || read_stops(body, a, e) ||
-	    read_bias(s, body, a, e) || read_rest(body, a, e) ||
+	    read_bias(s, body, a, e) || read_rest(s, body, a, e) ||
 	    (is_chat ? read_messages(s, a, e) : read_prompts(s, body, a, e))) {
 		ask_free(a);
 		return -1;

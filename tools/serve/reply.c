@@ -1,8 +1,9 @@
 // reply.c - answers as JSON: OpenAI's objects, whole and in chunks.
 #include "tools/serve/serve.h"
 
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 // ---- log probabilities ----
 
@@ -137,25 +138,140 @@ static json_t *take_logprobs(struct choice *ch)
 	return l ? l : json_null();
 }
 
-json_t *reply_chunk(const struct answer *a, struct choice *ch, const char *text,
-		    size_t n)
+// ---- pieces ----
+
+static bool add(struct text *t, const char *s, size_t n)
 {
-	json_t *c = json_pack("{s:i}", "index", (int)(ch - a->choices));
-	json_t *j;
+	if (t->n + n > t->cap) {
+		size_t cap = 2 * (t->n + n + 64);
+		char *more = realloc(t->s, cap);
 
-	if (a->ask->is_chat) {
-		json_t *delta = json_object();
-
-		if (!ch->is_begun)
-			json_object_set_new(delta, "role",
-					    json_string("assistant"));
-		if (n || !ch->is_begun)
-			json_object_set_new(delta, "content",
-					    json_stringn(text, n));
-		json_object_set_new(c, "delta", delta);
-	} else {
-		json_object_set_new(c, "text", json_stringn(text, n));
+		if (!more)
+			return false;
+		t->s = more;
+		t->cap = cap;
 	}
+	if (n)
+		memcpy(t->s + t->n, s, n);
+	t->n += n;
+	return true;
+}
+
+// A call's name: short, as some templates want it.
+static json_t *call_id(void)
+{
+	static const char digits[] = "abcdefghijklmnopqrstuvwxyz012345";
+	unsigned char r[9];
+	char id[sizeof(r)];
+
+	if (getrandom(r, sizeof(r), 0) != sizeof(r))
+		memset(r, 0, sizeof(r));
+	for (size_t i = 0; i < sizeof(r); i++)
+		id[i] = digits[r[i] % 32];
+	return json_stringn(id, sizeof(id));
+}
+
+static void begin_call(struct choice *ch, const char *name, size_t n)
+{
+	json_t *call = json_pack("{s:o, s:s, s:{s:s%, s:s}}", "id", call_id(),
+				 "type", "function", "function", "name", name,
+				 n, "arguments", "");
+
+	if (ch->a->ask->is_stream)
+		json_object_set_new(call, "index",
+				    json_integer((json_int_t)ch->n_calls));
+	json_array_append_new(ch->calls, call);
+	ch->n_calls++;
+}
+
+static void add_arguments(struct choice *ch, const char *text, size_t n)
+{
+	size_t last = json_array_size(ch->calls);
+	json_t *fn, *old;
+	struct text all = {0};
+
+	// the call's beginning was sent
+	if (!last) {
+		json_array_append_new(
+			ch->calls, json_pack("{s:i, s:{s:s%}}", "index",
+					     (int)ch->n_calls - 1, "function",
+					     "arguments", text, n));
+		return;
+	}
+	fn = json_object_get(json_array_get(ch->calls, last - 1), "function");
+	old = json_object_get(fn, "arguments");
+	if (!add(&all, json_string_value(old), json_string_length(old)) ||
+	    !add(&all, text, n))
+		ch->is_broken = true;
+	else
+		json_object_set_new(fn, "arguments",
+				    json_stringn(all.s ? all.s : "",
+						 all.n));
+	free(all.s);
+}
+
+void reply_take(void *ctx, enum parse_kind kind, const char *text, size_t n)
+{
+	struct choice *ch = ctx;
+
+	if (kind == PARSE_CONTENT || kind == PARSE_REASONING) {
+		if (!add(kind == PARSE_CONTENT ? &ch->content : &ch->reasoning,
+			 text, n))
+			ch->is_broken = true;
+		return;
+	}
+	if (!ch->calls)
+		ch->calls = json_array();
+	if (kind == PARSE_CALL)
+		begin_call(ch, text, n);
+	else
+		add_arguments(ch, text, n);
+}
+
+static json_t *take_text(struct text *t)
+{
+	json_t *j = json_stringn(t->s ? t->s : "", t->n);
+
+	t->n = 0;
+	return j;
+}
+
+// A message, or what is new of it.
+static json_t *message(struct choice *ch, bool whole)
+{
+	json_t *m = json_object();
+
+	if (!ch->is_begun)
+		json_object_set_new(m, "role", json_string("assistant"));
+	if (ch->reasoning.n)
+		json_object_set_new(m, "reasoning_content",
+				    take_text(&ch->reasoning));
+	if (whole && !ch->content.n && ch->n_calls)
+		json_object_set_new(m, "content", json_null());
+	else if (ch->content.n || !ch->is_begun)
+		json_object_set_new(m, "content", take_text(&ch->content));
+	if (ch->calls)
+		json_object_set_new(m, "tool_calls", ch->calls);
+	ch->calls = NULL;
+	if (whole)
+		json_object_set_new(m, "refusal", json_null());
+	return m;
+}
+
+// ---- chunks, and all at once ----
+
+json_t *reply_chunk(const struct answer *a, struct choice *ch)
+{
+	json_t *c, *j;
+
+	if (!ch->content.n && !ch->reasoning.n && !ch->calls && !ch->logprobs &&
+	    !ch->finish)
+		return NULL;
+	c = json_pack("{s:i}", "index", (int)(ch - a->choices));
+	if (a->ask->is_chat)
+		json_object_set_new(c, "delta", message(ch, false));
+	else
+		json_object_set_new(c, "text", take_text(&ch->content));
 	ch->is_begun = true;
 	json_object_set_new(c, "logprobs", take_logprobs(ch));
 	json_object_set_new(c, "finish_reason",
@@ -180,19 +296,14 @@ json_t *reply_whole(const struct answer *a)
 
 	for (uint32_t i = 0; i < a->n_choices; i++) {
 		struct choice *ch = &a->choices[i];
-		json_t *text =
-			json_stringn(ch->text ? ch->text : "", ch->n_text);
 		json_t *c = json_pack("{s:i, s:o, s:s}", "index", (int)i,
 				      "logprobs", take_logprobs(ch),
 				      "finish_reason", ch->finish);
 
 		if (a->ask->is_chat)
-			json_object_set_new(c, "message",
-					    json_pack("{s:s, s:o, s:n}", "role",
-						      "assistant", "content",
-						      text, "refusal"));
+			json_object_set_new(c, "message", message(ch, true));
 		else
-			json_object_set_new(c, "text", text);
+			json_object_set_new(c, "text", take_text(&ch->content));
 		json_array_append_new(choices, c);
 	}
 	j = frame(a, choices);

@@ -100,6 +100,8 @@ static int32_t open_engine(struct serve *s, struct genai_error *err)
 		rc = genai_engine_get_info(s->engine, &s->limits);
 	if (!rc)
 		rc = genai_engine_get_tokenizer(s->engine, &s->tok);
+	if (!rc)
+		format_find(s);
 	return rc;
 }
 

@@ -14,6 +14,7 @@
 #include "tools/cli.h"
 #include "tools/serve/metrics.h"
 #include "tools/serve/options.h"
+#include "tools/serve/parse.h"
 
 struct serve {
 	struct cli *c;
@@ -26,6 +27,7 @@ struct serve {
 	const struct genai_tokenizer *tok;
 	struct genai_template *template; /* NULL: none */
 	struct genai_template *with_tools;
+	struct parse_format format; /* of what the model writes */
 	char **keys;
 	uint32_t n_keys;
 
@@ -90,7 +92,7 @@ void routes_answer(struct serve *s, struct evhttp_request *req);
 
 struct ask {
 	json_t *body; /* owns what is borrowed below */
-	bool is_chat, is_stream, has_usage, has_echo;
+	bool is_chat, is_stream, has_usage, has_echo, has_tools;
 	struct genai_request request; /* but for its prompt */
 	struct genai_sampling sampling;
 	const char *stops[ASK_MAX_STOPS];
@@ -117,11 +119,28 @@ int ask_text(struct serve *s, const json_t *text, const char *param,
 int ask_ids(struct serve *s, const json_t *array, const char *param,
 	    struct ask_prompt *out, struct serve_error *e);
 
+/* ---- format.c: how the model writes reasoning and calls ---- */
+
+void format_find(struct serve *s);
+/* Are special tokens to be kept, because they are the marks? */
+bool format_needs_special(const struct serve *s, bool has_tools);
+/* Does the prompt end within a reasoning that it has begun? */
+bool format_in_reasoning(const struct serve *s, const struct ask_prompt *p);
+
 /* ---- answer.c: from a request to its last byte; reply.c: as JSON ---- */
 
+struct text {
+	char *s;
+	size_t n, cap;
+};
+/* What came of a choice: all of it, or in a stream what is not sent yet. */
 struct choice {
-	char *text; /* of a whole reply */
-	size_t n_text, cap_text;
+	struct answer *a;
+	struct parse *parse; /* NULL: all is content */
+	struct text content, reasoning;
+	json_t *calls;	  /* of tools; may be NULL */
+	uint32_t n_calls; /* so far */
+	bool is_broken;	  /* no memory for a piece */
 	size_t offset;	  /* bytes of text so far */
 	json_t *logprobs; /* of a whole reply, or the next chunk; may be NULL */
 	const char *finish;
@@ -166,8 +185,10 @@ void answer_free_all(struct serve *s);
 /* Take up the log probability of a token. */
 void reply_logprob(const struct answer *a, struct choice *ch,
 		   const struct genai_event *ev);
-json_t *reply_chunk(const struct answer *a, struct choice *ch, const char *text,
-		    size_t n);
+/* A piece of the text, as parse.h tells them; ctx is a choice. */
+void reply_take(void *ctx, enum parse_kind kind, const char *text, size_t n);
+/* What is not sent yet; NULL if there is nothing. */
+json_t *reply_chunk(const struct answer *a, struct choice *ch);
 json_t *reply_usage_chunk(const struct answer *a);
 json_t *reply_whole(const struct answer *a);
 
