@@ -114,7 +114,9 @@ static int32_t write_vector(struct out *o, const struct gen_job *job)
 	if (!rc && job->mat.by_turns)
 		rc = put_by_turns(o, job, v);
 	else if (!rc)
-		rc = put_floats(o, job->at, v, job->mat.n_rows);
+		rc = job->wide
+			     ? put(o, job->at, v, job->mat.n_rows * sizeof(*v))
+			     : put_floats(o, job->at, v, job->mat.n_rows);
 	free(v);
 	return rc;
 }

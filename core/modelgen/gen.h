@@ -36,6 +36,7 @@ struct gen_job {
 	uint64_t terms_t;  /* [blocks, rows] */
 	uint64_t rope_sin; /* GEN_ROPE only */
 	bool rope_local;   /* GEN_ROPE: that of layers with a window */
+	bool wide;	   /* GEN_VECTOR: float32 whatever the folder's type */
 };
 
 struct gen {
@@ -58,9 +59,21 @@ struct gen {
 	bool failed; /* out of memory or a size that overflows */
 };
 
-static inline bool gen_is_conv(const struct genai_genconf *c, uint32_t layer)
+static inline bool gen_layer_is(const struct genai_genconf *c, uint32_t layer,
+				uint32_t flags)
 {
-	return c->layer_flags && c->layer_flags[layer] & GENAI_LAYER_CONV;
+	return c->layer_flags && c->layer_flags[layer] & flags;
+}
+#define GEN_NO_CACHE (GENAI_LAYER_CONV | GENAI_LAYER_DELTA)
+
+/* Channels of a layer's convolution. */
+static inline int64_t gen_conv_width(const struct genai_genconf *c,
+				     uint32_t layer)
+{
+	if (gen_layer_is(c, layer, GENAI_LAYER_CONV))
+		return c->hidden;
+	return (2 * (int64_t)c->delta_k_heads + c->delta_v_heads) *
+	       c->delta_size;
 }
 
 static inline uint64_t gen_elem(const struct gen *g)
@@ -110,6 +123,8 @@ void gen_project(struct gen *g, struct gen_mat *m, const char *module,
 		 const char *in, char *out);
 void gen_add_bias(struct gen *g, uint32_t layer, uint32_t site, uint64_t n,
 		  const char *module, char *inout);
+/* A gated delta network (delta.c). */
+void gen_delta(struct gen *g, uint32_t layer, const char *in, char *out);
 /* A mixture of experts (experts.c). */
 void gen_experts(struct gen *g, uint32_t layer, const char *in, char *out);
 

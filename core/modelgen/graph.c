@@ -278,7 +278,8 @@ static bool project_qkv(struct gen *g, uint32_t layer, const char *in,
 	static const char *const module[] = {"q_proj", "k_proj", "v_proj"};
 	const struct genai_genconf *c = g->conf;
 	uint64_t kv = (uint64_t)c->kv_heads * c->head_size;
-	uint64_t rows[3] = {(uint64_t)c->heads * c->head_size, kv, kv};
+	uint64_t rows[3] = {(uint64_t)c->heads * c->head_size * (c->gated + 1u),
+			    kv, kv};
 	struct gen_mat m[3], all;
 	char name[32];
 
@@ -311,7 +312,8 @@ static void split_qkv(struct gen *g, uint32_t layer, char qkv[3][GEN_NAME])
 {
 	const struct genai_genconf *c = g->conf;
 	int64_t kv = (int64_t)c->kv_heads * c->head_size;
-	int64_t sizes[3] = {(int64_t)c->heads * c->head_size, kv, kv};
+	int64_t sizes[3] = {(int64_t)c->heads * c->head_size * (c->gated + 1),
+			    kv, kv};
 	char name[GEN_NAME], cname[GEN_NAME], in[GEN_NAME];
 
 	gen_const(g, false, sizes, 3, cname);
@@ -366,6 +368,94 @@ static void head_norm(struct gen *g, uint32_t layer, int which,
 	head_reshape(g, path, 2, (int64_t)heads * c->head_size, b, inout);
 }
 
+// Each head of q has its gate behind it.
+static void split_gate(struct gen *g, uint32_t layer, char *q, char *gate)
+{
+	const struct genai_genconf *c = g->conf;
+	const int64_t heads[4] = {0, 0, c->heads, 2 * (int64_t)c->head_size};
+	const int64_t halves[2] = {c->head_size, c->head_size};
+	const int64_t flat[3] = {0, 0, (int64_t)c->heads * c->head_size};
+	char name[GEN_NAME], k[GEN_NAME], a[GEN_NAME], b[2][GEN_NAME];
+
+	gen_const(g, false, heads, 4, k);
+	snprintf(name, sizeof(name), "/model/layers.%u/attn/q_gate/Reshape",
+		 layer);
+	snprintf(a, sizeof(a), "/model/layers.%u/attn/q_gate/Reshape/output_0",
+		 layer);
+	unary(g, "Reshape", name, q, k, a);
+	gen_end(g);
+	gen_const(g, false, halves, 2, k);
+	snprintf(name, sizeof(name), "/model/layers.%u/attn/q_gate/Split",
+		 layer);
+	for (int i = 0; i < 2; i++)
+		snprintf(b[i], GEN_NAME,
+			 "/model/layers.%u/attn/q_gate/Split/output_%d", layer,
+			 i);
+	unary(g, "Split", name, a, k, b[0]);
+	gen_out(g, b[1]);
+	gen_attr_int(g, "axis", -1);
+	gen_end(g);
+	gen_const(g, false, flat, 3, k);
+	for (int i = 0; i < 2; i++) {
+		char *to = i ? gate : q;
+
+		snprintf(name, sizeof(name), "/model/layers.%u/attn/%s/Reshape",
+			 layer, i ? "gate" : "q_proj");
+		snprintf(to, GEN_NAME,
+			 "/model/layers.%u/attn/%s/Reshape/output_0", layer,
+			 i ? "gate" : "q_proj");
+		unary(g, "Reshape", name, b[i], k, to);
+		gen_end(g);
+	}
+}
+
+static void close_gate(struct gen *g, uint32_t layer, const char *gate,
+		       char *inout)
+{
+	char name[GEN_NAME], a[GEN_NAME], b[GEN_NAME];
+
+	snprintf(name, sizeof(name), "/model/layers.%u/attn/gate/Sigmoid",
+		 layer);
+	snprintf(a, sizeof(a), "/model/layers.%u/attn/gate/Sigmoid/output_0",
+		 layer);
+	unary(g, "Sigmoid", name, gate, NULL, a);
+	gen_end(g);
+	snprintf(name, sizeof(name), "/model/layers.%u/attn/gate/Mul", layer);
+	snprintf(b, sizeof(b), "/model/layers.%u/attn/gate/Mul/output_0",
+		 layer);
+	unary(g, "Mul", name, inout, a, b);
+	gen_end(g);
+	memcpy(inout, b, sizeof(b));
+}
+
+// q (which 0) or k (1), by three positions.
+static void mrotate(struct gen *g, uint32_t layer, int which, char *inout)
+{
+	const struct genai_genconf *c = g->conf;
+	const int64_t pairs[3] = {c->mrope[0], c->mrope[1], c->mrope[2]};
+	char name[GEN_NAME], out[GEN_NAME];
+
+	snprintf(name, sizeof(name),
+		 "/model/layers.%u/attn/%c_rotary/MRotaryEmbedding", layer,
+		 which ? 'k' : 'q');
+	snprintf(out, sizeof(out),
+		 "/model/layers.%u/attn/%c_rotary/MRotaryEmbedding/output_0",
+		 layer, which ? 'k' : 'q');
+	gen_node(g, "MRotaryEmbedding", "com.microsoft", name);
+	gen_in(g, inout);
+	gen_in(g, "position_ids");
+	gen_in(g, "cos_cache");
+	gen_in(g, "sin_cache");
+	gen_out(g, out);
+	gen_attr_int(g, "interleaved", 0);
+	gen_attr_int(g, "rotary_embedding_dim", c->rotary);
+	gen_attr_int(g, "num_heads", which ? c->kv_heads : c->heads);
+	gen_attr_ints(g, "mrope_section", pairs, 3);
+	gen_attr_int(g, "mrope_layout", 1);
+	gen_end(g);
+	memcpy(inout, out, sizeof(out));
+}
+
 static void gqa(struct gen *g, uint32_t layer, const char *q, const char *k,
 		const char *v, char norms[2][GEN_NAME], char *out)
 {
@@ -377,7 +467,7 @@ static void gqa(struct gen *g, uint32_t layer, const char *q, const char *k,
 					      : (float)(1 / sqrt(c->head_size));
 	char name[GEN_NAME], sinks[GEN_NAME];
 
-	rope = !(flags & GENAI_LAYER_NO_ROPE);
+	rope = !(flags & GENAI_LAYER_NO_ROPE) && !c->mrope[0];
 	snprintf(sinks, sizeof(sinks), "model.layers.%u.attn.sinks", layer);
 	if (c->sinks)
 		vector(g, sinks, GENAI_SITE_SINKS, layer, c->heads);
@@ -430,8 +520,9 @@ static void attention(struct gen *g, struct flow *f, uint32_t layer)
 {
 	const struct genai_genconf *c = g->conf;
 	char qkv[3][GEN_NAME] = {"", "", ""}, norms[2][GEN_NAME];
-	char out[GEN_NAME];
+	char out[GEN_NAME], gate[GEN_NAME];
 	bool packed = project_qkv(g, layer, f->normed, qkv);
+	bool fused = c->qk_norm && c->cuda && !c->mrope[0];
 	struct gen_mat m;
 
 	for (uint32_t i = 0; c->qk_norm && i < 2; i++) {
@@ -440,18 +531,23 @@ static void attention(struct gen *g, struct flow *f, uint32_t layer)
 			 i ? 'k' : 'q');
 		vector(g, norms[i], GENAI_SITE_NORM_Q + i, layer, c->head_size);
 	}
-	if ((c->qk_norm || c->qk_norm_wide) && packed)
+	if ((c->qk_norm || c->qk_norm_wide || c->gated) && packed)
 		split_qkv(g, layer, qkv);
+	if (c->gated)
+		split_gate(g, layer, qkv[0], gate);
 	for (uint32_t i = 0; c->qk_norm_wide && i < 2; i++)
 		branch_norm(g, layer, i ? "attn.k_norm" : "attn.q_norm",
 			    GENAI_SITE_NORM_Q + i,
 			    (uint64_t)(i ? c->kv_heads : c->heads) *
 				    c->head_size,
 			    qkv[i]);
-	for (int i = 0; c->qk_norm && !c->cuda && i < 2; i++)
+	for (int i = 0; c->qk_norm && !fused && i < 2; i++)
 		head_norm(g, layer, i, norms[i], qkv[i]);
-	gqa(g, layer, qkv[0], qkv[1], qkv[2],
-	    c->qk_norm && c->cuda ? norms : NULL, out);
+	for (int i = 0; c->mrope[0] && i < 2; i++)
+		mrotate(g, layer, i, qkv[i]);
+	gqa(g, layer, qkv[0], qkv[1], qkv[2], fused ? norms : NULL, out);
+	if (c->gated)
+		close_gate(g, layer, gate, out);
 	gen_one(g, &m, GENAI_SITE_O, layer, c->hidden,
 		(uint64_t)c->heads * c->head_size);
 	gen_project(g, &m, "attn.o_proj", out, f->branch);
@@ -532,7 +628,7 @@ static void short_conv(struct gen *g, struct flow *f, uint32_t layer)
 	struct gen_mat m;
 
 	gen_one(g, &m, GENAI_SITE_CONV_IN, layer, 3 * (uint64_t)c->hidden,
-	    c->hidden);
+		c->hidden);
 	gen_project(g, &m, "conv.in_proj", f->normed, a);
 	snprintf(name, sizeof(name), "/model/layers.%u/conv/Transpose_1",
 		 layer);
@@ -657,8 +753,10 @@ void gen_graph(struct gen *g)
 			stream(g, &f, i, "attn_in");
 		else
 			norm(g, &f, i, "input_layernorm", GENAI_SITE_NORM_IN);
-		if (gen_is_conv(c, i))
+		if (gen_layer_is(c, i, GENAI_LAYER_CONV))
 			short_conv(g, &f, i);
+		else if (gen_layer_is(c, i, GENAI_LAYER_DELTA))
+			gen_delta(g, i, f.normed, f.branch);
 		else
 			attention(g, &f, i);
 		if (c->no_norm_in)

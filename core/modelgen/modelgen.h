@@ -47,6 +47,18 @@
 #define GENAI_SITE_CONV_IN 29u
 #define GENAI_SITE_CONV_OUT 30u
 #define GENAI_SITE_CONV_TAPS 31u
+/* Of a layer with a gated delta network instead of attention, with conv_taps
+ * over q, k and v: matrices (delta_k_heads and delta_v_heads of delta_size, or
+ * one for each of the latter), */
+#define GENAI_SITE_DELTA_QKV 32u
+#define GENAI_SITE_DELTA_Z 33u
+#define GENAI_SITE_DELTA_A 34u
+#define GENAI_SITE_DELTA_B 35u
+#define GENAI_SITE_DELTA_OUT 36u
+/* and vectors: one for each head, and the norm of a head. */
+#define GENAI_SITE_DELTA_BIAS 37u
+#define GENAI_SITE_DELTA_DECAY 38u
+#define GENAI_SITE_DELTA_NORM 39u
 
 /* How a layer differs from the others. */
 #define GENAI_LAYER_LOCAL                                                      \
@@ -54,6 +66,7 @@
 				*/
 #define GENAI_LAYER_NO_ROPE 2u /* does not rotate */
 #define GENAI_LAYER_CONV 4u    /* a short convolution instead of attention */
+#define GENAI_LAYER_DELTA 8u   /* a gated delta network instead */
 
 /* What is added to scale * code in a block. */
 #define GENAI_OFFSET_NONE 0u /* the default zero point, 2^(bits-1) */
@@ -119,7 +132,10 @@ struct genai_genconf {
 	bool no_norm_in;    /* branches read the stream as it is */
 	bool norm_out;	    /* what branches give is normalised */
 	bool gelu;	    /* GELU by tanh gates, instead of SiLU */
-	uint32_t conv_taps; /* of the layers with GENAI_LAYER_CONV */
+	uint32_t conv_taps; /* of layers that have a convolution */
+	uint32_t delta_k_heads, delta_v_heads, delta_size; /* GENAI_LAYER_DELTA */
+	bool gated;	    /* q has a gate beside each head, for its output */
+	uint32_t mrope[3];  /* pairs that turn by time, height, width; 0: none */
 	/* A mixture of experts, of ffn each; 0: one MLP.  All forms of its
 	 * matrices have one block, and are floats or none of them is. */
 	uint32_t experts, experts_used;

@@ -303,7 +303,7 @@ static void caches(struct gen *g, struct genai_wire *w, uint32_t field,
 	char name[64];
 
 	for (uint32_t i = 0; i < 2 * g->conf->layers; i++) {
-		if (gen_is_conv(g->conf, i % g->conf->layers))
+		if (gen_layer_is(g->conf, i % g->conf->layers, GEN_NO_CACHE))
 			continue;
 		snprintf(name, sizeof(name), "%s.%u.%s", prefix,
 			 i % g->conf->layers,
@@ -316,14 +316,31 @@ static void conv_states(struct gen *g, struct genai_wire *w, uint32_t field,
 			const char *prefix)
 {
 	static const char *const symbols[3] = {"batch_size", NULL, NULL};
-	int64_t dims[3] = {0, g->conf->hidden, (int64_t)g->conf->conv_taps - 1};
+	int64_t dims[3] = {0, 0, (int64_t)g->conf->conv_taps - 1};
 	char name[64];
 
 	for (uint32_t i = 0; i < g->conf->layers; i++) {
-		if (!gen_is_conv(g->conf, i))
+		if (!gen_layer_is(g->conf, i, GEN_NO_CACHE))
 			continue;
+		dims[1] = gen_conv_width(g->conf, i);
 		snprintf(name, sizeof(name), "%s.%u.conv", prefix, i);
 		value_info(w, field, name, g->conf->io_dtype, 3, symbols, dims);
+	}
+}
+
+static void matrices(struct gen *g, struct genai_wire *w, uint32_t field,
+		     const char *prefix)
+{
+	static const char *const symbols[4] = {"batch_size", NULL, NULL, NULL};
+	const struct genai_genconf *c = g->conf;
+	int64_t dims[4] = {0, c->delta_v_heads, c->delta_size, c->delta_size};
+	char name[64];
+
+	for (uint32_t i = 0; i < c->layers; i++) {
+		if (!gen_layer_is(c, i, GENAI_LAYER_DELTA))
+			continue;
+		snprintf(name, sizeof(name), "%s.%u.recurrent", prefix, i);
+		value_info(w, field, name, c->io_dtype, 4, symbols, dims);
 	}
 }
 
@@ -341,6 +358,8 @@ void gen_model(struct gen *g, struct genai_wire *w)
 	static const char *const ids[] = {"batch_size", "sequence_length"};
 	static const char *const mask[] = {"batch_size",
 					   "total_sequence_length"};
+	static const char *const three[] = {NULL, "batch_size",
+					    "sequence_length"};
 	static const char *const logits[] = {"batch_size", "sequence_length",
 					     NULL};
 	int64_t dims[3] = {0, 0, g->conf->vocab};
@@ -355,12 +374,17 @@ void gen_model(struct gen *g, struct genai_wire *w)
 	value_info(w, GRAPH_INPUT, "input_ids", GENAI_DT_I64, 2, ids, dims);
 	value_info(w, GRAPH_INPUT, "attention_mask", GENAI_DT_I64, 2, mask,
 		   dims);
+	if (g->conf->mrope[0])
+		value_info(w, GRAPH_INPUT, "position_ids", GENAI_DT_I64, 3,
+			   three, (int64_t[]){3, 0, 0});
 	caches(g, w, GRAPH_INPUT, "past_key_values", "past_sequence_length");
 	conv_states(g, w, GRAPH_INPUT, "past");
+	matrices(g, w, GRAPH_INPUT, "past");
 	value_info(w, GRAPH_OUTPUT, "logits", g->conf->io_dtype, 3, logits,
 		   dims);
 	caches(g, w, GRAPH_OUTPUT, "present", "total_sequence_length");
 	conv_states(g, w, GRAPH_OUTPUT, "present");
+	matrices(g, w, GRAPH_OUTPUT, "present");
 	genai_wire_end(w, at);
 	opset(w, "", 21);
 	opset(w, "com.microsoft", 1);

@@ -19,6 +19,15 @@ static json_t *names(const struct genai_genconf *c, bool outputs)
 			      "attention_mask", "attention_mask",
 			      "past_key_names", "past_key_values.%d.key",
 			      "past_value_names", "past_key_values.%d.value");
+	if (c->mrope[0] && !outputs)
+		json_object_set_new(n, "position_ids",
+				    json_string("position_ids"));
+	if (c->delta_size)
+		json_object_set_new(n,
+				    outputs ? "present_recurrent_names"
+					    : "past_recurrent_names",
+				    json_string(outputs ? "present.%d.recurrent"
+							: "past.%d.recurrent"));
 	if (c->conv_taps)
 		json_object_set_new(
 			n, outputs ? "present_conv_names" : "past_conv_names",
@@ -32,10 +41,10 @@ static void add_conv(const struct genai_genconf *c, json_t *dec)
 	json_t *types = json_array();
 
 	for (uint32_t i = 0; i < c->layers; i++)
-		json_array_append_new(types,
-				      json_string(gen_is_conv(c, i)
-							  ? "conv"
-							  : "full_attention"));
+		json_array_append_new(
+			types, json_string(gen_layer_is(c, i, GENAI_LAYER_CONV)
+						   ? "conv"
+						   : "full_attention"));
 	json_object_set_new(dec, "layer_types", types);
 	json_object_set_new(dec, "conv_cache_size",
 			    json_integer(c->conv_taps - 1));
@@ -57,7 +66,7 @@ static json_t *decoder(const struct genai_genconf *c)
 		"inputs", names(c, false), "outputs", names(c, true),
 		"num_attention_heads", (int)c->heads, "num_hidden_layers",
 		(int)c->layers, "num_key_value_heads", (int)c->kv_heads);
-	if (c->conv_taps)
+	if (c->conv_taps && !c->delta_size)
 		add_conv(c, dec);
 	return dec;
 }

@@ -19,6 +19,8 @@ struct arch {
 	uint32_t experts, used; /* of ffn each; 0: one MLP */
 	uint32_t taps;		/* of short convolutions; 0: none */
 	uint32_t attention;	/* layers that are none, a bit each */
+	uint32_t delta_k, delta_v, delta; /* heads and size of delta networks,
+					     which have the taps, then */
 };
 
 #define LLAMA "llama"
@@ -26,6 +28,7 @@ struct arch {
 #define QWEN3 "qwen3"
 #define GPT_OSS "gptoss"
 #define LFM2 "lfm2"
+#define QWEN35 "qwen3_5_text"
 #define LFM2_ATTENTION 0x5524 // layers 2, 5, 8, 10, 12, 14
 
 static const struct arch archs[] = {
@@ -69,6 +72,9 @@ static const struct arch archs[] = {
 	 1e-5f, true, .taps = 3, .attention = LFM2_ATTENTION},
 	{"LFM2-1.2B", LFM2, 16, 2048, 32, 8, 64, 8192, 65536, 128000, 1e6,
 	 1e-5f, true, .taps = 3, .attention = LFM2_ATTENTION},
+	{"Qwen3.5-9B", QWEN35, 32, 4096, 16, 4, 256, 12288, 248320, 262144, 1e7,
+	 1e-6f, false, .taps = 4, .attention = 0x88888888, .delta_k = 16,
+	 .delta_v = 32, .delta = 128},
 	{"tiny-llama", LLAMA, 2, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-5f, true,
 	 0},
 	{"tiny-qwen2", QWEN2, 2, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-6f, false,
@@ -81,6 +87,9 @@ static const struct arch archs[] = {
 	 false, 0, 4, 2},
 	{"tiny-lfm2", LFM2, 4, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-5f, true,
 	 .taps = 3, .attention = 0xa},
+	{"tiny-qwen3.5", QWEN35, 4, 64, 2, 1, 32, 128, 512, 512, 1e4, 1e-6f,
+	 false, .taps = 4, .attention = 0x8, .delta_k = 2, .delta_v = 4,
+	 .delta = 16},
 };
 #define N_ARCHS (sizeof(archs) / sizeof(archs[0]))
 #define MAX_LAYERS 1024
@@ -116,6 +125,8 @@ static float unit(uint64_t x)
 
 static uint64_t cols_of(const struct synth *s, uint32_t site)
 {
+	if (site == GENAI_SITE_DELTA_OUT)
+		return (uint64_t)s->conf.delta_v_heads * s->conf.delta_size;
 	if (site == GENAI_SITE_O)
 		return (uint64_t)s->conf.heads * s->conf.head_size;
 	return site == GENAI_SITE_DOWN || site == GENAI_SITE_EXP_DOWN
@@ -145,7 +156,16 @@ static uint64_t length_of(const struct genai_genconf *c, uint32_t site)
 	case GENAI_SITE_BIAS_V:
 		return (uint64_t)c->head_size * c->kv_heads;
 	case GENAI_SITE_CONV_TAPS:
+		if (c->delta_size)
+			return (2 * (uint64_t)c->delta_k_heads +
+				c->delta_v_heads) *
+			       c->delta_size * c->conv_taps;
 		return (uint64_t)c->hidden * c->conv_taps;
+	case GENAI_SITE_DELTA_BIAS:
+	case GENAI_SITE_DELTA_DECAY:
+		return c->delta_v_heads;
+	case GENAI_SITE_DELTA_NORM:
+		return c->delta_size;
 	case GENAI_SITE_SINKS:
 		return c->heads;
 	case GENAI_SITE_BIAS_ROUTER:
@@ -164,15 +184,18 @@ static int32_t vector(void *self, uint32_t site, uint32_t layer,
 		      float *out_values, struct genai_error *err)
 {
 	const struct synth *s = self;
-	bool bias = site >= GENAI_SITE_BIAS_Q;
+	float centre =
+		site == GENAI_SITE_DELTA_DECAY ? -1.0f
+		: site < GENAI_SITE_BIAS_Q || site == GENAI_SITE_DELTA_NORM
+			? 1.0f
+			: 0.0f;
 	float spread = site == GENAI_SITE_CONV_TAPS ? 2.0f : 0.2f;
 	uint64_t from = stream(s, site, layer, 0);
 	uint64_t n = length_of(&s->conf, site);
 
 	(void)err;
 	for (uint64_t i = 0; i < n; i++)
-		out_values[i] = (bias ? 0.0f : 1.0f) +
-				spread * (unit(mix(from + i)) - 0.5f);
+		out_values[i] = centre + spread * (unit(mix(from + i)) - 0.5f);
 	return GENAI_OK;
 }
 
@@ -388,6 +411,19 @@ static void oss(struct synth *s)
 	c->layer_flags = s->flags;
 }
 
+// Attention beside a delta network has gates, and turns a quarter of its
+// channels, by three positions.
+static void delta(struct genai_genconf *c, const struct arch *a)
+{
+	c->delta_k_heads = a->delta_k;
+	c->delta_v_heads = a->delta_v;
+	c->delta_size = a->delta;
+	c->gated = true;
+	c->rotary = a->head_size / 4;
+	for (uint32_t i = 0; i < c->rotary / 2; i++)
+		c->mrope[i % 3]++;
+}
+
 static void configure(struct synth *s, const struct arch *a,
 		      const struct genai_synth_options *o)
 {
@@ -411,7 +447,10 @@ static void configure(struct synth *s, const struct arch *a,
 	c->conv_taps = a->taps;
 	for (uint32_t i = 0; a->taps && i < MAX_LAYERS; i++)
 		if (i >= 32 || !(a->attention >> i & 1))
-			s->flags[i] = GENAI_LAYER_CONV;
+			s->flags[i] =
+				a->delta ? GENAI_LAYER_DELTA : GENAI_LAYER_CONV;
+	if (a->delta)
+		delta(c, a);
 	if (a->taps)
 		c->layer_flags = s->flags;
 	c->io_dtype = o->io_dtype ? o->io_dtype : GENAI_DT_F16;
@@ -456,24 +495,35 @@ static int32_t check(const struct synth *s, const char *arch,
 	return GENAI_OK;
 }
 
+// Values of the matrices of a layer in front of its MLP.
+static uint64_t mixer(const struct arch *a, uint32_t layer)
+{
+	uint64_t q = (uint64_t)a->heads * a->head_size;
+	uint64_t kv = (uint64_t)a->kv_heads * a->head_size;
+	uint64_t v = (uint64_t)a->delta_v * a->delta;
+
+	if (!a->taps || a->attention >> layer & 1)
+		return a->hidden * ((a->delta ? 3 : 2) * q + 2 * kv);
+	if (!a->delta)
+		return 4 * (uint64_t)a->hidden * a->hidden;
+	return a->hidden *
+	       (2 * (uint64_t)a->delta_k * a->delta + 3 * v + 2 * a->delta_v);
+}
+
 bool genai_synth_list(uint32_t index, struct genai_synth_info *out_info)
 {
 	const struct arch *a;
-	uint64_t q, kv, values, conv = 0;
+	uint64_t values = 0;
 
 	if (index >= N_ARCHS)
 		return false;
 	a = &archs[index];
-	q = (uint64_t)a->heads * a->head_size;
-	kv = (uint64_t)a->kv_heads * a->head_size;
-	for (uint32_t i = 0; a->taps && i < a->layers; i++)
-		conv += !(a->attention >> i & 1);
-	values = (a->layers - conv) * 2 * a->hidden * (q + kv) +
-		 conv * 4 * a->hidden * a->hidden +
-		 a->layers * (3ull * a->hidden * a->ffn *
-				      (a->experts ? a->experts : 1) +
-			      (uint64_t)a->hidden * a->experts) +
-		 (a->tied ? 1ull : 2ull) * a->hidden * a->vocab;
+	for (uint32_t i = 0; i < a->layers; i++)
+		values += mixer(a, i);
+	values += a->layers * (3ull * a->hidden * a->ffn *
+				       (a->experts ? a->experts : 1) +
+			       (uint64_t)a->hidden * a->experts) +
+		  (a->tied ? 1ull : 2ull) * a->hidden * a->vocab;
 	*out_info = (struct genai_synth_info){
 		a->name,     a->layers,	   a->hidden,	   a->heads,
 		a->kv_heads, a->head_size, a->ffn,	   a->vocab,

@@ -278,6 +278,38 @@ START_TEST(experts)
 }
 END_TEST
 
+// Layers of two kinds, each with its states.
+START_TEST(states)
+{
+	struct genai_synth_options o = {.seed = 2};
+	struct init t;
+	struct model m;
+
+	synth("tiny-lfm2", dir, &o);
+	model_open(&m, dir);
+	ck_assert_int_eq(model_nodes(&m, "CausalConvWithState"), 2);
+	ck_assert_int_eq(model_nodes(&m, "GroupQueryAttention"), 2);
+	t = model_init(&m, "model.layers.2.conv.conv.weight");
+	ck_assert_uint_eq(t.dims[0], 64);
+	ck_assert_uint_eq(t.dims[2], 3);
+	model_close(&m);
+	o.overwrite = true;
+	synth("tiny-qwen3.5", dir, &o);
+	model_open(&m, dir);
+	ck_assert_int_eq(model_nodes(&m, "LinearAttention"), 3);
+	ck_assert_int_eq(model_nodes(&m, "CausalConvWithState"), 3);
+	ck_assert_int_eq(model_nodes(&m, "GroupQueryAttention"), 1);
+	ck_assert_int_eq(model_nodes(&m, "MRotaryEmbedding"), 2);
+	t = model_init(&m, "model.layers.0.linear_attn.conv1d.weight");
+	ck_assert_uint_eq(t.dims[0], 128);
+	t = model_init(&m, "model.layers.3.attn.qkv_proj.MatMul.weight_Q4");
+	ck_assert_uint_eq(t.dims[0], 2 * 64 + 2 * 32);
+	t = model_init(&m, "model.layers.1.linear_attn.neg_exp_A");
+	ck_assert_int_eq(t.dtype, GENAI_DT_F32);
+	model_close(&m);
+}
+END_TEST
+
 START_TEST(list_of_architectures)
 {
 	struct genai_synth_info info;
@@ -290,7 +322,7 @@ START_TEST(list_of_architectures)
 		if (!strcmp(info.name, "Qwen3-0.6B"))
 			bytes = info.weight_bytes;
 	}
-	ck_assert_uint_eq(n, 26);
+	ck_assert_uint_eq(n, 28);
 	// 28 * (1024 * 2 * (2048 + 1024) + 3 * 1024 * 3072) + 1024 * 151936
 	ck_assert_uint_eq(bytes, 595984384ull * 9 / 16);
 }
@@ -445,6 +477,7 @@ int main(void)
 	tcase_add_test(c, cpu_flavour);
 	tcase_add_test(c, untied_with_biases);
 	tcase_add_test(c, experts);
+	tcase_add_test(c, states);
 	tcase_add_test(c, list_of_architectures);
 	tcase_add_test(c, left_over);
 	tcase_add_test(c, refuses_options);
