@@ -61,10 +61,10 @@ struct command {
 	const struct cli_option *options;
 	const char *more; /* after them in the help; may be NULL */
 };
-extern const struct command cmd_generate, cmd_chat, cmd_logits, cmd_score,
-	cmd_tokenize, cmd_detokenize, cmd_template, cmd_run, cmd_inspect,
-	cmd_bench, cmd_plan, cmd_import, cmd_cache, cmd_synth, cmd_modules,
-	cmd_config, cmd_serve;
+extern const struct command cmd_generate, cmd_chat, cmd_batch, cmd_logits,
+	cmd_score, cmd_tokenize, cmd_detokenize, cmd_template, cmd_run,
+	cmd_inspect, cmd_bench, cmd_plan, cmd_import, cmd_cache, cmd_synth,
+	cmd_modules, cmd_config, cmd_serve;
 
 /* ---- messages ---- */
 

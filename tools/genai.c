@@ -13,11 +13,11 @@
 #include "core/modelgen/modelgen.h"
 
 static const struct command *const commands[] = {
-	&cmd_generate, &cmd_chat,     &cmd_serve,      &cmd_logits,
-	&cmd_score,    &cmd_tokenize, &cmd_detokenize, &cmd_template,
-	&cmd_run,      &cmd_inspect,  &cmd_plan,       &cmd_bench,
-	&cmd_import,   &cmd_cache,    &cmd_synth,      &cmd_modules,
-	&cmd_config,   NULL,
+	&cmd_generate, &cmd_chat,   &cmd_batch,	   &cmd_serve,
+	&cmd_logits,   &cmd_score,  &cmd_tokenize, &cmd_detokenize,
+	&cmd_template, &cmd_run,    &cmd_inspect,  &cmd_plan,
+	&cmd_bench,    &cmd_import, &cmd_cache,	   &cmd_synth,
+	&cmd_modules,  &cmd_config, NULL,
 };
 
 static const char common[] =
