@@ -183,6 +183,31 @@ START_TEST(recorded_once)
 }
 END_TEST
 
+/* What it has no kernel for is named before it takes any memory. */
+START_TEST(refused_by_name)
+{
+	static const char *const models[] = {"none-of-them", "gptoss-cpu-int4"};
+	static const char *const text[] = {
+		"cannot open", "operator QMoE of domain 'com.microsoft'"};
+	uint64_t taken[2] = {0};
+
+	for (int i = 0; i < 2; i++) {
+		uint64_t before = fake.do_count("cuMemAlloc_v2") +
+				  fake.do_count("cuMemCreate");
+		struct sim_run r;
+
+		cuda_config(&r, 5);
+		ck_assert_int_ne(sim_open(&r, models[i]), 0);
+		ck_assert_msg(strstr(r.err.text, text[i]) != NULL, "%s",
+			      r.err.text);
+		taken[i] = fake.do_count("cuMemAlloc_v2") +
+			   fake.do_count("cuMemCreate") - before;
+		sim_close(&r);
+	}
+	ck_assert_uint_eq(taken[0], taken[1]);
+}
+END_TEST
+
 struct launched {
 	uint64_t kernels, overlaps;
 };
@@ -287,6 +312,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(tc, calls_of_a_token, 0, 3);
 	tcase_add_loop_test(tc, calls_of_an_eager_token, 0, 3);
 	tcase_add_loop_test(tc, recorded_once, 0, 9);
+	tcase_add_test(tc, refused_by_name);
 	tcase_add_test(tc, what_stays_is_fast);
 	tcase_add_loop_test(tc, recording_fails, 0, 12);
 	suite_add_tcase(s, tc);
