@@ -18,6 +18,17 @@ enum { TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_USER = 4, TYPE_UNUSED = 5 };
 #define REST                                                                   \
 	"| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|"       \
 	"\\\\s+(?!\\\\S)|\\\\s+"
+// A word's capitals, then its small letters; either may be missing.
+#define O200K_HEAD "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?"
+#define O200K_TAIL "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+#define O200K_UPPER "[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]"
+#define O200K_LOWER "[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]"
+#define O200K_SPLIT                                                            \
+	O200K_HEAD O200K_UPPER                                                 \
+		"*" O200K_LOWER "+" O200K_TAIL O200K_HEAD O200K_UPPER          \
+		"+" O200K_LOWER "*" O200K_TAIL                                 \
+		"\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|"     \
+		"\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
 #define SPLIT(regex)                                                           \
 	"{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex                  \
 	"\"},\"behavior\":\"Isolated\",\"invert\":false}"
@@ -44,6 +55,8 @@ static const struct pre pres[] = {
 	 true},
 	{"dbrx smaug-bpe",
 	 SEQUENCE(SPLIT(WORDS "{1,3}" REST) "," BYTES("false")), false, false,
+	 false},
+	{"gpt-4o", SEQUENCE(SPLIT(O200K_SPLIT) "," BYTES("false")), false, true,
 	 false},
 	{"qwen2 deepseek-r1-qwen",
 	 SEQUENCE(SPLIT(WORDS REST) "," BYTES("false")), true, false, false},

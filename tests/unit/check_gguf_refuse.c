@@ -317,6 +317,32 @@ START_TEST(an_end_that_the_template_names)
 }
 END_TEST
 
+// That of GPT-OSS.
+START_TEST(o200k_tokenizer)
+{
+	struct genai_import_options o = {.overwrite = true};
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct gguf_build g = {0};
+	json_t *j;
+
+	without(&g, "tokenizer.ggml.pre");
+	kv_str(&g, "tokenizer.ggml.pre", "gpt-4o");
+	ck_assert_msg(!import(&g, &o, &err), "%s", err.text);
+	j = load("tokenizer.json");
+	part_is(j, "model.ignore_merges", "true");
+	part_is(j, "normalizer", "null");
+	part_is(j, "pre_tokenizer.pretokenizers.0.pattern.Regex",
+		"\"[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}"
+		"\\\\p{Lo}\\\\p{M}]*[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+"
+		"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?"
+		"[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+[\\\\p{Ll}"
+		"\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+		"\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|"
+		"\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"");
+	json_decref(j);
+}
+END_TEST
+
 static void letters(struct gguf_build *g, const char *odd)
 {
 	without(g, "tokenizer.ggml.tokens");
@@ -394,6 +420,7 @@ int main(void)
 	tcase_set_timeout(c, 60);
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_test(c, byte_pair_tokenizer);
+	tcase_add_test(c, o200k_tokenizer);
 	tcase_add_test(c, sentencepiece_tokenizer);
 	tcase_add_test(c, refuses_models);
 	tcase_add_test(c, refuses_settings);
