@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/config/keys.h"
+#include "core/config/spell.h"
 #include "core/base/secure.h"
 #include <genai/version.h>
 
@@ -58,6 +59,24 @@ static void moved_folder(char *out, size_t cap)
 			*out = 0;
 }
 
+// What was meant, perhaps: directories are not looked through, but the names of
+// our own modules are known.
+static const char *hint(const char *name, char *out, size_t cap)
+{
+	static const char *const own[] = {"cpu_ref", "cuda_ep", "pager_sync",
+					  "pager_async"};
+	struct genai_spell spell = {.word = name};
+
+	if (!strcmp(name, "cuda_ep"))
+		return " (a build without CUDA has none: docs/CUDA.md)";
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		genai_spell_offer(&spell, own[i]);
+	if (!spell.best || !strcmp(spell.best, name))
+		return "";
+	snprintf(out, cap, " (did you mean %s?)", spell.best);
+	return out;
+}
+
 // The first NAME.so in dirs ("A:B", may be empty), beside a program that was
 // not installed yet, in the tree that we are in, and in our own directory; path
 // gets what was opened.
@@ -65,7 +84,7 @@ static int32_t search(const char *name, const char *dirs, char *path,
 		      size_t cap, int *out_fd, uint64_t *out_bytes,
 		      struct genai_error *err)
 {
-	char tried[400] = "", beside[4096], moved[4096];
+	char tried[400] = "", beside[4096], moved[4096], word[64];
 	const char *more[] = {beside, moved, GENAI_MODULEDIR};
 	size_t n, len = 0, i = 0;
 	int32_t rc;
@@ -95,7 +114,8 @@ static int32_t search(const char *name, const char *dirs, char *path,
 		dirs += *dirs == ':';
 	}
 	return genai_fail(err, GENAI_E_NOTFOUND,
-			  "module %s: no such file; tried %s", name, tried);
+			  "module %s: no such file%s; tried %s", name,
+			  hint(name, word, sizeof(word)), tried);
 }
 
 int32_t genai_module_find(const char *name, const struct genai_config *config,

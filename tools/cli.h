@@ -63,8 +63,8 @@ struct command {
 };
 extern const struct command cmd_generate, cmd_chat, cmd_batch, cmd_logits,
 	cmd_score, cmd_tokenize, cmd_detokenize, cmd_template, cmd_run,
-	cmd_inspect, cmd_bench, cmd_plan, cmd_import, cmd_cache, cmd_synth,
-	cmd_modules, cmd_config, cmd_serve;
+	cmd_inspect, cmd_bench, cmd_plan, cmd_import, cmd_cache, cmd_doctor,
+	cmd_synth, cmd_modules, cmd_config, cmd_serve;
 
 /* ---- messages ---- */
 

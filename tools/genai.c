@@ -17,7 +17,7 @@ static const struct command *const commands[] = {
 	&cmd_logits,   &cmd_score,  &cmd_tokenize, &cmd_detokenize,
 	&cmd_template, &cmd_run,    &cmd_inspect,  &cmd_plan,
 	&cmd_bench,    &cmd_import, &cmd_cache,	   &cmd_synth,
-	&cmd_modules,  &cmd_config, NULL,
+	&cmd_modules,  &cmd_config, &cmd_doctor,   NULL,
 };
 
 static const char common[] =

@@ -3,8 +3,10 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
+#include "core/config/spell.h"
 #include "core/gguf/gguf.h"
 #include "core/modelgen/modelgen.h"
 
@@ -123,6 +125,24 @@ static const struct cli_option synth_options[] = {
 	{"overwrite", 0, CLI_FLAG, NULL, "replace it", &syn.o.overwrite},
 	{0}};
 
+// No such architecture: which one was meant, perhaps.
+static void near_miss(struct cli *c, const char *name)
+{
+	struct genai_spell spell = {.word = name};
+	struct genai_synth_info i;
+
+	for (uint32_t k = 0; genai_synth_list(k, &i); k++) {
+		if (!strcasecmp(i.name, name))
+			return; // the error is another one
+		genai_spell_offer(&spell, i.name);
+	}
+	if (spell.best)
+		genai_fail(&c->err, GENAI_E_NOTFOUND,
+			   "synth: no architecture '%s', did you mean %s? "
+			   "(genai synth --list)",
+			   name, spell.best);
+}
+
 static int synth(struct cli *c, int argc, char **argv)
 {
 	struct meter m = {c, "writing"};
@@ -144,8 +164,10 @@ static int synth(struct cli *c, int argc, char **argv)
 	o->progress = progress;
 	o->progress_ctx = &m;
 	cli_catch_interrupts(1);
-	if (genai_synth(argv[at], syn.out, o, &c->err))
+	if (genai_synth(argv[at], syn.out, o, &c->err)) {
+		near_miss(c, argv[at]);
 		return cli_fail(c);
+	}
 	cli_clear_line(c);
 	if (!c->quiet)
 		fprintf(stderr, "genai: wrote %s\n", syn.out);

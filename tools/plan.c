@@ -60,8 +60,8 @@ static double memory_s(const struct way *w)
 // A token leaves by two copies of a few bytes, which the next step is behind.
 #define TOKEN_COPIES 2
 // Plans take kernels that read host memory to reach 93 % of the link, as on a
-// GPU, and no more than the memory's rate.  The simulated clock charges them the
-// link's rate: the difference, for a byte.
+// GPU, and no more than the memory's rate.  The simulated clock charges them
+// the link's rate: the difference, for a byte.
 static double in_place_loss(const struct way *w)
 {
 	double link = 1 / w->ceil.link_bytes_s;
@@ -304,6 +304,9 @@ static void print_text(const struct way *w)
 	if (!w->predicted)
 		printf("  (this device does not say its rates: genai bench "
 		       "measures)\n");
+	if (!args.context && f->context == w->info.model_context)
+		printf("the cache is for all positions that the model allows: "
+		       "--context N for fewer\n");
 	ini_text(w, ini, sizeof(ini));
 	printf("\n%s", ini);
 }

@@ -208,8 +208,16 @@ static int32_t choose_context(struct genai_model *m, struct genai_error *err)
 	fit = kv_room(m);
 	fixed = genai_states_bytes(&m->step.states, 0);
 	fit = fit > fixed ? (fit - fixed) / row : 0;
-	if (fit >= m->context)
+	if (fit >= m->context) {
+		genai_log_line(&m->rt->log, GENAI_LOG_INFO,
+			       "%s: context = auto: all %" PRIu64
+			       " positions of the model, %" PRIu64
+			       " bytes of cache for a sequence (set [runtime] "
+			       "context for fewer)",
+			       m->folder, m->context,
+			       genai_states_bytes(&m->step.states, m->context));
 		return 0;
+	}
 	if (!fit)
 		return genai_fail(err, GENAI_E_LIMIT,
 				  "%s: one position of the key/value cache "
