@@ -37,6 +37,22 @@ static bool as_constant(const struct genai_host_tensor *t)
 	}
 }
 
+// Its values decide a shape.
+static bool shapes(const struct genai_graph *g, uint32_t value)
+{
+	static const char *const ops[] = {"Compress", "NonZero", "Unique"};
+
+	for (uint32_t i = 0; i < g->n_nodes; i++) {
+		const struct genai_node *n = genai_graph_node(g, i);
+
+		for (uint32_t k = 0; k < sizeof(ops) / sizeof(ops[0]); k++)
+			if (n->n_inputs && !strcmp(n->op, ops[k]) &&
+			    n->inputs[0] == value)
+				return true;
+	}
+	return false;
+}
+
 static bool has_subgraphs(const struct genai_graph *g)
 {
 	for (uint32_t i = 0; i < g->n_nodes; i++) {
@@ -106,7 +122,9 @@ static int32_t fix_inputs(struct single *s, const struct genai_graph *g,
 		uint32_t c;
 
 		// what is an output too must stay an input
-		if (keep || v->flags & GENAI_VALUE_OUTPUT || !as_constant(t)) {
+		if (keep || v->flags & GENAI_VALUE_OUTPUT ||
+		    !(as_constant(t) ||
+		      (t->bytes <= CONST_BYTES && shapes(g, g->inputs[i])))) {
 			s->source[n++] = i;
 			continue;
 		}

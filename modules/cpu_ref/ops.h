@@ -58,6 +58,7 @@ enum ops_code {
 	OPS_R_PROD,
 	OPS_R_MAX,
 	OPS_R_MIN,
+	OPS_INSTANCE, /* InstanceNormalization */
 };
 
 /* ---- checks ---- */

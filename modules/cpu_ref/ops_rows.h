@@ -215,3 +215,21 @@ OPS_ROW("", "Cast", 6, ops_cast_prepare, ops_cast_run)
 OPS_ROW("", "CastLike", 15, ops_cast_like_prepare, ops_cast_run)
 OPS_ROW("", "DequantizeLinear", 10, ops_dequant_prepare, ops_dequant_run)
 OPS_ROW("", "QuantizeLinear", 10, ops_quant_prepare, ops_quant_run)
+
+/* of the standard, for graphs that no decoder here has */
+OPS_ROW("", "Attention", 23, ops_attention_prepare, ops_attention_run)
+OPS_ROW("", "Conv", 1, ops_conv_prepare, ops_conv_run)
+OPS_ROW("", "DynamicQuantizeLinear", 11, ops_dynamic_quant_prepare,
+	ops_dynamic_quant_run)
+OPS_ROW("", "GroupNormalization", 21, ops_group_norm_prepare,
+	ops_group_norm_run)
+OPS_ROW("", "InstanceNormalization", 6, ops_group_norm_prepare,
+	ops_group_norm_run, .code = OPS_INSTANCE)
+OPS_ROW("", "MatMulInteger", 10, ops_matmul_integer_prepare,
+	ops_matmul_integer_run)
+OPS_ROW("", "ReverseSequence", 10, ops_reverse_sequence_prepare,
+	ops_reverse_sequence_run)
+OPS_ROW("", "SwiGLU", 28, ops_swiglu_prepare, ops_swiglu_run)
+OPS_ROW("", "TensorScatter", 24, ops_tensor_scatter_prepare,
+	ops_tensor_scatter_run)
+OPS_ROW("", "Unique", 11, ops_unique_prepare, ops_unique_run)

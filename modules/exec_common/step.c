@@ -207,8 +207,10 @@ static int32_t check_ready(struct exec_plan *p, struct genai_error *err)
 {
 	const struct genai_graph *g = p->graph;
 
+	// a stored tensor is written by nobody
 	for (uint32_t o = 0; o < g->n_outputs; o++)
-		if (!p->outputs[o].size)
+		if (!p->outputs[o].size &&
+		    genai_graph_value(g, g->outputs[o])->tensor == GENAI_NONE)
 			return EXEC_FAIL(
 				p, err, GENAI_E_STATE,
 				"graph output %s is not bound",

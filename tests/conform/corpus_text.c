@@ -10,6 +10,7 @@
 
 /* As the tables are: an aggregate of struct ops_case each. */
 #include "tests/conform/cases_math.h"
+#include "tests/conform/cases_more.h"
 #include "tests/conform/cases_move.h"
 #include "tests/conform/cases_state.h"
 
@@ -370,6 +371,7 @@ void corpus_exact(struct check *c)
 	TABLE(cast_cases)
 	TABLE(shape_cases)
 	TABLE(move_cases)
+	TABLE(more_cases)
 	TABLE(index_cases)
 	TABLE(reduce_cases)
 	TABLE(norm_cases)

@@ -4,6 +4,7 @@
 #include "ops_text.h"
 
 #include "tests/conform/cases_math.h"
+#include "tests/conform/cases_more.h"
 #include "tests/conform/cases_move.h"
 #include "tests/conform/cases_state.h"
 #include "ops_cases_refuse.h"
@@ -92,6 +93,7 @@ TABLE(logic)
 TABLE(cast)
 TABLE(shape)
 TABLE(move)
+TABLE(more)
 TABLE(index)
 TABLE(reduce)
 TABLE(norm)
@@ -429,6 +431,7 @@ int main(void)
 	ADD(cast);
 	ADD(shape);
 	ADD(move);
+	ADD(more);
 	ADD(index);
 	ADD(reduce);
 	ADD(norm);
