@@ -116,7 +116,7 @@ static int32_t check_attrs(const struct cep_node *n, struct genai_error *err)
 	    strcmp(cep_attr_string(n, "v_quant_type", "NONE"), "NONE") ||
 	    input(n, 12) || input(n, 13))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				     "a quantised cache");
+				     "a quantised cache is not carried");
 	if (!cep_attr_int(n, "causal", 1) || cep_attr_int(n, "qk_output", 0))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "causal = 0 or qk_output");
