@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/model/model.h"
+#include "tools/constrain/constrain.h"
 
 #define EXIT_REQUEST 1	   /* the request failed */
 #define EXIT_USAGE 2	   /* wrong usage or configuration */
@@ -215,6 +216,7 @@ struct cli_generate {
 	uint32_t n_stops;
 	bool ignore_eos, keep_special;
 	int64_t max_new;
+	struct constraint *constraint; /* of the text; may be NULL */
 	/* text as it is decoded; whole characters */
 	void (*emit)(void *ctx, const char *text, size_t n);
 	void *ctx;

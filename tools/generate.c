@@ -6,6 +6,7 @@
 
 static struct options {
 	const char *model, *prompt, *file, *ids, *system;
+	const char *schema, *grammar, *regex;
 	const char *stops[64];
 	uint32_t n_stops;
 	bool chat, ignore_eos, echo, json;
@@ -37,6 +38,10 @@ static const struct cli_option options[] = {
 	 .arg = "TEXT",
 	 .help = "stop before this text (repeatable)",
 	 .call = add_stop},
+	{"json-schema", 0, CLI_TEXT, "FILE", "JSON of this schema", &o.schema},
+	{"grammar", 0, CLI_TEXT, "FILE", "a text of this Lark grammar",
+	 &o.grammar},
+	{"regex", 0, CLI_TEXT, "RE", "a text that this matches", &o.regex},
 	{"echo", 0, CLI_FLAG, NULL, "print the prompt first", &o.echo},
 	{"json", 0, CLI_FLAG, NULL, "one JSON object", &o.json},
 	{"model", 'm', CLI_TEXT, "DIR", "the model, where DIR is not given",
@@ -49,6 +54,12 @@ static int check(struct cli *c)
 	if (!!o.prompt + !!o.file + !!o.ids > 1)
 		return cli_usage(c, "only one of --prompt, --prompt-file, "
 				    "--ids");
+	if (!!o.schema + !!o.grammar + !!o.regex > 1)
+		return cli_usage(c, "only one of --json-schema, --grammar, "
+				    "--regex");
+	if (o.ignore_eos && (o.schema || o.grammar || o.regex))
+		return cli_usage(c, "--ignore-eos does not go with a text "
+				    "whose end its structure tells");
 	if (o.ids && (o.chat || o.system))
 		return cli_usage(c, "--ids does not go with --chat");
 	cli_sampling_check(c, &o.sampling);
@@ -159,8 +170,35 @@ static void hint(const struct cli *c, const struct cli_model *m,
 				"is made for conversations: try --chat\n");
 }
 
+// What the text has to be, compiled.
+static int32_t open_constraint(struct cli *c, struct cli_model *m,
+			       struct constrain **out_lib,
+			       struct constraint **out)
+{
+	const char *file = o.schema ? o.schema : o.grammar;
+	char *read = NULL;
+	size_t n;
+	int32_t rc;
+
+	if (!file && !o.regex)
+		return 0;
+	if (file && !cli_slurp(c, file, &read, &n))
+		return c->err.code;
+	rc = constrain_open(m->folder, m->info.vocab_size, m->info.eos,
+			    m->info.n_eos, out_lib, &c->err);
+	if (!rc)
+		rc = constraint_open(*out_lib,
+				     o.schema	 ? "json_schema"
+				     : o.grammar ? "lark"
+						 : "regex",
+				     read ? read : o.regex, 1, out, &c->err);
+	free(read);
+	return rc;
+}
+
 static int run(struct cli *c, struct cli_model *m)
 {
+	struct constrain *lib = NULL;
 	struct cli_generate g = {
 		.m = m,
 		.stops = o.stops,
@@ -178,6 +216,8 @@ static int run(struct cli *c, struct cli_model *m)
 	if (!rc)
 		rc = cli_sampler(&o.sampling, &m->info, o.ignore_eos,
 				 &g.sampler, &c->err);
+	if (!rc)
+		rc = open_constraint(c, m, &lib, &g.constraint);
 	if (!rc && o.echo && !o.json && m->tok)
 		rc = echo_prompt(c, m, ids, n);
 	if (!rc)
@@ -196,6 +236,8 @@ static int run(struct cli *c, struct cli_model *m)
 		status = EXIT_INTERRUPT;
 	cli_result_free(&r);
 	genai_sampler_close(g.sampler);
+	constraint_close(g.constraint);
+	constrain_close(lib);
 	free(ids);
 	return status;
 }

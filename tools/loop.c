@@ -2,6 +2,7 @@
 #include "tools/cli.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -119,6 +120,23 @@ static bool take_text(struct loop *l, const char *s, size_t n, int32_t *rc)
 	return false;
 }
 
+static int32_t keep_allowed(struct loop *l)
+{
+	uint32_t vocab = l->g->m->info.vocab_size;
+	uint32_t *bits = calloc(vocab / 32 + 1, sizeof(*bits));
+	int32_t rc;
+
+	if (!bits)
+		return genai_fail(&l->c->err, GENAI_E_NOMEM, "no memory");
+	rc = constraint_allow(l->g->constraint, 0, l->r->ids, l->r->n_ids, bits,
+			      &l->c->err);
+	for (uint32_t i = 0; !rc && i < vocab; i++)
+		if (!(bits[i / 32] >> (i % 32) & 1))
+			l->logits[i] = -INFINITY;
+	free(bits);
+	return rc;
+}
+
 static int32_t choose(struct loop *l, bool ahead, int64_t *out_id)
 {
 	struct cli_model *m = l->g->m;
@@ -135,6 +153,8 @@ static int32_t choose(struct loop *l, bool ahead, int64_t *out_id)
 					  &l->r->ids[l->r->n_ids - 1], 1, err);
 	if (!rc)
 		rc = genai_session_logits(m->session, l->logits, 1, &rows, err);
+	if (!rc && l->g->constraint)
+		rc = keep_allowed(l);
 	if (!rc)
 		rc = genai_sampler_pick(l->g->sampler, l->logits, out_id, err);
 	return rc;
@@ -295,7 +315,7 @@ static int32_t loop_open(struct loop *l, size_t n_prompt)
 	const struct cli_generate *g = l->g;
 	int32_t rc = 0;
 
-	l->greedy = genai_sampler_is_greedy(g->sampler);
+	l->greedy = genai_sampler_is_greedy(g->sampler) && !g->constraint;
 	l->r->text = calloc(1, 64);
 	l->cap_text = 64;
 	if (!l->greedy)

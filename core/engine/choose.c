@@ -245,7 +245,8 @@ bool eng_is_best(const struct eng_seq *s)
 	const struct eng_request *rq = s->rq;
 
 	return genai_sampler_is_greedy(s->sampler) && !rq->n_bias &&
-	       !is_early(s) && !(rq->flags & GENAI_REQUEST_LOGPROBS);
+	       !rq->allow && !is_early(s) &&
+	       !(rq->flags & GENAI_REQUEST_LOGPROBS);
 }
 
 static void adjust(struct genai_engine *e, const struct eng_seq *s)
@@ -264,6 +265,19 @@ static void adjust(struct genai_engine *e, const struct eng_seq *s)
 			e->wide[e->m->config.eos[i]] = -INFINITY;
 	for (size_t i = 0; i < rq->n_stop_ids; i++)
 		e->wide[rq->stop_ids[i]] = -INFINITY;
+}
+
+static int32_t keep_allowed(struct genai_engine *e, const struct eng_seq *s,
+			    struct genai_error *err)
+{
+	const struct eng_request *rq = s->rq;
+	int32_t rc = rq->allow(rq->allow_ctx, s->choice, s->ids + rq->n_ids,
+			       s->n - rq->n_ids, e->bits, err);
+
+	for (uint32_t i = 0; !rc && i < e->m->vocab; i++)
+		if (!(e->bits[i / 32] >> (i % 32) & 1))
+			e->wide[i] = -INFINITY;
+	return rc;
 }
 
 static int32_t pick(struct genai_engine *e, struct eng_seq *s,
@@ -291,7 +305,9 @@ static int32_t pick(struct genai_engine *e, struct eng_seq *s,
 		memcpy(raw, e->wide, e->m->vocab * sizeof(*raw));
 	}
 	adjust(e, s);
-	rc = genai_sampler_pick(s->sampler, e->wide, &ev->id, err);
+	rc = s->rq->allow ? keep_allowed(e, s, err) : 0;
+	if (!rc)
+		rc = genai_sampler_pick(s->sampler, e->wide, &ev->id, err);
 	if (!rc && wants) {
 		memcpy(e->wide, raw, e->m->vocab * sizeof(*raw));
 		logprobs(e, s, ev->id, ev, top);

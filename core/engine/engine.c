@@ -337,9 +337,10 @@ static int32_t open_model(struct genai_engine *e, const char *path,
 	else if (rc && err)
 		*err = no;
 	e->wide = calloc(e->m->vocab, sizeof(*e->wide));
-	return rc	 ? rc
-	       : e->wide ? 0
-			 : genai_fail(err, GENAI_E_NOMEM, "no memory");
+	e->bits = calloc(e->m->vocab / 32 + 1, sizeof(*e->bits));
+	if (!rc && (!e->wide || !e->bits))
+		rc = genai_fail(err, GENAI_E_NOMEM, "no memory");
+	return rc;
 }
 
 static int32_t start(struct genai_engine *e, struct genai_error *err)
@@ -459,6 +460,7 @@ void genai_engine_close(struct genai_engine *e)
 	pthread_mutex_destroy(&e->lock);
 	pthread_mutex_destroy(&e->device);
 	free(e->wide);
+	free(e->bits);
 	free(e);
 }
 

@@ -40,6 +40,9 @@ struct eng_request {
 	uint64_t deadline_ns; /* of the monotonic clock; 0: none */
 	uint64_t root;	      /* of its salt */
 	void *user;
+	int32_t (*allow)(void *ctx, uint32_t choice, const int64_t *ids,
+			 size_t n, uint32_t *bits, struct genai_error *err);
+	void *allow_ctx;
 	bool begun;	      /* the thread has its sequences */
 	bool cancelled;	      /* under the lock */
 	struct eng_seq *seqs; /* n of them */
@@ -96,7 +99,8 @@ struct genai_engine {
 	struct eng_seq *waiting, *running; /* in order */
 	struct eng_seq *alone;		   /* whose positions the session has */
 	uint32_t n_running, rows, logit_rows;
-	float *wide; /* a row of logits */
+	float *wide;	/* a row of logits */
+	uint32_t *bits; /* of ids that may come next */
 	uint32_t tries;
 
 	pthread_mutex_t device; /* held while the runtime is used */

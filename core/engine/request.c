@@ -217,6 +217,10 @@ static int32_t make(struct genai_engine *e, const struct genai_request *r,
 	rq->min_tokens = r->min_tokens;
 	rq->priority = r->priority;
 	rq->user = r->user;
+	if (GENAI_HAS(r, allow_ctx)) {
+		rq->allow = r->allow;
+		rq->allow_ctx = r->allow_ctx;
+	}
 	rq->root = eng_blocks_root(r->salt);
 	if (r->deadline_ms)
 		rq->deadline_ns =

@@ -117,11 +117,18 @@ struct genai_request {
 	 * only.  NULL: "". */
 	const char *salt;
 	void *user; /* comes back with events */
+	/* Which ids may come next: a bit each in out_bits, that of id 0 the
+	 * lowest of the first word.  Called by the engine's thread before every
+	 * token of a choice, with the new ones so far, until the request's last
+	 * event; not 0: the choice ends with that error.  NULL: all. */
+	int32_t (*allow)(void *allow_ctx, uint32_t choice, const int64_t *ids,
+			 size_t n, uint32_t *out_bits, struct genai_error *err);
+	void *allow_ctx;
 };
 #define GENAI_REQUEST_INIT                                                     \
 	{                                                                      \
 		(uint32_t)sizeof(struct genai_request), 0, 0, 0, 0, 0, 0, 1,   \
-			0, 256, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                \
+			0, 256, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0          \
 	}
 
 /* Queue a request; *out_id is its number, never 0 and never given again.

@@ -474,7 +474,7 @@ AT(genai_bias, id, 0);
 AT(genai_bias, bias, 8);
 AT(genai_bias, reserved, 12);
 
-SIZE(genai_request, 144);
+SIZE(genai_request, 160);
 AT(genai_request, size, 0);
 AT(genai_request, flags, 4);
 AT(genai_request, ids, 8);
@@ -496,6 +496,8 @@ AT(genai_request, priority, 120);
 AT(genai_request, deadline_ms, 124);
 AT(genai_request, salt, 128);
 AT(genai_request, user, 136);
+AT(genai_request, allow, 144);
+AT(genai_request, allow_ctx, 152);
 
 SIZE(genai_top, 16);
 AT(genai_top, id, 0);

@@ -5,6 +5,7 @@ import http.client
 import importlib.util
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -385,6 +386,153 @@ def calls():
     s.stop()
 
 
+# ---- structured output, where llguidance is ----
+
+def matches(schema, v):
+    kind = {"object": dict, "array": list, "string": str, "integer": int,
+            "boolean": bool, "number": (int, float), "null": type(None)}
+    if "enum" in schema:
+        return v in schema["enum"]
+    if "anyOf" in schema:
+        return any(matches(s, v) for s in schema["anyOf"])
+    if not isinstance(v, kind[schema["type"]]) or (
+            isinstance(v, bool) and schema["type"] != "boolean"):
+        return False
+    if schema["type"] == "object":
+        return set(schema["required"]) <= set(v) <= set(
+            schema["properties"]) and all(
+                matches(schema["properties"][k], x) for k, x in v.items())
+    if schema["type"] == "array":
+        return len(v) <= schema["maxItems"] and all(
+            matches(schema["items"], x) for x in v)
+    if schema["type"] == "string":
+        return len(v) <= schema["maxLength"]
+    if schema["type"] == "integer":
+        return schema["minimum"] <= v <= schema["maximum"]
+    return True
+
+
+def a_schema(r, depth=0):
+    kinds = ["string", "integer", "boolean", "null", "enum", "any"]
+    kind = r.choice(kinds + ["object", "array"] * (2 - depth))
+    if kind == "object":
+        p = {"k%d" % i: a_schema(r, depth + 1) for i in range(r.randint(1, 3))}
+        return {"type": "object", "properties": p, "required":
+                [k for k in p if r.random() < 0.7],
+                "additionalProperties": False}
+    if kind == "array":
+        return {"type": "array", "items": a_schema(r, depth + 1),
+                "maxItems": r.randint(1, 3)}
+    if kind == "string":
+        return {"type": "string", "maxLength": r.randint(1, 8)}
+    if kind == "integer":
+        lo = r.randint(-50, 50)
+        return {"type": "integer", "minimum": lo,
+                "maximum": lo + r.randint(0, 100)}
+    if kind == "enum":
+        return {"enum": r.sample(["a", "b\"", 1, None, True, "\u00fc"], 3)}
+    if kind == "any":
+        return {"anyOf": [a_schema(r, 2), a_schema(r, 2)]}
+    return {"type": kind}
+
+
+def structured():
+    so = os.environ.get("GENAI_LLGUIDANCE") or ""
+    if not so:
+        spec = importlib.util.find_spec("llguidance")
+        so = spec and os.path.join(os.path.dirname(spec.origin),
+                                   "_lib.abi3.so")
+    if not so or not os.path.exists(so):
+        print("# no llguidance here")
+        return
+    os.environ["GENAI_LLGUIDANCE"] = so
+    s = Server("--max-body", "1000000")
+    r = random.Random(1)
+    wrong, ended = [], 0
+    tight = {"x-guidance": {"whitespace_flexible": False}}
+    for i in range(150):
+        schema = a_schema(r)
+        _, k = s.post(TEXT, prompt="value: ", max_tokens=300, seed=i,
+                      temperature=1.5, response_format={
+                          "type": "json_schema", "json_schema": {
+                              "name": "x", "schema": schema | tight}})
+        c = k.get("choices", [{}])[0]
+        if c.get("finish_reason") != "stop":
+            wrong.append((schema, k))
+            continue
+        ended += 1
+        try:
+            if not matches(schema, json.loads(c["text"])):
+                wrong.append((schema, c["text"]))
+        except ValueError:
+            wrong.append((schema, c["text"]))
+    same("150 schemas, drawn at temperature 1.5: each answer is one of its "
+         "schema", (wrong[:3], ended), ([], 150))
+    for kind, data, pattern in [
+        ("regex", "[0-9]{3}-[a-f]{2}", "[0-9]{3}-[a-f]{2}"),
+        ("grammar", 'start: "(" NUM ("," NUM)? ")"\nNUM: /[0-9]+/',
+         r"\([0-9]+(,[0-9]+)?\)"),
+        ("choice", ["yes", 'no "way"'], 'yes|no "way"'),
+    ]:
+        texts = [c["text"] for c in s.post(
+            TEXT, prompt="a", max_tokens=100, n=8, temperature=1.5, seed=1,
+            structured_outputs={kind: data})[1]["choices"]]
+        check("structured_outputs." + kind,
+              all(re.fullmatch(pattern, t) for t in texts), texts)
+        chunks = s.stream(TEXT, prompt="a", max_tokens=100, n=8, seed=1,
+                          temperature=1.5, structured_outputs={kind: data})
+        same("in a stream", [joined(chunks, i) for i in range(8)], texts)
+    _, k = s.post(CHAT, messages=user("a"), max_tokens=200, temperature=1,
+                  seed=2, response_format={"type": "json_object"})
+    check("json_object begins one", k["choices"][0]["message"]["content"]
+          .lstrip().startswith("{"), k)
+    flag = dict(prompt="a", max_tokens=100, seed=5, temperature=1.5)
+    _, k = s.post(TEXT, structured_outputs={"regex": "[a-f]{4}"}, **flag)
+    same("the command line's --regex", cli(
+        "--prompt", "a", "-n", "100", "--seed", "5", "--temperature", "1.5",
+        "--regex", "[a-f]{4}")["text"], k["choices"][0]["text"])
+    schema = {"enum": [12, "x"]}
+    with open("schema.json", "w") as f:
+        json.dump(schema, f)
+    check("--json-schema", json.loads(cli(
+        "--prompt", "a", "--json-schema", "schema.json")["text"])
+        in schema["enum"])
+    with open("g.lark", "w") as f:
+        f.write('start: "one" | "two"')
+    check("--grammar", cli("--prompt", "a", "--grammar", "g.lark")["text"]
+          in ("one", "two"))
+    for what, format, text in [
+        ("a regular expression that is none", {"regex": "(["}, "regex"),
+        ("a grammar that is none", {"grammar": "start: x"}, "x"),
+        ("a schema that is none", {"json": {"type": "thing"}}, "thing"),
+        ("a keyword that cannot be done",
+         {"json": {"unevaluatedProperties": False}}, "unevaluatedProperties"),
+        ("one that nothing matches",
+         {"json": {"allOf": [{"const": 1}, {"const": 2}]}}, "nsatisf"),
+        ("a reference that is not there",
+         {"json": {"$ref": "#/$defs/x"}}, "x"),
+    ]:
+        status, k = s.post(TEXT, prompt="a", structured_outputs=format)
+        check(what + ": 400", status == 400 and text in k["error"]["message"],
+              status, k)
+    began = time.time()
+    status, _ = s.post(TEXT, prompt="a", structured_outputs={
+        "regex": "(" * 60 + "a" + "{50})" * 60})
+    check("50 to the 60th repeats: an answer, soon",
+          status in (200, 400) and time.time() - began < 20, status)
+    same("ignore_eos does not go with it", s.post(
+        TEXT, prompt="a", ignore_eos=True,
+        structured_outputs={"regex": "a"})[0], 400)
+    same("the server goes on", s.get("/health"), '{"status":"ok"}')
+    same("it ends with 0", s.stop(), (0, ""))
+    for what, f in [("no shared object", "/dev/null"), ("no file", "/none")]:
+        os.environ["GENAI_LLGUIDANCE"] = f
+        p = subprocess.run([GENAI, "generate", MODEL, "-p", "a", "--regex",
+                            "a"], capture_output=True, text=True)
+        check("llguidance: " + what, p.returncode != 0 and
+              f in p.stderr and p.stderr.count("\n") == 1, p.stderr)
+
+
 # ---- what it refuses ----
 
 def refusals(s):
@@ -475,7 +623,21 @@ def refusals(s):
          "unsupported_value", "tool_choice"),
         ("structured output", CHAT, {"messages": user("a"), "response_format":
                                      {"type": "json_object"}}, 400,
-         "unsupported_parameter", "not installed"),
+         "unsupported_parameter", "not installed: tools/install-llguidance"),
+        ("no such format", CHAT, {"messages": user("a"), "response_format":
+                                  {"type": "xml"}}, 400,
+         "unsupported_value", "xml"),
+        ("a format without a schema", CHAT, {
+            "messages": user("a"), "response_format":
+            {"type": "json_schema", "json_schema": {}}}, 400, "invalid_type",
+         "schema"),
+        ("no such structure", TEXT, {
+            "prompt": "a", "structured_outputs": {"ebnf": "x"}}, 400,
+         "unsupported_value", "ebnf"),
+        ("two structures", TEXT, {
+            "prompt": "a", "structured_outputs": {"regex": "x",
+                                                  "grammar": "y"}}, 400,
+         "invalid_value", "two things"),
         ("detokenize: no ids", "/detokenize", {"tokens": "a"}, 400,
          "invalid_type", "tokens"),
         ("tokenize: no text", "/tokenize", {"prompt": 1}, 400, "invalid_type",
@@ -811,4 +973,5 @@ keys()
 page()
 drain()
 many()
+structured()
 print("1..%d" % n_checks)

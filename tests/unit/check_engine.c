@@ -140,6 +140,55 @@ START_TEST(bias)
 END_TEST
 
 // Logprobs of every token, the prompt's too, are those of a session's logits.
+// Every third id, and no end; the third token is refused.
+struct third {
+	unsigned calls;
+	bool fails;
+};
+
+static int32_t every_third(void *ctx, uint32_t choice, const int64_t *ids,
+			   size_t n, uint32_t *bits, struct genai_error *err)
+{
+	struct third *t = ctx;
+
+	ck_assert_uint_lt(choice, 2);
+	for (size_t i = 0; i < n; i++)
+		ck_assert_int_eq(ids[i] % 3, 1);
+	t->calls++;
+	if (t->fails && n == 2)
+		return genai_fail(err, GENAI_E_LIMIT, "no third token");
+	memset(bits, 0, 512 / 8);
+	for (uint32_t i = 1; i < 512; i += 3)
+		bits[i / 32] |= 1u << (i % 32);
+	return 0;
+}
+
+START_TEST(allow)
+{
+	struct engine_run r = plain();
+	struct want w = template_of(0);
+	struct genai_request q = GENAI_REQUEST_INIT;
+	struct third t = {0};
+	const struct got *g;
+
+	q.max_tokens = 10;
+	q.allow = every_third;
+	q.allow_ctx = &t;
+	g = ask(&r, &w, q);
+	ck_assert_uint_eq(g->finish, GENAI_FINISH_LENGTH);
+	ck_assert_uint_eq(g->n, 10);
+	for (size_t i = 0; i < g->n; i++)
+		ck_assert_int_eq(g->ids[i] % 3, 1);
+	ck_assert_uint_eq(t.calls, 10);
+	t.fails = true;
+	g = ask(&r, &w, q);
+	ck_assert_uint_eq(g->finish, GENAI_FINISH_ERROR);
+	ck_assert_uint_eq(g->n, 2);
+	ck_assert_str_eq(g->error, "no third token");
+	engine_close(&r);
+}
+END_TEST
+
 START_TEST(logprobs)
 {
 	struct engine_run r = plain();
@@ -662,6 +711,7 @@ int main(void)
 	tcase_add_loop_test(tc, many, 0, 16);
 	tcase_add_test(tc, ends);
 	tcase_add_test(tc, bias);
+	tcase_add_test(tc, allow);
 	tcase_add_test(tc, logprobs);
 	tcase_add_test(tc, texts);
 	tcase_add_test(tc, refuses);

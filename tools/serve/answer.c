@@ -220,6 +220,8 @@ static int submit(struct answer *a, struct serve_error *e)
 		r.ids = a->ask->prompts[i].ids;
 		r.n_ids = a->ask->prompts[i].n;
 		r.user = p;
+		if (r.allow)
+			r.allow_ctx = a->ask->constraints[i];
 		if (genai_engine_submit(a->s->engine, &r, &p->id, &err))
 			return refuse_from(e, &err,
 					   a->ask->is_chat ? "messages"

@@ -56,6 +56,7 @@ static const struct {
 	{"add_generation_prompt", CHAT},
 	{"continue_final_message", CHAT},
 	{"response_format", BOTH},
+	{"structured_outputs", BOTH},
 	/* without effect on the answer */
 	{"user", BOTH},
 	{"metadata", BOTH},
@@ -351,7 +352,7 @@ static int read_rest(struct serve *s, const json_t *b, struct ask *a,
 {
 	const json_t *choice = get(b, "tool_choice");
 	bool ignore = false, skip = true, special = true;
-	const json_t *v = get(b, "cache_salt"), *f = get(b, "response_format");
+	const json_t *v = get(b, "cache_salt");
 
 	if (get_bool(b, "echo", &a->has_echo, e) ||
 	    get_bool(b, "ignore_eos", &ignore, e) ||
@@ -374,12 +375,6 @@ static int read_rest(struct serve *s, const json_t *b, struct ask *a,
 	if (v && (!json_is_string(v) || json_string_length(v)))
 		return refuse(e, 400, "unsupported_parameter", "suffix",
 			      "suffix: nothing is inserted before a text here");
-	v = json_object_get(f, "type");
-	if (f && (!json_is_string(v) || strcmp(json_string_value(v), "text")))
-		return refuse(e, 400, "unsupported_parameter",
-			      "response_format",
-			      "response_format: structured output is not "
-			      "installed; only {\"type\": \"text\"} is");
 	return 0;
 }
 
@@ -436,6 +431,26 @@ static int read_messages(struct serve *s, struct ask *a, struct serve_error *e)
 	return 0;
 }
 
+// A grammar is compiled for each prompt: sequences of one request of the engine
+// share what belongs to it.
+static int make_constraints(struct serve *s, struct ask *a,
+			    struct serve_error *e)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+
+	if (!a->grammar)
+		return 0;
+	a->constraints = calloc(a->n_prompts, sizeof(*a->constraints));
+	if (!a->constraints)
+		return refuse(e, 500, NULL, NULL, "no memory");
+	for (uint32_t i = 0; i < a->n_prompts; i++)
+		if (constraint_open(s->constrain, a->grammar_kind, a->grammar,
+				    a->request.n, &a->constraints[i], &err))
+			return refuse_from(e, &err, a->grammar_param);
+	a->request.allow = constraint_allow;
+	return 0;
+}
+
 int ask_read(struct serve *s, bool is_chat, json_t *body, struct ask **out,
 	     struct serve_error *e)
 {
@@ -454,7 +469,9 @@ int ask_read(struct serve *s, bool is_chat, json_t *body, struct ask **out,
 	    read_lengths(body, a, e) || read_sampling(s, body, a, e) ||
 	    read_logprobs(body, a, e) || read_stops(body, a, e) ||
 	    read_bias(s, body, a, e) || read_rest(s, body, a, e) ||
-	    (is_chat ? read_messages(s, a, e) : read_prompts(s, body, a, e))) {
+	    ask_grammar(s, body, a, e) ||
+	    (is_chat ? read_messages(s, a, e) : read_prompts(s, body, a, e)) ||
+	    make_constraints(s, a, e)) {
 		ask_free(a);
 		return -1;
 	}
@@ -468,6 +485,10 @@ void ask_free(struct ask *a)
 		return;
 	for (uint32_t i = 0; i < a->n_prompts; i++)
 		genai_free(a->prompts[i].ids);
+	for (uint32_t i = 0; a->constraints && i < a->n_prompts; i++)
+		constraint_close(a->constraints[i]);
+	free(a->constraints);
+	free(a->grammar);
 	free(a->prompts);
 	free(a->bias);
 	json_decref(a->body);

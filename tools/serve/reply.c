@@ -205,8 +205,7 @@ static void add_arguments(struct choice *ch, const char *text, size_t n)
 		ch->is_broken = true;
 	else
 		json_object_set_new(fn, "arguments",
-				    json_stringn(all.s ? all.s : "",
-						 all.n));
+				    json_stringn(all.s ? all.s : "", all.n));
 	free(all.s);
 }
 

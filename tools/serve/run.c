@@ -100,8 +100,17 @@ static int32_t open_engine(struct serve *s, struct genai_error *err)
 		rc = genai_engine_get_info(s->engine, &s->limits);
 	if (!rc)
 		rc = genai_engine_get_tokenizer(s->engine, &s->tok);
-	if (!rc)
-		format_find(s);
+	if (rc)
+		return rc;
+	format_find(s);
+	rc = constrain_open(s->folder, s->info.vocab_size, s->info.eos,
+			    s->info.n_eos, &s->constrain, err);
+	// without it what needs it is refused, with the reason
+	if (rc) {
+		snprintf(s->why_not, sizeof(s->why_not), "%s", err->text);
+		*err = (struct genai_error)GENAI_ERROR_INIT;
+		rc = 0;
+	}
 	return rc;
 }
 
@@ -176,6 +185,7 @@ static void close_all(struct serve *s)
 {
 	genai_engine_close(s->engine);
 	answer_free_all(s);
+	constrain_close(s->constrain);
 	if (s->base)
 		http_close(s);
 	for (int i = 0; i < 2; i++)

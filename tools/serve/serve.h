@@ -12,6 +12,7 @@
 #include <genai/engine.h>
 
 #include "tools/cli.h"
+#include "tools/constrain/constrain.h"
 #include "tools/serve/metrics.h"
 #include "tools/serve/options.h"
 #include "tools/serve/parse.h"
@@ -27,7 +28,9 @@ struct serve {
 	const struct genai_tokenizer *tok;
 	struct genai_template *template; /* NULL: none */
 	struct genai_template *with_tools;
-	struct parse_format format; /* of what the model writes */
+	struct parse_format format;  /* of what the model writes */
+	struct constrain *constrain; /* NULL: no structured output, because */
+	char why_not[512];
 	char **keys;
 	uint32_t n_keys;
 
@@ -98,6 +101,9 @@ struct ask {
 	const char *stops[ASK_MAX_STOPS];
 	int64_t stop_ids[ASK_MAX_STOPS];
 	struct genai_bias *bias;
+	char *grammar; /* what constraints are made of, and its kind */
+	const char *grammar_kind, *grammar_param;
+	struct constraint **constraints; /* of each prompt */
 	struct ask_prompt {
 		int64_t *ids;
 		size_t n;
@@ -111,6 +117,10 @@ int ask_read(struct serve *s, bool is_chat, json_t *body, struct ask **out,
 void ask_free(struct ask *a);
 /* "model" of a body is this one's, or not said. */
 int ask_model(const struct serve *s, const json_t *body, struct serve_error *e);
+/* ask_grammar.c: what the text has to be: response_format, structured_outputs.
+ */
+int ask_grammar(struct serve *s, const json_t *body, struct ask *a,
+		struct serve_error *e);
 /* The ids of a conversation: messages, tools and the template's variables. */
 int ask_chat(struct serve *s, json_t *body, struct ask_prompt *out,
 	     struct serve_error *e);
