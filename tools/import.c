@@ -1,5 +1,5 @@
 // import.c - import and synth: making model folders.
-#include "tools/cli.h"
+#include "tools/cache.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -32,9 +32,26 @@ static struct {
 } imp;
 
 static const struct cli_option import_options[] = {
-	{NULL, 'o', CLI_TEXT, "DIR", "the folder to make", &imp.out},
+	{NULL, 'o', CLI_TEXT, "DIR",
+	 "the folder to make; without: the cache, "
+	 "and print it",
+	 &imp.out},
 	{"overwrite", 0, CLI_FLAG, NULL, "replace it", &imp.o.overwrite},
 	{0}};
+
+// Where the commands that are given the file find it; the folder is printed.
+static int import_to_cache(struct cli *c)
+{
+	char folder[4200];
+
+	if (imp.o.overwrite)
+		return cli_usage(c, "--overwrite goes with -o");
+	if (cache_import(c, imp.file, folder, sizeof(folder)))
+		return cli_fail(c);
+	cli_clear_line(c);
+	printf("%s\n", folder);
+	return 0;
+}
 
 static int import(struct cli *c, int argc, char **argv)
 {
@@ -42,13 +59,13 @@ static int import(struct cli *c, int argc, char **argv)
 	int status = cli_argument(c, import_options, argc, argv,
 				  "one .gguf file", &imp.file);
 
-	if (!status && !imp.out)
-		status = cli_usage(c, "a .gguf file and -o DIR are needed");
 	if (status)
 		return status;
 	imp.o.progress = progress;
 	imp.o.progress_ctx = &m;
 	cli_catch_interrupts(1);
+	if (!imp.out)
+		return import_to_cache(c);
 	if (genai_gguf_import(imp.file, imp.out, &imp.o, &c->err))
 		return cli_fail(c);
 	cli_clear_line(c);
@@ -57,10 +74,12 @@ static int import(struct cli *c, int argc, char **argv)
 	return 0;
 }
 
-const struct command cmd_import = {
-	"import",	    import,
-	"FILE.gguf -o DIR", "a GGUF file to a model folder",
-	import_options,	    NULL};
+const struct command cmd_import = {"import",
+				   import,
+				   "FILE.gguf [-o DIR]",
+				   "a GGUF file to a model folder",
+				   import_options,
+				   NULL};
 
 static int list(bool json)
 {

@@ -10,8 +10,8 @@ import time
 
 from ._ids import to_ids, to_list
 from ._native import (
-    ClosedError, GenaiError, Handle, InvalidError, StateError, Tree, UnsupportedError, check, ffi, lib, new_error,
-    on_log, path_bytes,
+    ClosedError, GenaiError, Handle, InvalidError, StateError, Tree, UnsupportedError, check, ffi, lib, model_folder,
+    new_error, on_log, path_bytes,
 )
 from ._text import Tokenizer, text_bytes
 
@@ -145,7 +145,7 @@ class Config:
     def __init__(
         self, path: Any, *, config: Any = None, sets: Optional[Dict[str, Any]] = None, **keys: Any
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = model_folder(os.fspath(path))
         self.file = None if config is None else os.fspath(config)
         self.sets: Dict[str, Any] = {}
         self.search: Dict[str, Any] = {}

@@ -131,6 +131,24 @@ _CLASSES = {
 }
 
 
+def model_folder(path: str) -> str:
+    """path, or the folder of its import if it is a GGUF file."""
+    try:
+        with open(path, "rb") as f:
+            if f.read(4) != b"GGUF":
+                return path
+    except OSError:
+        return path
+    import subprocess
+
+    # the program imports, and knows what was imported before
+    r = subprocess.run([PROGRAM, "--quiet", "import", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if r.returncode:
+        text = r.stderr.decode("utf-8", "replace").strip()
+        raise FormatError(text[len("genai: error: ") :] if text.startswith("genai: error: ") else text)
+    return os.fsdecode(r.stdout.rstrip(b"\n"))
+
+
 def new_error() -> Any:
     """An error record for a call."""
     return ffi.new("struct genai_error *", {"size": ffi.sizeof("struct genai_error")})

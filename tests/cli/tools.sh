@@ -68,7 +68,10 @@ if [ ! -e cut ] && [ ! -e odd ] && [ ! -e gone ]; then
 else
 	not_ok "nothing is left of a failed import"
 fi
-fails "no -o" 2 "-o DIR" import tiny.gguf
+run import tiny.gguf --quiet
+is "without -o it is where the commands find it" "$rc $(cat out)" \
+	"0 $(ls -d "$HOME"/.cache/genai/tiny.gguf-*)"
+fails "--overwrite without -o" 2 "goes with -o" import tiny.gguf --overwrite
 
 # ---- synth ----
 

@@ -38,6 +38,9 @@ if ldd "$top_builddir/.libs/libgenai.so" | grep -q 'lib[a-z]*san\.'; then
 	exit 0
 fi
 
+GENAI_GGUF=$work/tiny.gguf
+export GENAI_GGUF
+"$top_builddir/tests/cli/probe" gguf "$GENAI_GGUF"
 build=$top_srcdir/python/build-wheel
 "$python" "$build" --build "$top_builddir" --stage "$work/stage" >out 2>&1
 result $? "the package is made"

@@ -108,6 +108,19 @@ class AsTheCommand(unittest.TestCase):
                 if "weight_budget" in keys:
                     self.assertEqual((s.pager, s.weight_budget_bytes), ("pager_async", 200 * 1024))
 
+    def test_gguf(self):
+        gguf = os.environ["GENAI_GGUF"]
+        with tempfile.TemporaryDirectory() as d:
+            want = json.loads(command("generate", gguf, "--ids", "1,2", "-n", "4", "--greedy", "--ignore-eos", "--json"))
+            with genai_rt.Model(gguf) as m:
+                self.assertEqual(m.generate([1, 2], max_new_tokens=4, greedy=True, ignore_eos=True).ids, want["ids"])
+                self.assertTrue(m.tokenizer.ids("a"))
+            cut = os.path.join(d, "cut.gguf")
+            with open(gguf, "rb") as f, open(cut, "wb") as g:
+                g.write(f.read()[:1000])
+            with self.assertRaisesRegex(genai_rt.FormatError, "cut.gguf"):
+                genai_rt.Model(cut)
+
     def test_command_line(self):
         self.assertIn(genai_rt.__version__, command("--version"))
         r = subprocess.run([sys.executable, "-m", "genai_rt", "generate"], stderr=subprocess.PIPE)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# check-commands - TAP: every command of genai's in README.md and docs/ that can
+# commands.sh - TAP: every command of genai's in README.md and docs/ that can
 # be run is run, with files of the names that the pages use; of the others, which
 # are synopses, every flag is one that the command has.  What errors the page of
 # troubles names, the sources say.
