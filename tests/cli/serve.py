@@ -920,6 +920,91 @@ def page():
     s.stop()
 
 
+# ---- the page at /: what it is, and in a browser where there is one ----
+
+def site(s):
+    status, h, text = s.ask("GET", "/")
+    text = text.decode()
+    same("the page", (status, h["Content-Type"]),
+         (200, "text/html; charset=utf-8"))
+    check("it takes nothing from elsewhere",
+          "default-src 'none'" in h["Content-Security-Policy"] and
+          not re.search(r"(src|href)=|https?://|@import|url\(", text))
+    with open(os.path.join(os.environ["top_srcdir"],
+                           "tools/serve/page.html")) as f:
+        same("it is the file", text, f.read())
+    missing = [n for n in re.findall(r'g\("(\w+)"\)', text)
+               if s.metric("genai_" + n) is None]
+    same("every number that it shows is one of /metrics", missing, [])
+    driver, chrome = shutil.which("chromedriver"), shutil.which("chromium")
+    if not driver or not chrome:
+        print("# no chromium and driver here")
+        return
+    browse(s, driver, chrome)
+
+
+def browse(s, driver, chrome):
+    k = socket.socket()
+    k.bind(("127.0.0.1", 0))
+    port = k.getsockname()[1]
+    k.close()
+    p = subprocess.Popen([driver, "--port=%d" % port],
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def ask(path, body=None, method="POST"):
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        c.request(method, path, json.dumps(body or {}))
+        return json.loads(c.getresponse().read())["value"]
+
+    def script(code):
+        return ask(at + "/execute/sync", {"script": code, "args": []})
+
+    def until(code):
+        end = time.time() + 30
+        while time.time() < end and not script(code):
+            time.sleep(0.1)
+        return script(code)
+
+    try:
+        for _ in range(100):
+            try:
+                ask("/status", method="GET")
+                break
+            except OSError:
+                time.sleep(0.1)
+        at = "/session/" + ask("/session", {"capabilities": {"alwaysMatch": {
+            "browserName": "chrome", "goog:loggingPrefs": {"browser": "ALL"},
+            "goog:chromeOptions": {"binary": chrome, "args": [
+                "--headless=new", "--no-sandbox", "--disable-gpu",
+                "--user-data-dir=" + os.path.abspath("chrome")]}}}}
+        )["sessionId"]
+        ask(at + "/url", {"url": "http://127.0.0.1:%d/" % s.port})
+        for what in "hello", "and again":
+            script("document.getElementById('text').value = '%s';"
+                   "document.getElementById('most').value = 12;"
+                   "document.getElementById('form').requestSubmit()" % what)
+            until("return document.getElementById('send').textContent == "
+                  "'Send'")
+        turns = script("return [...document.querySelectorAll('.turn')]"
+                       ".map(e => [e.className, e.textContent])")
+        same("in a browser: two turns, and their answers",
+             [t[0] for t in turns], ["turn user", "turn assistant"] * 2)
+        same("the answer is the command line's", turns[1][1],
+             cli("--prompt", "hello", "--chat", "-n", "12")["text"])
+        check("the model's name is shown", until(
+            "return document.getElementById('model').textContent"
+            ".includes('%s')" % NAME))
+        check("tokens are counted", until(
+            "return +document.getElementById('made').textContent >= 24"))
+        log = ask(at + "/se/log", {"type": "browser"})
+        same("the browser has nothing to say",
+             [x for x in log if "favicon" not in x["message"]], [])
+        ask(at, method="DELETE")
+    finally:
+        p.terminate()
+        p.wait()
+
+
 # OpenAI's own client, where there is one.
 def client(s):
     try:
@@ -964,6 +1049,7 @@ chats(s)
 parameters(s)
 refusals(s)
 vanish(s)
+site(s)
 client(s)
 same("it ends with 0 and without a word", s.stop(), (0, ""))
 calls()

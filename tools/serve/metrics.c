@@ -93,6 +93,7 @@ static void print_ends(const struct printer *p, const struct metrics *m)
 static void print_engine(const struct printer *p, struct genai_engine *engine)
 {
 	struct genai_engine_stats e = {.size = sizeof(e)};
+	struct genai_engine_info info = {.size = sizeof(info)};
 
 	if (genai_engine_get_stats(engine, &e))
 		return;
@@ -102,6 +103,9 @@ static void print_engine(const struct printer *p, struct genai_engine *engine)
 	    e.running, "Sequences that share steps.");
 	one(p, "genai_sequences_waiting", "vllm:num_requests_waiting", "gauge",
 	    e.waiting, "Sequences that wait for room.");
+	if (!genai_engine_get_info(engine, &info))
+		one(p, "genai_sequences_most", NULL, "gauge",
+		    info.max_sequences, "Sequences that may share a step.");
 	one(p, "genai_blocks", NULL, "gauge", e.blocks, "Blocks of the cache.");
 	one(p, "genai_blocks_used", NULL, "gauge", e.blocks_used,
 	    "Blocks that running sequences have.");

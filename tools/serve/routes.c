@@ -145,7 +145,30 @@ static void metrics(struct serve *s, struct evhttp_request *req, json_t *body)
 	evbuffer_free(b);
 }
 
+static const char *const page_lines[] = {
+#include "tools/serve/page.inc"
+};
+
+static void page(struct serve *s, struct evhttp_request *req, json_t *body)
+{
+	struct evbuffer *b = evbuffer_new();
+
+	(void)body;
+	for (size_t i = 0; i < sizeof(page_lines) / sizeof(page_lines[0]); i++)
+		evbuffer_add(b, page_lines[i], strlen(page_lines[i]));
+	// it talks to this server, and nothing else gets into it
+	evhttp_add_header(evhttp_request_get_output_headers(req),
+			  "Content-Security-Policy",
+			  "default-src 'none'; style-src 'unsafe-inline'; "
+			  "script-src 'unsafe-inline'; connect-src 'self'; "
+			  "frame-ancestors 'none'; base-uri 'none'; "
+			  "form-action 'none'");
+	http_send(s, req, 200, "text/html; charset=utf-8", b);
+	evbuffer_free(b);
+}
+
 static const struct route routes[] = {
+	{"/", EVHTTP_REQ_GET, true, page},
 	{"/v1/models", EVHTTP_REQ_GET, false, models},
 	{"/v1/completions", EVHTTP_REQ_POST, false, completions},
 	{"/v1/chat/completions", EVHTTP_REQ_POST, false, chat},
