@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/model/folder.h"
 #include "core/graph/build.h"
 #include "tools/ceilings.h"
 

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/model/folder.h"
 #include "core/text/tokenizer/tok.h"
 
 int32_t cli_runtime(struct cli *c, struct genai_runtime **out)
@@ -63,10 +64,13 @@ bool cli_is_gguf(const char *path)
 
 int32_t cli_folder(struct cli *c, const char *path, char *out, size_t cap)
 {
-	char file[256];
+	char file[256], plain[4200];
+	int32_t rc;
 
-	if (cli_is_gguf(path))
-		return cache_import(c, path, out, cap);
+	if (cli_is_gguf(path)) {
+		rc = genai_path_of(path, plain, sizeof(plain), &c->err);
+		return rc ? rc : cache_import(c, plain, out, cap);
+	}
 	return genai_model_folder(path, out, cap, file, sizeof(file), &c->err);
 }
 

@@ -15,6 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/model/config_keys.h"
+#include "core/model/source_config.h"
 
 #define MAX_JSON (16u << 20)
 #define MAX_DEPTH 64
@@ -167,9 +168,10 @@ static void get_pad(struct reader *r, const json_t *model,
 	if (json_is_array(v)) {
 		if (r->log)
 			genai_log_line(r->log, GENAI_LOG_WARN,
-			       "%s: model.pad_token_id is a list: its first id "
-			       "is used",
-			       r->path);
+				       "%s: model.pad_token_id is a list: its "
+				       "first id "
+				       "is used",
+				       r->path);
 		v = json_array_get(v, 0);
 	}
 	if (!v || json_is_null(v))
@@ -391,6 +393,8 @@ int32_t genai_model_config_load(const char *folder, const struct genai_log *log,
 		return genai_fail(err, GENAI_E_INVAL, "%.64s...: path too long",
 				  folder);
 	rc = slurp(r.path, &text, &n, err);
+	if (rc == GENAI_E_NOTFOUND)
+		genai_source_config(folder, out);
 	if (rc)
 		return rc;
 	start = text;

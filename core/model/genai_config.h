@@ -32,7 +32,7 @@ struct genai_model_config {
 };
 
 /* Read FOLDER/genai_config.json; without a log, without a warning.
- * GENAI_E_NOTFOUND leaves defaults in *out
+ * GENAI_E_NOTFOUND leaves defaults in *out, and what config.json says
  * (all other failures too, but those are errors).  Errors: GENAI_E_FORMAT with
  * file, line and column or the key's path. */
 int32_t genai_model_config_load(const char *folder, const struct genai_log *log,

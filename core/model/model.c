@@ -1,7 +1,6 @@
 // model.c - opening a model folder: config, graph, step graph, plan, weights.
 #include "core/model/model.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/model/agree.h"
 #include "core/model/fit.h"
+#include "core/model/folder.h"
 
 // Tokens of a prompt that go through the graph together, where the model does
 // not say.  Wide: on devices that compute themselves, whose products need many
@@ -28,82 +28,6 @@ static double now_s(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static bool ends_with(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-
-	return n >= m && !strcmp(s + n - m, end);
-}
-
-// A folder without anything of a model is said to be one here, rather than to
-// lack the file that happens to be opened first.
-static int32_t check_folder(const char *path, struct genai_error *err)
-{
-	DIR *d = opendir(path);
-	struct dirent *e;
-	char gguf[256] = "";
-
-	if (!d) // the file that is wanted may still be found
-		return 0;
-	while ((e = readdir(d))) {
-		if (ends_with(e->d_name, ".onnx") ||
-		    !strcmp(e->d_name, "genai_config.json") ||
-		    !strcmp(e->d_name, "tokenizer.json") ||
-		    !strcmp(e->d_name, "tokenizer.json.gz")) {
-			closedir(d);
-			return 0;
-		}
-		if (ends_with(e->d_name, ".gguf"))
-			snprintf(gguf, sizeof(gguf), "%s", e->d_name);
-	}
-	closedir(d);
-	if (*gguf)
-		return genai_fail(err, GENAI_E_NOTFOUND,
-				  "%s: a folder of GGUF files: name one of "
-				  "them, as %s/%s",
-				  path, path, gguf);
-	return genai_fail(err, GENAI_E_NOTFOUND,
-			  "%s: no model here: looked for genai_config.json, "
-			  "*.onnx, tokenizer.json and *.gguf",
-			  path);
-}
-
-int32_t genai_model_folder(const char *path, char *out, size_t cap,
-			   char *out_file, size_t file_cap,
-			   struct genai_error *err)
-{
-	struct stat st;
-	char *slash;
-
-	if (!path || !*path || strlen(path) >= cap)
-		return genai_fail(err, GENAI_E_INVAL,
-				  "the model's path is empty or too long");
-	if (stat(path, &st))
-		return genai_fail(
-			err, errno == ENOENT ? GENAI_E_NOTFOUND : GENAI_E_IO,
-			"%s: cannot open: %s", path, strerror(errno));
-	snprintf(out, cap, "%s", path);
-	out_file[0] = 0;
-	if (S_ISDIR(st.st_mode))
-		return check_folder(path, err);
-	if (!ends_with(path, ".onnx"))
-		return genai_fail(err, GENAI_E_FORMAT,
-				  "%s: neither a model folder nor a .onnx file",
-				  path);
-	slash = strrchr(out, '/');
-	if (snprintf(out_file, file_cap, "%s", slash ? slash + 1 : out) >=
-	    (int)file_cap)
-		return genai_fail(err, GENAI_E_INVAL, "%s: name too long",
-				  path);
-	if (slash == out)
-		slash[1] = 0;
-	else if (slash)
-		*slash = 0;
-	else
-		snprintf(out, cap, ".");
-	return 0;
 }
 
 static void warn(void *ctx, const char *text)
@@ -469,7 +393,7 @@ static int32_t open_model(struct genai_model *m, const char *path,
 	if (!rc && m->no_config)
 		genai_log_line(&m->rt->log, GENAI_LOG_WARN,
 			       "%s: no genai_config.json: names and sizes are "
-			       "taken from the graph",
+			       "those of the graph and config.json",
 			       m->folder);
 	return rc;
 }

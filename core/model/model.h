@@ -81,9 +81,5 @@ int32_t genai_model_open_packed(struct genai_runtime *rt, const char *path,
  * and chunk. */
 int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 			 struct genai_error *err);
-/* The folder of a path that may name a .onnx file in it. */
-int32_t genai_model_folder(const char *path, char *out, size_t cap,
-			   char *out_file, size_t file_cap,
-			   struct genai_error *err);
 
 #endif

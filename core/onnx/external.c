@@ -214,7 +214,8 @@ static int open_retry(int dir, const char *name, int flags)
 // Open root/rest, where rest has neither links nor "..": as
 // openat2(RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS), which older kernels and some
 // sandboxes refuse.  Never blocks on a fifo or device.
-static int open_below(const char *root, char *rest)
+// *out_dir is the folder that holds the file.
+static int open_below(const char *root, char *rest, struct stat *out_dir)
 {
 	int dir = open_retry(AT_FDCWD, root, O_PATH | O_DIRECTORY), fd;
 	char *slash;
@@ -228,6 +229,10 @@ static int open_below(const char *root, char *rest)
 	}
 	if (dir < 0)
 		return -1;
+	if (fstat(dir, out_dir)) {
+		close(dir);
+		return -1;
+	}
 	fd = open_retry(dir, rest,
 			O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	close(dir);
@@ -235,10 +240,26 @@ static int open_below(const char *root, char *rest)
 }
 
 // Map the opened file if it is one that may be used.
-static int32_t map_fd(int fd, const char *path, int links_allowed,
-		      struct genai_mapping **out_m, struct genai_error *err)
+// Why a file with several links may have been put there by somebody else; NULL:
+// it was not.  Stores that keep equal files once, and cp -l, make such links.
+static const char *planted(const struct stat *file, const struct stat *dir)
+{
+	if (file->st_uid != dir->st_uid)
+		return "it belongs to another user than its folder";
+	if (dir->st_mode & S_IWOTH)
+		return "anybody may write to its folder";
+	// groups of one user are named after that user
+	if (dir->st_mode & S_IWGRP && dir->st_gid != dir->st_uid)
+		return "a group may write to its folder";
+	return NULL;
+}
+
+static int32_t map_fd(int fd, const char *path, const struct stat *dir,
+		      int links_allowed, struct genai_mapping **out_m,
+		      struct genai_error *err)
 {
 	struct genai_mapping *m;
+	const char *rule;
 	struct stat st;
 	char why[128];
 	int32_t rc;
@@ -246,13 +267,14 @@ static int32_t map_fd(int fd, const char *path, int links_allowed,
 	if (fstat(fd, &st))
 		return genai_fail(err, GENAI_E_IO, "%s: cannot stat: %s", path,
 				  strerror_r(errno, why, sizeof(why)));
-	if (S_ISREG(st.st_mode) && st.st_nlink > 1 && !links_allowed)
+	rule = planted(&st, dir);
+	if (S_ISREG(st.st_mode) && st.st_nlink > 1 && !links_allowed && rule)
 		return genai_fail(
 			err, GENAI_E_IO,
-			"%s: has %llu hard links, so it may be a file from "
-			"elsewhere; copy it, or name its folder in "
+			"%s: has %llu hard links and %s, so it may be a file "
+			"from elsewhere; copy it, or name its folder in "
 			"trusted_roots",
-			path, (unsigned long long)st.st_nlink);
+			path, (unsigned long long)st.st_nlink, rule);
 	rc = genai_mapping_from_fd(fd, path, &m, err);
 	if (rc)
 		return rc;
@@ -273,6 +295,7 @@ static int32_t map_real(const struct genai_folders *f, const char *path,
 			struct genai_error *err)
 {
 	const char *rest = NULL;
+	struct stat dir;
 	char why[128];
 	unsigned i;
 	int32_t rc;
@@ -287,11 +310,11 @@ static int32_t map_real(const struct genai_folders *f, const char *path,
 				  "in trusted_roots",
 				  path, real);
 	i--;
-	fd = open_below(f->roots[i].path, real + (rest - real));
+	fd = open_below(f->roots[i].path, real + (rest - real), &dir);
 	if (fd < 0)
 		return genai_fail(err, GENAI_E_IO, "%s: cannot open: %s", path,
 				  strerror_r(errno, why, sizeof(why)));
-	rc = map_fd(fd, path, f->roots[i].links_allowed, out_m, err);
+	rc = map_fd(fd, path, &dir, f->roots[i].links_allowed, out_m, err);
 	close(fd);
 	return rc;
 }

@@ -92,7 +92,8 @@ ln -s passwd m/model.onnx.data
 try "a link to /etc/passwd" "model.onnx.data"
 copy
 ln m/model.onnx.data hard
-try "a hard link" "model.onnx.data"
+chmod o+w m
+try "a hard link where anybody may make one" "model.onnx.data"
 rm hard
 "$probe" onnx missing-data o
 fails "data that is missing names the path tried" 1 "o/gone.bin" run \

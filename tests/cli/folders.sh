@@ -136,6 +136,78 @@ run --config ../genai.ini generate model.onnx --ids 72,84,320,285,264 \
 is "a file in this folder" "$rc $(json ids)" "0 $want"
 cd "$work" || exit 1
 
+# ---- a folder as people have it ----
+
+found() # description, path: the same tokens from there
+{
+	run generate "$2" --ids 72,84,320,285,264 --greedy --json \
+		--max-new-tokens 8
+	is "$1" "$rc $(json ids)" "0 $want"
+}
+
+hub=hub/models--org--name
+mkdir -p $hub/refs $hub/blobs $hub/snapshots/0a1b $hub/snapshots/2c3d
+cp "$plain"/* $hub/blobs/
+for f in "$plain"/*; do
+	ln -s "../../blobs/$(basename "$f")" $hub/snapshots/2c3d/
+done
+printf 2c3d >$hub/refs/main
+found "the root of a hub's cache" $hub
+found "and its snapshot" $hub/snapshots/2c3d
+runs "its tokenizer" tokenize $hub --text x
+rm $hub/refs/main
+fails "two snapshots and no name of one" 1 \
+	"several snapshots in it: name one of them: 0a1b, 2c3d" \
+	generate $hub --ids 1
+rmdir $hub/snapshots/0a1b
+found "one snapshot" $hub
+rm -r $hub/snapshots/2c3d
+fails "no snapshot" 1 "no snapshots in it" generate $hub --ids 1
+
+mkdir -p many/cpu/int4 many/cuda
+cp -R "$plain" many/cpu/int4/a
+found "a folder above a model" many
+cp -R "$plain" many/cuda/b
+fails "a folder above two" 1 \
+	"many: several models below: name one of them: cpu/int4/a, cuda/b" \
+	generate many --ids 1
+
+mkdir -p web/onnx
+cp "$plain/model.onnx" web/onnx/model_q4.onnx
+cp "$plain"/model.onnx.data web/onnx/
+cp "$plain"/tokenizer* web/
+cat >web/config.json <<-'END'
+	{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4,
+	 "num_key_value_heads": 2, "num_hidden_layers": 2, "eos_token_id": 0,
+	 "max_position_embeddings": 512}
+END
+found "onnx/ below a tokenizer" web
+found "its graph by name" web/onnx/model_q4.onnx
+runs "the tokenizer above it" tokenize web/onnx/model_q4.onnx --text x
+cp web/onnx/model_q4.onnx web/onnx/model_fp16.onnx
+fails "two graphs" 1 \
+	"several graphs and no genai_config.json: name one of them: \
+model_fp16.onnx, model_q4.onnx" generate web --ids 1
+
+found "an address" "file://$plain"
+found "an address of this machine" "file://localhost$plain"
+mkdir 'a b'
+cp "$plain"/* 'a b/'
+found "an address with escapes" "file://$work/a%20b"
+fails "of another machine" 1 "only file:///PATH is read" generate \
+	"file://host/x" --ids 1
+
+cp -Rl "$plain" linked 2>/dev/null || cp -R "$plain" linked
+chmod -R u+w linked
+rm -f linked/model.onnx.data
+cp "$plain/model.onnx.data" one.data
+ln one.data linked/model.onnx.data
+found "a data file with two links" linked
+rm -f linked/tokenizer*
+fails "no tokenizer" 1 \
+	"linked: no tokenizer here: looked for tokenizer.json and" \
+	generate linked --prompt x
+
 # ---- LFS pointers name the way out ----
 
 for f in model.onnx model.onnx.data tokenizer.json; do

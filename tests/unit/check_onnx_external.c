@@ -672,9 +672,26 @@ START_TEST(hard_link)
 	bench_data("outside.bin", 64, 0);
 	ck_assert_int_eq(
 		link(bench_file("outside.bin"), bench_file("model/w.bin")), 0);
+	// ordinary, unless somebody else could have made it
+	ck_assert_int_eq(load_nested("model", external("w.bin", NULL, NULL)),
+			 0);
+	ck_assert_int_eq(chmod(bench_file("model"), 0777), 0);
 	expect_error(load_nested("model", external("w.bin", NULL, NULL)),
-		     GENAI_E_IO, "has 2 hard links");
+		     GENAI_E_IO,
+		     "has 2 hard links and anybody may write to its folder");
 	ck_assert_ptr_nonnull(strstr(bench.err.text, "trusted_roots"));
+	ck_assert_int_eq(chmod(bench_file("model"), 0700), 0);
+	if (!geteuid()) {
+		ck_assert_int_eq(chown(bench_file("outside.bin"), 1, 1), 0);
+		expect_error(
+			load_nested("model", external("w.bin", NULL, NULL)),
+			GENAI_E_IO, "belongs to another user");
+		ck_assert_int_eq(chown(bench_file("model"), 1, 2), 0);
+		ck_assert_int_eq(chmod(bench_file("model"), 0770), 0);
+		expect_error(
+			load_nested("model", external("w.bin", NULL, NULL)),
+			GENAI_E_IO, "a group may write to its folder");
+	}
 	snprintf(roots, sizeof(roots), "%s/model", bench.dir);
 	bench.trusted = roots;
 	ck_assert_int_eq(load_nested("model", external("w.bin", NULL, NULL)),

@@ -145,7 +145,13 @@ int32_t tok_file_read(const char *path, char **out_name, struct tok_buf *out,
 
 	fd = open_any(path, &name);
 	if (fd < 0) {
-		rc = name ? io_fail(err, name, "open") : tok_nomem(err);
+		if (name && errno == ENOENT && strcmp(name, path))
+			rc = genai_fail(err, GENAI_E_NOTFOUND,
+					"%s: no tokenizer here: looked for "
+					"tokenizer.json and tokenizer.json.gz",
+					path);
+		else
+			rc = name ? io_fail(err, name, "open") : tok_nomem(err);
 		goto err_name;
 	}
 	rc = read_all(fd, name, &b, err);
