@@ -328,10 +328,9 @@ static int32_t rewrite(struct step_rewrite *r, uint32_t *out_logits,
 		genai_builder_remove_input(r->b, g->inputs[mask]);
 	}
 	pos = find_in(g, g->inputs, g->n_inputs, r->c->position_ids);
-	if (pos != GENAI_NONE && !r->packed) {
-		rc = rc ? rc : step_positions(r, g->inputs[pos]);
-		genai_builder_remove_input(r->b, g->inputs[pos]);
-	}
+	if (!rc && pos != GENAI_NONE)
+		rc = r->packed ? step_packed_positions(r, g->inputs[pos])
+			       : step_positions(r, g->inputs[pos]);
 	if (!rc && !r->packed)
 		rc = step_ropes(r);
 	if (rc)
@@ -385,6 +384,9 @@ static int32_t describe(struct step_rewrite *r, struct genai_step *s,
 	s->first = find_in(g, g->inputs, g->n_inputs, "genai.first");
 	s->table = find_in(g, g->inputs, g->n_inputs, "genai.table");
 	s->positions = find_in(g, g->inputs, g->n_inputs, r->c->position_ids);
+	if (s->positions == GENAI_NONE)
+		s->positions =
+			find_in(g, g->inputs, g->n_inputs, "genai.positions");
 	s->begins = find_in(g, g->inputs, g->n_inputs, "genai.begins");
 	s->index = find_in(g, g->inputs, g->n_inputs, "genai.index");
 	s->turn = find_in(g, g->inputs, g->n_inputs, "genai.turn");

@@ -12,18 +12,19 @@
  *   genai.begins (int64 [R])          where each of those begins among all
  *       logits: 0, vocabulary, ...
  *   genai.index (int64 [S])           0..S-1, where it is needed
- *   genai.turn (int64 [1])            the row of the rotary tables that
- * position 0 has, where those change with the length: an If is gone logits ([1,
- * R, vocabulary])       of those rows genai.next (int64 [1, R])         ArgMax
- * of each (a NaN is the largest) genai.best ([1, R])               its logit,
- * so that the host sees a NaN
+ *   genai.turn (int64 [1])            the row of the rotary tables that is that
+ *       of position 0, where tables change with the length: an If is gone
+ *   logits ([1, R, vocabulary])       of those rows
+ *   genai.next (int64 [1, R])         ArgMax of each (a NaN is the largest)
+ *   genai.best ([1, R])               its logit, so that the host sees a NaN
  *
  * With many sequences in a step (packed), all rows are of one batch entry,
  * those of a sequence one behind the other, and the states are pools of blocks:
  *   genai.past (int32 [B])            how many positions of each are there
- *   genai.first (int32 [B + 1])       first row of each; behind the last
- * padding genai.table (int32 [B, M])        its blocks, for PagedAttention
- *   position_ids                      stays an input
+ *   genai.first (int32 [B + 1])       first row of each; then that of padding
+ *   genai.table (int32 [B, M])        its blocks, for PagedAttention
+ *   position_ids                      stays an input; genai.positions where the
+ *       graph has three of each, which are the same of text
  * and there is no genai.total.
  *
  * A graph that keeps the last row only by itself has neither: R is 1. */

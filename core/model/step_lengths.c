@@ -327,15 +327,31 @@ static int32_t replace_rotary(struct step_rewrite *r, uint32_t ids,
 	return rc;
 }
 
-// past .. past + S - 1, in a row; or in three of them.
-static uint32_t make_positions(struct step_rewrite *r, uint32_t past,
-			       bool three)
+static bool has_three(const struct step_rewrite *r, uint32_t ids)
+{
+	const struct genai_value *v = genai_builder_get_value(r->b, ids);
+
+	return v && v->rank == 3 && v->dims[0] == 3;
+}
+
+// The same positions in three rows.
+static uint32_t three_of(struct step_rewrite *r, uint32_t pos)
 {
 	static const int64_t dim = 3, dims[] = {3, 1, 1};
+	uint32_t shape = genai_builder_const(r->b, "genai.three", GENAI_DT_I64,
+					     1, &dim, dims);
+
+	return step_node(r, "Expand", "genai.position_rows", GENAI_DT_I64, pos,
+			 shape);
+}
+
+// past .. past + S - 1, in a row.
+static uint32_t make_positions(struct step_rewrite *r, uint32_t past)
+{
 	uint32_t zero = step_const(r, "genai.zero", 0, 0);
 	uint32_t step = step_const(r, "genai.step", 0, 1);
 	uint32_t axes = step_const(r, "genai.axis0", 1, 0);
-	uint32_t in[3] = {zero, 0, step}, range, at, pos, shape;
+	uint32_t in[3] = {zero, 0, step}, range, at;
 
 	in[1] = step_node(r, "Squeeze", "genai.seq_scalar", GENAI_DT_I64,
 			  r->seq64, axes);
@@ -344,25 +360,38 @@ static uint32_t make_positions(struct step_rewrite *r, uint32_t past,
 	genai_builder_node(r->b, "Range", "", STEP_OPSET, "genai.range", in, 3,
 			   &range, 1);
 	at = step_node(r, "Add", "genai.positions", GENAI_DT_I64, range, past);
-	pos = step_node(r, "Unsqueeze", "genai.position_ids", GENAI_DT_I64, at,
-			axes);
-	if (!three)
-		return pos;
-	shape = genai_builder_const(r->b, "genai.three", GENAI_DT_I64, 1, &dim,
-				    dims);
-	return step_node(r, "Expand", "genai.position_rows", GENAI_DT_I64, pos,
-			 shape);
+	return step_node(r, "Unsqueeze", "genai.position_ids", GENAI_DT_I64, at,
+			 axes);
 }
 
 int32_t step_positions(struct step_rewrite *r, uint32_t ids)
 {
-	const struct genai_value *v = genai_builder_get_value(r->b, ids);
-	const bool three = v && v->rank == 3 && v->dims[0] == 3;
+	const bool three = has_three(r, ids);
+	uint32_t pos;
 	// not from genai.past: the total is written over it first
 	uint32_t past = step_node(r, "Sub", "genai.past64", GENAI_DT_I64,
 				  total_i64(r), r->seq64);
 	int32_t rc = replace_rotary(r, ids, past);
 
-	genai_builder_replace(r->b, ids, make_positions(r, past, three));
+	pos = make_positions(r, past);
+	genai_builder_replace(r->b, ids, three ? three_of(r, pos) : pos);
+	genai_builder_remove_input(r->b, ids);
+	return rc;
+}
+
+int32_t step_packed_positions(struct step_rewrite *r, uint32_t ids)
+{
+	static const int64_t any[2] = {-1, -1};
+	uint32_t pos;
+	int32_t rc;
+
+	if (!has_three(r, ids))
+		return 0;
+	pos = genai_builder_value(r->b, "genai.positions", GENAI_DT_I64, 2, any,
+				  NULL);
+	genai_builder_input(r->b, pos);
+	rc = replace_rotary(r, ids, pos);
+	genai_builder_replace(r->b, ids, three_of(r, pos));
+	genai_builder_remove_input(r->b, ids);
 	return rc;
 }

@@ -70,6 +70,8 @@ int32_t step_replace_mask(struct step_rewrite *r, uint32_t mask, int depth);
 /* Positions counted from genai.past in place of the input ids.  Of text, three
  * positions of a token are the same. */
 int32_t step_positions(struct step_rewrite *r, uint32_t ids);
+/* Packed: where there are three positions of each, one is asked for. */
+int32_t step_packed_positions(struct step_rewrite *r, uint32_t ids);
 
 /* Rotary tables that an If chooses by the total length. */
 int32_t step_ropes(struct step_rewrite *r);

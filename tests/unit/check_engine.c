@@ -22,10 +22,10 @@ START_TEST(one)
 }
 END_TEST
 
-static const char *const models[] = {"llama-cpu-fp32",	"llama-cpu-int4-asym",
-				     "llama-cuda-fp16", "mistral-cpu-fp32",
-				     "phi3-cpu-int4",	"qwen2-cpu-int8",
-				     "qwen3-cpu-int4",	"gptoss-cpu-int4"};
+static const char *const models[] = {
+	"llama-cpu-fp32",   "llama-cpu-int4-asym", "llama-cuda-fp16",
+	"mistral-cpu-fp32", "phi3-cpu-int4",	   "qwen2-cpu-int8",
+	"qwen3-cpu-int4",   "gptoss-cpu-int4",	   "qwen25vl-cpu-int4"};
 
 // All templates at once, on every model and both executors.
 START_TEST(many)
@@ -708,7 +708,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, one);
-	tcase_add_loop_test(tc, many, 0, 16);
+	tcase_add_loop_test(tc, many, 0, 18);
 	tcase_add_test(tc, ends);
 	tcase_add_test(tc, bias);
 	tcase_add_test(tc, allow);
