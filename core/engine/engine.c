@@ -156,12 +156,13 @@ static void give_up(struct genai_engine *e, const struct genai_error *why,
 
 	genai_log_line(&e->rt->log, GENAI_LOG_ERROR, "%s: %s", e->m->folder,
 		       why->text);
-	eng_start_over(e);
-	for (rq = e->live; rq; rq = rq->next)
-		end_all(e, rq, GENAI_FINISH_ERROR, why);
+	// whoever hears of an end can rely on it
 	pthread_mutex_lock(&e->lock);
 	e->stats.healthy = !lost;
 	pthread_mutex_unlock(&e->lock);
+	eng_start_over(e);
+	for (rq = e->live; rq; rq = rq->next)
+		end_all(e, rq, GENAI_FINISH_ERROR, why);
 }
 
 static void failed(struct genai_engine *e, const struct genai_error *why)
@@ -172,7 +173,8 @@ static void failed(struct genai_engine *e, const struct genai_error *why)
 	if (recover(e, &err))
 		give_up(e, why, true);
 	else if (++e->tries >= ENG_TRIES) {
-		give_up(e, why, false);
+		// a reset does not help it
+		give_up(e, why, why->code == GENAI_E_DEVICE);
 		e->tries = 0;
 	}
 }

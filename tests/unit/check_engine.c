@@ -450,6 +450,54 @@ START_TEST(closed_early)
 }
 END_TEST
 
+// A device that is gone: all ends with why, nothing more is taken, and the
+// engine closes.
+START_TEST(lost)
+{
+	const char *set[] = {"module.cpu_ref.fault=lost:900",
+			     "module.cpu_ref.fault=lost:400"};
+	struct genai_engine_stats st = {.size = sizeof(st)};
+	struct genai_request q = GENAI_REQUEST_INIT;
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct engine_run r;
+	struct want w;
+	uint64_t id;
+
+	learn("llama-cpu-fp32");
+	w = template_of(1);
+	engine_on(&r,
+		  runtime(_i ? "captured" : "eager", "pager_async", "40%",
+			  set[_i]),
+		  "llama-cpu-fp32", NULL);
+	q.ids = w.prompt;
+	q.n_ids = w.n_prompt;
+	q.max_tokens = 24;
+	q.n = 3;
+	q.flags = GENAI_REQUEST_IGNORE_EOS;
+	for (int i = 0; i < 40; i++) {
+		int32_t rc = genai_engine_submit(r.e, &q, &id, &err);
+
+		if (!rc)
+			r.asked += q.n;
+		else
+			fails(rc, GENAI_E_DEVICE, &err, "the device was lost");
+	}
+	while (r.n_ended < r.asked)
+		ck_assert(take(&r, 60000));
+	ck_assert(!genai_engine_get_stats(r.e, &st));
+	ck_assert(!st.healthy);
+	ck_assert_uint_eq(got_of(&r, 1, 2)->finish, GENAI_FINISH_ERROR);
+	ck_assert_int_eq(got_of(&r, 1, 2)->done.code, GENAI_E_DEVICE);
+	ck_assert(strstr(got_of(&r, 1, 2)->error, "lost"));
+	fails(genai_engine_submit(r.e, &q, &id, &err), GENAI_E_DEVICE, &err,
+	      "the device was lost");
+	tolerant = true; // it is logged
+	engine_close(&r);
+	tolerant = false;
+	differs = 0;
+}
+END_TEST
+
 // ---- whatever happens beside it ----
 
 #define EPISODES 40 // of an engine
@@ -718,6 +766,7 @@ int main(void)
 	tcase_add_test(tc, descriptor);
 	tcase_add_loop_test(tc, one_by_one, 0, 3);
 	tcase_add_test(tc, closed_early);
+	tcase_add_loop_test(tc, lost, 0, 2);
 	tcase_add_loop_test(tc, alone_or_among_others, 0, 10);
 	tcase_add_loop_test(tc, mutants, STALE_TABLE, PADDING_WRITES + 1);
 	suite_add_tcase(s, tc);
