@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "tests/unit/harness.h"
+#include "core/text/tokenizer/tok.h"
 #include "tests/unit/tok_golden.h"
 
 static const char *const folders[] = {
@@ -96,6 +97,19 @@ static void encode_in_time(const char *name, const char *text, size_t n)
 	free(ids);
 	genai_tokenizer_close(t);
 }
+
+// All characters: the hash of make-scripts.py, which asks the reference.
+START_TEST(scripts_of_all_characters)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+	for (uint32_t c = 0; c < 0x110000; c++)
+		h = (h ^ tok_script(c)) * UINT64_C(0x100000001b3);
+	ck_assert_uint_eq(h, UINT64_C(0x48c5225d06637db4));
+	ck_assert_uint_eq(tok_script(0x888), 0);
+	ck_assert_uint_eq(tok_script('a'), 1);
+}
+END_TEST
 
 START_TEST(long_words)
 {
@@ -441,6 +455,7 @@ static Suite *suite(void)
 	suite_add_tcase(s, c);
 	c = tcase_create("promises");
 	tcase_set_timeout(c, 120);
+	tcase_add_test(c, scripts_of_all_characters);
 	tcase_add_loop_test(c, long_words, 0, 6);
 	tcase_add_test(c, long_word_is_exact);
 	tcase_add_test(c, special_text_of_users);

@@ -232,10 +232,10 @@ int32_t tok_onig_translate(const struct tok_load *l, const char *re, size_t n,
 int32_t tok_regex_compile(const struct tok_load *l, const char *re, size_t n,
 			  struct tok_regex **out);
 void tok_regex_free(struct tok_regex *re);
-// One search; 1, 0 or an error.  *mark is the name of the (*MARK) passed.
+// One search; 1, 0 or an error.
 int32_t tok_regex_find(const struct tok_regex *re, void *md, const char *text,
 		       size_t n, size_t at, size_t *from, size_t *to,
-		       const char **mark, struct genai_error *err);
+		       struct genai_error *err);
 
 // ---- loading ----
 
@@ -349,11 +349,11 @@ struct tok_event { // a stretch of a piece: matched, or between matches
 // Turn w->events of the piece into pieces of out.
 void tok_split(struct tok_work *w, const struct tok_piece *piece,
 	       enum tok_behavior how, bool invert, struct tok_buf *out);
-// Turn the events of the UnicodeScripts pre-tokenizer into pieces.
-int32_t tok_scripts_compile(const struct tok_load *l, struct tok_regex **out);
-int32_t tok_scripts_split(const struct tok_regex *re, struct tok_work *w,
-			  const char *text, const struct tok_piece *piece,
-			  struct tok_buf *out);
+// The script of a character: a number, 0 where it has none; the pieces of the
+// UnicodeScripts pre-tokenizer, whose text begins at text.
+unsigned tok_script(uint32_t cp);
+void tok_scripts_split(const char *text, const struct tok_piece *piece,
+		       struct tok_buf *out);
 
 // ---- models (tok_model.c, tok_bpe.c, tok_unigram.c, tok_word.c) ----
 

@@ -336,7 +336,7 @@ static int32_t expand(struct onig *o, const struct tok_buf *pattern,
 		rc = tok_regex_compile(o->l, pattern->p, pattern->n, &re);
 	put(out, "[");
 	while (!rc && (rc = tok_regex_find(re, w.md, all.p, all.n, at, &from,
-					   &to, NULL, o->l->err)) > 0) {
+					   &to, o->l->err)) > 0) {
 		cp = tok_utf8_get(all.p + from, all.n - from, &len);
 		if (cp != next) {
 			if (next)

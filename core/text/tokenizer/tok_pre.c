@@ -24,7 +24,6 @@ struct tok_pre {
 	bool (*is)(uint32_t cp); // PRE_CLASS; NULL: the character ch
 	uint32_t ch;		 // also Metaspace's replacement, FixedLength
 	struct tok_pattern pat;
-	struct tok_regex *scripts;
 };
 
 // The regex of GPT-2, which ByteLevel has built in.
@@ -248,7 +247,8 @@ static int32_t step(const struct tok_pre *s, struct tok_work *w, const char *p,
 		fixed_pieces(s, p, piece, out);
 		return 0;
 	case PRE_SCRIPTS:
-		return tok_scripts_split(s->scripts, w, p, piece, out);
+		tok_scripts_split(p, piece, out);
+		return 0;
 	case PRE_SPLIT:
 		rc = find_events(s, w, p, piece->len);
 		break;
@@ -471,8 +471,6 @@ static int32_t parse_one(const struct tok_load *l, json_t *j, void *user)
 		return parse_metaspace(l, j, s);
 	case PRE_CLASS:
 		return parse_class(l, j, type, s);
-	case PRE_SCRIPTS:
-		return tok_scripts_compile(l, &s->scripts);
 	case PRE_FIXED:
 		return parse_fixed(l, j, s);
 	default:
@@ -490,10 +488,8 @@ void tok_pres_free(struct tok_pres *p)
 {
 	size_t i;
 
-	for (i = 0; i < p->n; i++) {
+	for (i = 0; i < p->n; i++)
 		tok_pattern_free(&p->v[i].pat);
-		tok_regex_free(p->v[i].scripts);
-	}
 	free(p->v);
 	*p = (struct tok_pres){0};
 }

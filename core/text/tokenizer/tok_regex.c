@@ -74,7 +74,7 @@ int32_t tok_regex_compile(const struct tok_load *l, const char *text, size_t n,
 
 int32_t tok_regex_find(const struct tok_regex *re, void *md, const char *text,
 		       size_t n, size_t at, size_t *from, size_t *to,
-		       const char **mark, struct genai_error *err)
+		       struct genai_error *err)
 {
 	uint32_t opt = PCRE2_NO_UTF_CHECK;
 	PCRE2_SPTR s = (PCRE2_SPTR)text;
@@ -98,8 +98,6 @@ int32_t tok_regex_find(const struct tok_regex *re, void *md, const char *text,
 	*to = pcre2_get_ovector_pointer(md)[1];
 	if (*from > *to) // \K inside a look-ahead
 		*from = *to;
-	if (mark)
-		*mark = (const char *)pcre2_get_mark(md);
 	return 1;
 }
 
@@ -113,7 +111,7 @@ int32_t tok_scan_next(struct tok_scan *s, void *md, size_t *from, size_t *to,
 	if (s->pat->re) {
 		while (s->at <= s->n) {
 			rc = tok_regex_find(s->pat->re, md, s->text, s->n,
-					    s->at, from, to, NULL, err);
+					    s->at, from, to, err);
 			if (rc <= 0)
 				return rc;
 			// An empty match right after the last one is not taken.
