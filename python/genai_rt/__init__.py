@@ -8,6 +8,7 @@ genai_rt.og has the vocabulary of onnxruntime-genai; docs/PYTHON.md has both."""
 
 from __future__ import annotations
 
+from ._engine import Answer, Engine
 from ._generator import Generator, GeneratorParams
 from ._model import Completion, Config, Fit, Info, Model, Statistics, Stream, fit
 from ._native import (
@@ -19,7 +20,7 @@ from ._text import Tokenizer, TokenizerStream
 from ._version import __version__
 
 __all__ = [
-    "AbiError", "BusyError", "ClosedError", "Completion", "Config", "ConfigError", "DeadlineError", "DeviceError", "Fit",
+    "AbiError", "Answer", "BusyError", "ClosedError", "Completion", "Config", "ConfigError", "DeadlineError", "DeviceError", "Engine", "Fit",
     "ForkedError", "FormatError", "GenaiError", "Generator", "GeneratorParams", "IOFailed", "Info", "InterruptedLoad",
     "InvalidError", "LimitError", "Model", "ModuleError", "NoDeviceError", "NoMemoryError", "NotFoundError",
     "OrderError", "StateError", "Statistics", "Stream", "Tokenizer", "TokenizerStream", "UnsupportedError",

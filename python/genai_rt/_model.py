@@ -221,21 +221,27 @@ class Completion(str):
         return n / self.decode_s if n > 0 and self.decode_s > 0 else 0.0
 
 
+def open_runtime(c: Config) -> Tuple[Tree, Handle]:
+    """The configuration read, the device up."""
+    tree = Tree()
+    keep: List[Any] = [ffi.new("char[]", x) for x in c.lines()]
+    sets = ffi.new("const char *[]", keep)
+    path = ffi.NULL if c.file is None else ffi.new("char[]", path_bytes(c.file))
+    o = ffi.new("struct genai_runtime_options *")
+    o.size = ffi.sizeof("struct genai_runtime_options")
+    o.config_path, o.sets, o.n_sets, o.log = path, sets, len(keep), on_log
+    rt, err = ffi.new("struct genai_runtime **"), new_error()
+    with tree:
+        check(lib.genai_open(o, rt, err), err)
+    return tree, Handle(tree, lib.genai_close, rt[0], "runtime")
+
+
 class _Open:
     """One runtime with one model."""
 
     def __init__(self, c: Config, flags: int, progress: Any) -> None:
-        self.tree = Tree()
-        keep: List[Any] = [ffi.new("char[]", x) for x in c.lines()]
-        sets = ffi.new("const char *[]", keep)
-        path = ffi.NULL if c.file is None else ffi.new("char[]", path_bytes(c.file))
-        o = ffi.new("struct genai_runtime_options *")
-        o.size = ffi.sizeof("struct genai_runtime_options")
-        o.config_path, o.sets, o.n_sets, o.log = path, sets, len(keep), on_log
-        rt, err = ffi.new("struct genai_runtime **"), new_error()
-        with self.tree:
-            check(lib.genai_open(o, rt, err), err)
-        self.rt = Handle(self.tree, lib.genai_close, rt[0], "runtime")
+        self.tree, self.rt = open_runtime(c)
+        err = new_error()
         m = ffi.new("struct genai_model **")
         mo = ffi.new("struct genai_model_options *")
         mo.size = ffi.sizeof("struct genai_model_options")

@@ -131,6 +131,10 @@ _CLASSES = {
 }
 
 
+def error_class(code: int) -> Any:
+    return _CLASSES.get(code, GenaiError)
+
+
 def model_folder(path: str) -> str:
     """path, or the folder of its import if it is a GGUF file."""
     try:
@@ -218,13 +222,16 @@ class Tree:
         self._trash: Deque[_Node] = collections.deque()
         self._callback_error: Optional[BaseException] = None
 
-    def __enter__(self) -> "Tree":
+    def check_process(self) -> None:
         if os.getpid() != self._pid:  # the lock may be held by a thread that is not here
             e = ForkedError(
                 "a child after fork cannot use what its parent opened: open it anew, or start children by spawn"
             )
             e.code = -16
             raise e
+
+    def __enter__(self) -> "Tree":
+        self.check_process()
         self._lock.acquire()
         if self._inside:
             self._lock.release()

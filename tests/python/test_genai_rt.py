@@ -250,6 +250,88 @@ class Vocabulary(unittest.TestCase):
         self.assertIn(b"runtime.executor=cpu_ref:eager", c.lines())
 
 
+class Many(unittest.TestCase):
+    PROMPTS = [IDS, [5, 6], [9, 9, 9, 3], [400], [7] * 30]
+
+    def setUp(self):
+        with open_model() as m:
+            self.want = [m.generate(p, max_new_tokens=20, greedy=True).ids for p in self.PROMPTS]
+
+    def test_the_same_as_alone(self):
+        with genai_rt.Engine(MODEL) as e:
+            answers = [e.submit(p, max_new_tokens=20) for p in self.PROMPTS * 4]
+            for a, want in zip(answers, self.want * 4):
+                self.assertEqual("".join(a), a.text)
+                self.assertEqual(a.ids, want)
+            self.assertEqual(e.statistics()["finished"], 20)
+
+    def test_threads(self):
+        wrong = []
+        with genai_rt.Engine(MODEL) as e:
+
+            def work(k):
+                try:
+                    for _ in range(4):
+                        a = e.submit(self.PROMPTS[k], max_new_tokens=20)
+                        a.result()
+                        if a.ids != self.want[k]:
+                            wrong.append(k)
+                except BaseException as x:
+                    wrong.append(repr(x))
+
+            threads = [threading.Thread(target=work, args=(k,)) for k in range(5)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+        self.assertEqual(wrong, [])
+
+    def test_ends(self):
+        e = genai_rt.Engine(MODEL)
+        a = e.submit(IDS, max_new_tokens=-1, ignore_eos=True)
+        a.cancel()
+        a.result()
+        self.assertEqual(a.finish_reason, "cancelled")
+        for bad, kind in ((lambda: e.submit([1, 512]), ValueError), (lambda: e.submit([]), ValueError),
+                          (lambda: e.submit(None), TypeError), (lambda: e.submit("a", stop=[""]), ValueError),
+                          (lambda: e.generate("a"), TypeError), (lambda: e.submit([1] * 600), genai_rt.LimitError),
+                          (lambda: e.submit([1], greedy=False, top_p=7.0), ValueError)):
+            with self.assertRaises(kind):
+                bad()
+        waiting = e.submit(IDS, max_new_tokens=-1, ignore_eos=True)
+        e.close()
+        e.close()
+        waiting.result()
+        for use in (lambda: e.submit(IDS), e.statistics, lambda: a.cancel()):
+            with self.assertRaises(genai_rt.ClosedError):
+                use()
+
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork")
+    def test_fork(self):
+        with genai_rt.Engine(MODEL) as e:
+            e.generate([IDS], max_new_tokens=2)
+            pid = os.fork()
+            if not pid:
+                try:
+                    e.submit(IDS)
+                except genai_rt.ForkedError:
+                    os._exit(0)
+                os._exit(1)
+            self.assertEqual(os.waitpid(pid, 0)[1], 0)
+
+    def test_interrupt(self):
+        with genai_rt.Engine(MODEL) as e:
+            timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+            timer.start()
+            with self.assertRaises(KeyboardInterrupt):
+                while True:
+                    e.generate(self.PROMPTS, max_new_tokens=100, ignore_eos=True)
+            timer.join()
+            a = e.submit(IDS, max_new_tokens=20)
+            a.result()
+            self.assertEqual(a.ids, self.want[0])
+
+
 class BadUse(unittest.TestCase):
     def setUp(self):
         self.model = open_model()
