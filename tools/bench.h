@@ -27,6 +27,7 @@ struct bench {
 	size_t stream;	  /* which of the matrix it has */
 	int64_t *tokens;  /* of the first row with this prompt and depth */
 	json_t *rows;	  /* as in --json */
+	bool cold;	  /* files out of the cache before each token */
 	bool headed;	  /* the rows printed have their heading */
 	bool differ;	  /* two rows gave different tokens */
 };

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/mapping.h"
+
 struct spread {
 	double median, min, max;
 };
@@ -57,6 +59,17 @@ static struct genai_stats stats_of(struct cli_model *m)
 	return st;
 }
 
+// The seconds that it took.
+static double forget(const struct bench *b)
+{
+	double t0 = cli_now();
+
+	if (!b->cold)
+		return 0;
+	genai_mapping_forget_all();
+	return cli_now() - t0;
+}
+
 static int32_t run_once(struct bench *b, struct cli_model *m,
 			struct genai_error *err, const int64_t *prompt,
 			int64_t n, int64_t depth, struct run *r)
@@ -68,6 +81,7 @@ static int32_t run_once(struct bench *b, struct cli_model *m,
 
 	if (!rc && depth)
 		rc = genai_session_append(s, prompt + n, (size_t)depth, err);
+	forget(b);
 	t0 = cli_now();
 	if (!rc)
 		rc = genai_session_append(s, prompt, (size_t)n, err);
@@ -77,8 +91,10 @@ static int32_t run_once(struct bench *b, struct cli_model *m,
 	before = stats_of(m);
 	t0 = cli_now();
 	for (int64_t i = 1; !rc && i < b->new_tokens; i++) {
-		rc = genai_session_next(s, i + 1 < b->new_tokens, &r->ids[i],
-					err);
+		t0 += forget(b);
+		// a step that is ahead would begin before the files are dropped
+		rc = genai_session_next(s, !b->cold && i + 1 < b->new_tokens,
+					&r->ids[i], err);
 		if (!rc && cli_interrupted)
 			rc = genai_fail(err, GENAI_E_INTERRUPTED,
 					"interrupted");
@@ -95,8 +111,9 @@ static void print_heading(struct bench *b)
 	if (b->headed)
 		return;
 	b->headed = true;
-	printf("%s; memory %.1f GB/s, link %.1f GB/s\n", b->device,
-	       b->ceil.memory_bytes_s * 1e-9, b->ceil.link_bytes_s * 1e-9);
+	printf("%s; memory %.1f GB/s, link %.1f GB/s%s\n", b->device,
+	       b->ceil.memory_bytes_s * 1e-9, b->ceil.link_bytes_s * 1e-9,
+	       b->cold ? "; files out of the cache before each step" : "");
 	printf("%-18s %-12s %8s %8s %6s %6s %9s %8s %19s %8s %8s %9s %8s %9s "
 	       "%6s\n",
 	       "executor", "pager", "budget", "limit", "prompt", "depth",
@@ -169,6 +186,8 @@ static json_t *row_json(const struct bench *b, const struct cli_model *m,
 		(json_int_t)b->depths[d], "new_tokens",
 		(json_int_t)b->new_tokens);
 
+	if (b->cold)
+		json_object_set_new(j, "cold", json_true());
 	set_bytes(j, "weights_bytes", st->weights_bytes);
 	set_bytes(j, "weight_budget_bytes", st->weight_budget_bytes);
 	set_bytes(j, "device_limit_bytes", st->device_limit_bytes);

@@ -22,6 +22,7 @@ struct region {
 	_Atomic(uintptr_t) begin;
 	_Atomic(uintptr_t) end; // 0: free
 	atomic_int broken;
+	int fd; // under regions_lock
 };
 
 struct genai_mapping {
@@ -111,7 +112,7 @@ static int install_handler(void)
 }
 
 // A region for the range; NULL when out of memory or without a handler.
-static struct region *region_take(const void *data, uint64_t bytes)
+static struct region *region_take(const void *data, uint64_t bytes, int fd)
 {
 	uintptr_t begin = (uintptr_t)data;
 	struct region *r = NULL;
@@ -128,6 +129,7 @@ static struct region *region_take(const void *data, uint64_t bytes)
 		r->next = atomic_load(&regions);
 		atomic_store(&regions, r);
 	}
+	r->fd = fd;
 	atomic_store(&r->broken, 0);
 	atomic_store(&r->begin, begin);
 	atomic_store(&r->end, begin + bytes);
@@ -141,6 +143,42 @@ static void region_drop(struct region *r)
 	pthread_mutex_lock(&regions_lock);
 	atomic_store(&r->end, 0);
 	pthread_mutex_unlock(&regions_lock);
+}
+
+void genai_mapping_forget_all(void)
+{
+	pthread_mutex_lock(&regions_lock);
+	for (struct region *r = atomic_load(&regions); r; r = r->next) {
+		uintptr_t begin = atomic_load(&r->begin);
+		uintptr_t end = atomic_load(&r->end);
+
+		if (!end)
+			continue;
+		// a page that a process has mapped is not dropped
+		madvise((void *)begin, end - begin, MADV_DONTNEED);
+		posix_fadvise(r->fd, 0, 0, POSIX_FADV_DONTNEED);
+	}
+	pthread_mutex_unlock(&regions_lock);
+}
+
+int genai_mapping_find(const void *data, uint64_t bytes, uint64_t *out_offset)
+{
+	uintptr_t at = (uintptr_t)data;
+	int fd = 0;
+
+	pthread_mutex_lock(&regions_lock);
+	for (struct region *r = atomic_load(&regions); r; r = r->next) {
+		uintptr_t begin = atomic_load(&r->begin);
+		uintptr_t end = atomic_load(&r->end);
+
+		if (at < begin || at >= end || bytes > end - at)
+			continue;
+		fd = r->fd;
+		*out_offset = at - begin;
+		break;
+	}
+	pthread_mutex_unlock(&regions_lock);
+	return fd;
 }
 
 // Map m->bytes of m->fd.
@@ -161,7 +199,7 @@ static int32_t map(struct genai_mapping *m, struct genai_error *err)
 				  (unsigned long long)m->bytes,
 				  strerror_r(errno, why, sizeof(why)));
 	}
-	m->region = region_take(m->data, m->bytes);
+	m->region = region_take(m->data, m->bytes, m->fd);
 	if (!m->region)
 		return genai_fail(err, GENAI_E_NOMEM, "%s: out of memory",
 				  m->path);
@@ -191,7 +229,7 @@ int32_t genai_mapping_from_fd(int fd, const char *path,
 	m->bytes = (uint64_t)st.st_size;
 	m->path = strdup(path);
 	// kept open, so that genai_mapping_check() asks the same file
-	m->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	m->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3); // not for stdin's place
 	if (!m->path)
 		rc = genai_fail(err, GENAI_E_NOMEM, "%s: out of memory", path);
 	else if (m->fd < 0)

@@ -26,6 +26,14 @@ void genai_mapping_close(struct genai_mapping *m);
 const void *genai_mapping_data(const struct genai_mapping *m);
 uint64_t genai_mapping_bytes(const struct genai_mapping *m);
 const char *genai_mapping_path(const struct genai_mapping *m);
+/* Drop the pages of all mapped files from the system's cache, as far as it lets
+ * them go: what others map, too, what is locked or registered, and what a file
+ * system keeps in memory stays.  What is read next comes from the disk.  For
+ * measurements; any thread. */
+void genai_mapping_forget_all(void);
+/* The descriptor, never 0, of the mapped file where these bytes lie, and where in
+ * it; good as long as its mapping.  0: they are not of one mapping. */
+int genai_mapping_find(const void *data, uint64_t bytes, uint64_t *out_offset);
 /* GENAI_E_IO "PATH: truncated while in use: was N bytes, is M" if the file is
  * shorter now or a read hit a missing page. */
 int32_t genai_mapping_check(const struct genai_mapping *m,

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/grow.h"
+#include "core/base/mapping.h"
 #include "core/graph/build.h"
 
 #define TILED 2u     /* of cut: it is, wherever it lies */
@@ -145,6 +146,8 @@ static int32_t put(struct genai_pages *b, uint32_t visit, uint64_t row_begin,
 	// bytes that no kernel could load where they lie are copied once
 	if (!e->fill && (uintptr_t)src % element_bytes(t->dtype))
 		e->fill = copy_aligned;
+	e->file = (uint32_t)genai_mapping_find(src, e->src_bytes,
+					       &e->file_offset);
 	b->page_bytes = e->place + e->bytes;
 	return add_visit(b, visit, row_begin, row_end, b->n_pages, e->place,
 			 err);

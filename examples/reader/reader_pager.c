@@ -12,7 +12,11 @@
 //	kernels wait for the copy
 //
 // A step begins and ends with nothing in the ring, so that it can be recorded.
+#define _POSIX_C_SOURCE 200809L
+#define _FILE_OFFSET_BITS 64
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <genai/pager.h>
 
@@ -339,9 +343,25 @@ static int32_t read_extent(const struct genai_pager *p,
 			   const struct genai_extent *e, char *dst,
 			   struct genai_error *err)
 {
-	(void)p;
-	(void)err;
-	memcpy(dst, e->src, e->bytes);
+	uint64_t at = 0;
+
+	while (e->file && at < e->bytes) {
+		ssize_t n = pread((int)e->file, dst + at, e->bytes - at,
+				  (off_t)(e->file_offset + at));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return FAIL(p, err, GENAI_E_IO,
+				    "cannot read %llu bytes from byte %llu of "
+				    "a file (errno %d)",
+				    (unsigned long long)(e->bytes - at),
+				    (unsigned long long)(e->file_offset + at),
+				    n ? errno : 0);
+		at += (uint64_t)n;
+	}
+	if (!e->file)
+		memcpy(dst, e->src, e->bytes);
 	return 0;
 }
 

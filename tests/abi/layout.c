@@ -284,15 +284,16 @@ AT(genai_graph, nodes, 80);
 AT(genai_graph, inputs, 88);
 AT(genai_graph, outputs, 96);
 
-SIZE(genai_extent, 56);
+SIZE(genai_extent, 64);
 AT(genai_extent, size, 0);
-AT(genai_extent, reserved, 4);
+AT(genai_extent, file, 4);
 AT(genai_extent, src, 8);
 AT(genai_extent, src_bytes, 16);
 AT(genai_extent, place, 24);
 AT(genai_extent, bytes, 32);
 AT(genai_extent, fill, 40);
 AT(genai_extent, ctx, 48);
+AT(genai_extent, file_offset, 56);
 
 SIZE(genai_sweep_visit, 48);
 AT(genai_sweep_visit, size, 0);

@@ -94,6 +94,13 @@ runs "--set is what rows say" bench m --prompt-tokens 4 --new-tokens 2 \
 rows
 is "of the budget" "$(json rows 0 weight_budget)" "25%"
 
+runs "out of the cache" bench m --prompt-tokens 4 --new-tokens 4 --repeat 1 \
+	--weight-budget 30%,100% --cold --json b.json
+like "it says so" "$(cat out)" "*files out of the cache before each step*"
+rows
+same "the tokens" tokens_same "true true"
+is "and of the row" "$(json rows 0 cold)" true
+
 # ---- where time is counted ----
 
 runs "both pagers beside the floor" bench m --prompt-tokens 4 --new-tokens 8 \

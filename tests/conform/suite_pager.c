@@ -3,6 +3,9 @@
 #include "book.h"
 
 #include <stdio.h>
+#include <unistd.h>
+
+#include <stdio.h>
 #include <string.h>
 
 static struct book b;
@@ -316,6 +319,45 @@ static void fills(void)
 		}
 	ck_assert_uint_gt(filled, 0);
 	close_book();
+}
+
+// The file of an extent has its bytes, from an offset on that is like no other;
+// to read them there or not is the pager's choice.
+static void files(void)
+{
+	FILE *f = tmpfile();
+	int fd = f ? fileno(f) : -1;
+	uint64_t before = 4099;
+
+	ck_assert_int_ge(fd, 0);
+	for (uint64_t i = 0; i < before; i++)
+		fputc('x', f);
+	book_make(&b, 33, 30);
+	ck_assert_uint_eq(fwrite(b.source, 1, b.source_bytes, f),
+			  b.source_bytes);
+	ck_assert_int_eq(fflush(f), 0);
+	ck_assert_int_eq(lseek(fd, 17, SEEK_SET), 17);
+	for (uint32_t i = 0; i < b.n_pages; i++)
+		for (uint32_t k = 0; k < b.pages[i].n_extents; k++) {
+			struct genai_extent *e = &b.pages[i].extents[k];
+
+			if ((i + k) % 5 == 0)
+				continue; // of no file
+			e->file = (uint32_t)fd;
+			e->file_offset =
+				before +
+				(uint64_t)((const unsigned char *)e->src -
+					   b.source);
+		}
+	book_open(&b, NULL);
+	CF_OK(book_seal(&b, b.total / 3, &cf_err));
+	for (int i = 0; i < 4; i++)
+		CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "pages of a file");
+	close_book();
+	ck_assert_msg(lseek(fd, 0, SEEK_CUR) == 17,
+		      "the file's descriptor was moved or closed");
+	fclose(f);
 }
 
 static void order(void)
@@ -643,6 +685,7 @@ static const struct cf_test tests[] = {
 	{"pager/seal-order", "GM-73", P, 0, seal_order},
 	{"pager/budgets", "GM-74 GM-91", P, 0, budgets},
 	{"pager/fills", "GM-75", P, 0, fills},
+	{"pager/files", "GM-142", P, 0, files},
 	{"pager/order", "GM-76", P, 0, order},
 	{"pager/quiet", "GM-77", P, 0, quiet},
 	{"pager/streams", "GM-90", P, 0, streams},

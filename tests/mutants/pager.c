@@ -1,5 +1,6 @@
 // pager.c - the pagers' own sources behind a table with one fault.
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "modules/pager_common/pager.h"
 #include "tests/mutants/mutant.h"
@@ -116,6 +117,35 @@ static int32_t m_open(void *self, const struct genai_stream_api *stream,
 	return pager_table.open(self, &api, barrier, out_pager, err);
 }
 
+static int moved; // a descriptor that is not ours
+
+// The extents, read from their files in a wrong way.
+static int32_t add_read(struct genai_pager *p, uint64_t bytes, uint32_t flags,
+			const struct genai_extent *extents, uint32_t n,
+			struct genai_error *err)
+{
+	struct genai_extent e[64];
+
+	for (uint32_t i = 0; i < n && n <= 64; i++) {
+		uint64_t at = extents[i].file_offset;
+		char *to;
+
+		e[i] = extents[i];
+		if (!e[i].file)
+			continue;
+		moved = (int)e[i].file;
+		to = malloc(e[i].src_bytes); // until the process ends
+		if (is("file-start"))
+			at = 0;
+		if (is("file-moves"))
+			lseek(moved, (off_t)at, SEEK_SET);
+		if (!to || pread(moved, to, e[i].src_bytes, (off_t)at) < 0)
+			abort();
+		e[i].src = to;
+	}
+	return pager_table.add(p, bytes, flags, n <= 64 ? e : extents, n, err);
+}
+
 static int32_t m_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
 		     const struct genai_extent *extents, uint32_t n,
 		     struct genai_error *err)
@@ -128,6 +158,8 @@ static int32_t m_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
 	}
 	if (is("err-needed"))
 		err->code = 0;
+	if (is("file-start") || is("file-moves") || is("file-closes"))
+		return add_read(p, bytes, flags, extents, n, err);
 	return pager_table.add(p, bytes, flags, extents, n, err);
 }
 
@@ -357,6 +389,9 @@ static int32_t m_stats(struct genai_pager *p, struct genai_pager_stats *out,
 static int32_t m_close(struct genai_pager *p, const struct genai_ticket *t,
 		       struct genai_error *err)
 {
+	if (is("file-closes") && moved)
+		close(moved);
+	moved = 0;
 	return pager_table.close(p, t, err);
 }
 

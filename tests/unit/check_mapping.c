@@ -77,6 +77,42 @@ START_TEST(whole_file)
 }
 END_TEST
 
+// Where bytes lie, for who reads instead.
+START_TEST(found)
+{
+	uint64_t at = 77;
+	char c[4] = "";
+	int fd;
+
+	make(100);
+	ck_assert_int_eq(genai_mapping_open(path, &m, &err), 0);
+	fd = genai_mapping_find(data() + 30, 70, &at);
+	ck_assert_int_ge(fd, 3);
+	ck_assert_uint_eq(at, 30);
+	ck_assert_int_eq(pread(fd, c, 4, (off_t)at), 4);
+	ck_assert_mem_eq(c, "aaaa", 4);
+	ck_assert_int_eq(genai_mapping_find(data() + 30, 71, &at), 0);
+	ck_assert_int_eq(genai_mapping_find(c, 1, &at), 0);
+	genai_mapping_close(m);
+	m = NULL;
+	ck_assert_int_eq(genai_mapping_find(c, 1, &at), 0);
+}
+END_TEST
+
+// What was dropped is read again.
+START_TEST(forgotten)
+{
+	make(10000);
+	genai_mapping_forget_all();
+	ck_assert_int_eq(genai_mapping_open(path, &m, &err), 0);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(data()[i * 4999], 'a');
+		genai_mapping_forget_all();
+	}
+	ck_assert_int_eq(genai_mapping_check(m, &err), 0);
+}
+END_TEST
+
 START_TEST(empty_file)
 {
 	make(0);
@@ -472,6 +508,8 @@ static Suite *suite(void)
 	tcase_set_timeout(t, 30);
 #define T(name) tcase_add_test(t, name)
 	T(whole_file);
+	T(found);
+	T(forgotten);
 	T(empty_file);
 	T(missing);
 	T(below_a_file);

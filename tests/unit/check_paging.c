@@ -1,5 +1,9 @@
 // check_paging.c - grouping weights into pages, against an executor and a pager
 // that only write down what they are told.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/base/mapping.h"
 #include "tests/unit/paging_kit.h"
 
 // ---- pages ----
@@ -168,6 +172,45 @@ START_TEST(odd_offsets)
 	for (uint32_t i = 0; i < 6; i++)
 		ck_assert_int_eq(seen.pages[0].e[i].fill != NULL, i % 4 != 0);
 	end();
+}
+END_TEST
+
+// What lies in a mapped file can be read there; what does not is of no file.
+START_TEST(files)
+{
+	char path[] = "/tmp/genai-paging-XXXXXX", bytes[16];
+	struct genai_mapping *m;
+	int fd = mkstemp(path);
+
+	memset(data, 'f', 65536);
+	data[256 + 1000] = 'g';
+	ck_assert_int_eq(write(fd, data, 65536), 65536);
+	ck_assert_int_eq(genai_mapping_from_fd(fd, path, &m, &err), 0);
+	close(fd);
+	unlink(path);
+	begin("1MiB", NULL);
+	if (_i)
+		tensors(1000, 0);
+	else
+		tensors_of(genai_mapping_data(m), 65536, 1000, 0);
+	for (uint32_t i = 0; i < 6; i++)
+		visit(i, i, 1);
+	sealed(UINT64_MAX);
+	for (uint32_t i = 0; i < 6; i++) {
+		const struct genai_extent *e = &seen.pages[0].e[i];
+
+		if (_i) {
+			ck_assert_uint_eq(e->file, 0);
+			continue;
+		}
+		ck_assert_uint_eq(e->file_offset, 256 + i * 1000);
+		ck_assert_int_eq(
+			pread((int)e->file, bytes, 16, (off_t)e->file_offset),
+			16);
+		ck_assert_mem_eq(bytes, e->src, 16);
+	}
+	end();
+	genai_mapping_close(m);
 }
 END_TEST
 
@@ -375,6 +418,7 @@ int main(void)
 	tcase_add_loop_test(tc, cut_if_better, 0, 2);
 	tcase_add_test(tc, work_between_visits);
 	tcase_add_test(tc, odd_offsets);
+	tcase_add_loop_test(tc, files, 0, 2);
 	tcase_add_test(tc, another_layout_on_the_device);
 	tcase_add_test(tc, in_place_each_apart);
 	tcase_add_loop_test(tc, budget, 0,

@@ -156,10 +156,11 @@ static inline void begin(const char *budget, const char *more)
 }
 
 // Six tensors of bytes, one after another from offset 256 on, and six nodes.
-static inline void tensors(uint64_t bytes, uint64_t gap)
+static inline void tensors_of(const void *file, uint64_t file_bytes,
+			      uint64_t bytes, uint64_t gap)
 {
 	struct genai_builder *b = genai_builder_open("weights");
-	uint32_t f = genai_builder_file(b, "w", data, sizeof(data));
+	uint32_t f = genai_builder_file(b, "w", file, file_bytes);
 	int64_t dims = (int64_t)bytes / 4;
 	uint32_t in = genai_builder_value(b, "x", GENAI_DT_F32, 1, &dims, NULL);
 
@@ -179,6 +180,11 @@ static inline void tensors(uint64_t bytes, uint64_t gap)
 	}
 	genai_builder_output(b, in);
 	ck_assert_int_eq(genai_builder_finish(b, &graph, &err), 0);
+}
+
+static inline void tensors(uint64_t bytes, uint64_t gap)
+{
+	tensors_of(data, sizeof(data), bytes, gap);
 }
 
 static inline struct genai_visit *visit(uint32_t tensor, uint32_t node,

@@ -36,10 +36,13 @@ struct genai_pager;
  * memory, usually a file mapping; borrowed until close; must be readable for
  * src_bytes, and nothing around it).  fill NULL: they are copied as they are
  * (bytes == src_bytes). Else fill(ctx, dst, bytes, src, src_bytes) computes
- * them, once, at seal, into host memory of the pager; pure, any thread. */
+ * them, once, at seal, into host memory of the pager; pure, any thread.
+ * file: a descriptor of the file that has the bytes of src at file_offset, open
+ * for reading and borrowed until close, for pagers that read rather than map;
+ * its position and flags stay as they are.  0: of no file. */
 struct genai_extent {
 	uint32_t size;
-	uint32_t reserved;
+	uint32_t file;
 	const void *src;
 	uint64_t src_bytes;
 	uint64_t place; /* multiple of 16 */
@@ -47,6 +50,7 @@ struct genai_extent {
 	void (*fill)(void *ctx, void *dst, uint64_t bytes, const void *src,
 		     uint64_t src_bytes);
 	void *ctx;
+	uint64_t file_offset;
 };
 
 #define GENAI_PAGE_NO_STREAM                                                   \
