@@ -30,6 +30,8 @@ struct op_graph {
 };
 
 void op_graph_init(struct op_graph *g);
+/* Does an executor list every operator of it? */
+bool op_listed(const struct op_graph *g, const struct genai_exec_caps *caps);
 /* All return the value's index.  data: host bytes to copy in or out. */
 uint32_t op_input(struct op_graph *g, uint32_t dtype, uint32_t rank,
 		  const int64_t *dims, void *data);

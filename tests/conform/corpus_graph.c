@@ -149,6 +149,29 @@ void op_graph_init(struct op_graph *g)
 	};
 }
 
+static bool node_listed(const struct genai_node *n,
+			const struct genai_exec_caps *caps)
+{
+	for (uint32_t i = 0; i < caps->n_ops; i++) {
+		const struct genai_exec_op *o =
+			(const void *)((const char *)caps->ops +
+				       (size_t)i * caps->op_stride);
+
+		if (!strcmp(o->op, n->op) && !strcmp(o->domain, n->domain) &&
+		    n->opset >= o->since)
+			return true;
+	}
+	return false;
+}
+
+bool op_listed(const struct op_graph *g, const struct genai_exec_caps *caps)
+{
+	for (uint32_t i = 0; i < g->g.n_nodes; i++)
+		if (!node_listed(&g->nodes[i], caps))
+			return false;
+	return true;
+}
+
 uint32_t op_value(struct op_graph *g)
 {
 	static const char *const names[OP_VALUES] = {

@@ -13,30 +13,6 @@ static struct rig g;
 
 // ---- running a graph of the corpus ----
 
-static bool lists(const struct genai_node *n)
-{
-	const struct genai_exec_caps *c = &g.r.rt->exec_caps;
-
-	for (uint32_t i = 0; i < c->n_ops; i++) {
-		const struct genai_exec_op *o =
-			(const void *)((const char *)c->ops +
-				       (size_t)i * c->op_stride);
-
-		if (!strcmp(o->op, n->op) && !strcmp(o->domain, n->domain) &&
-		    n->opset >= o->since)
-			return true;
-	}
-	return false;
-}
-
-static bool lists_all(const struct op_graph *og)
-{
-	for (uint32_t i = 0; i < og->g.n_nodes; i++)
-		if (!lists(&og->nodes[i]))
-			return false;
-	return true;
-}
-
 // An executor may list an operator and not carry every type and attribute of
 // it: then the plan is refused as unsupported, and a node is named.
 static bool may_refuse(const struct op_graph *og, int32_t rc,
@@ -143,7 +119,7 @@ static int32_t run(struct check *c, struct op_graph *og, struct op_how *how,
 	struct genai_plan_options o;
 	int32_t rc;
 
-	c->refused = !lists_all(og);
+	c->refused = !op_listed(og, &g.r.rt->exec_caps);
 	if (c->refused)
 		return genai_fail(err, GENAI_E_UNSUPPORTED, "not listed");
 	ck_assert_uint_le(og->g.n_inputs, RIG_MAX_IO);

@@ -233,6 +233,7 @@ int32_t gpu_run(struct check *c, struct op_graph *g, struct op_how *how,
 	static struct sweep sweep;
 	struct genai_pager pager = {0, 0, NULL};
 	struct genai_pager_api papi = {&pager_ops, &pager, NULL};
+	struct genai_exec_caps caps = {.size = sizeof(caps)};
 	struct genai_view max[OP_VALUES];
 	struct genai_plan_options opts = {
 		.size = sizeof(opts),
@@ -253,9 +254,13 @@ int32_t gpu_run(struct check *c, struct op_graph *g, struct op_how *how,
 
 	for (uint32_t i = 0; i < g->g.n_inputs; i++)
 		max[i] = g->views[g->inputs[i]];
-	rc = x->plan_create(r->self, &g->g, &opts, &plan, err);
-	/* what the GPU has no instructions for */
-	c->refused = rc && strstr(err->text, "bfloat16 needs compute");
+	rc = x->caps(r->self, &caps, err);
+	if (!rc)
+		rc = x->plan_create(r->self, &g->g, &opts, &plan, err);
+	/* what others carry, and what the GPU has no instructions for */
+	c->refused = rc && (!op_listed(g, &caps) ||
+			    strstr(err->text, "a quantised cache is not") ||
+			    strstr(err->text, "bfloat16 needs compute"));
 	if (rc)
 		return rc;
 	sweep.n = 0;
