@@ -115,7 +115,7 @@ static int32_t load(struct constrain *c, struct genai_error *err)
 
 	if (rc)
 		return rc;
-	c->so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	c->so = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!c->so)
 		return genai_fail(err, GENAI_E_ABI, "%s", dlerror());
 #define SLOT(type, name, args)                                                 \
