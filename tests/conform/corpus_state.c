@@ -361,7 +361,9 @@ enum { KV_WIDTH = (Q_HEADS + 2 * KV_HEADS) * SIZE };
 struct kv {
 	uint32_t dtype;
 	int64_t bits;
-	bool each; /* a scale for each channel of each head */
+	bool each;	/* a scale for each channel of each head */
+	int64_t window; /* positions that a cache of that length keeps; 0: all
+			 */
 	void *qkv;
 	float *scales[2];
 };
@@ -377,9 +379,10 @@ static void kv_build(struct op_graph *g, const void *of, int64_t t, int64_t n,
 	const struct kv *v = of;
 	static int32_t last, total;
 	const uint32_t type = v->bits == 8 ? GENAI_DT_I8 : GENAI_DT_U8;
-	const int64_t cache[] = {1, KV_HEADS, CAP, SIZE * v->bits / 8};
+	const int64_t rows = v->window ? v->window : CAP;
+	const int64_t cache[] = {1, KV_HEADS, rows, SIZE * v->bits / 8};
 	const int64_t scales[] = {1, KV_HEADS, 1, SIZE}, one[] = {1};
-	void *half = (char *)state + KV_HEADS * CAP * SIZE * v->bits / 8;
+	void *half = (char *)state + KV_HEADS * rows * SIZE * v->bits / 8;
 	uint32_t in[15], outs[4];
 
 	total = (int32_t)(t + n);
@@ -401,6 +404,10 @@ static void kv_build(struct op_graph *g, const void *of, int64_t t, int64_t n,
 	op_attr_int(g, "num_heads", Q_HEADS);
 	op_attr_int(g, "kv_num_heads", KV_HEADS);
 	op_attr_int(g, "kv_cache_bit_width", v->bits);
+	if (v->window) {
+		op_attr_int(g, "local_window_size", v->window);
+		op_attr_int(g, "sliding_window_cache", 1);
+	}
 	op_attr_string(g, "k_quant_type",
 		       v->each ? "PER_CHANNEL" : "PER_TENSOR");
 	op_attr_string(g, "v_quant_type",
@@ -434,9 +441,11 @@ static void kv_want(const struct kv *v, double *want, double *tol)
 	for (int64_t i = 0; i < ROWS * Q_HEADS; i++) {
 		const int64_t t = i / Q_HEADS, o = i % Q_HEADS;
 		const int64_t h = o / (Q_HEADS / KV_HEADS);
+		const int64_t seen =
+			v->window && t >= v->window ? t + 1 - v->window : 0;
 		double score[ROWS], sum = 0, d = 0;
 
-		for (int64_t j = 0; j <= t; j++) {
+		for (int64_t j = seen; j <= t; j++) {
 			double mag = 0;
 
 			score[j] = 0;
@@ -455,7 +464,7 @@ static void kv_want(const struct kv *v, double *want, double *tol)
 			double *w = &want[i * SIZE + e], mag = 0;
 
 			*w = 0;
-			for (int64_t j = 0; j <= t; j++) {
+			for (int64_t j = seen; j <= t; j++) {
 				double p = exp(score[j]) / sum *
 					   kv_at(v, 1, j, h, e);
 
@@ -470,17 +479,20 @@ static void kv_want(const struct kv *v, double *want, double *tol)
 	}
 }
 
-static void kv_case(struct check *c, uint32_t dtype, int64_t bits, bool each)
+static void kv_case(struct check *c, uint32_t dtype, int64_t bits, bool each,
+		    int64_t window)
 {
 	static double want[ROWS * Q_HEADS * SIZE], tol[ROWS * Q_HEADS * SIZE];
 	static float scales[2][KV_HEADS * SIZE];
-	struct kv v = {dtype, bits, each, NULL, {scales[0], scales[1]}};
+	struct kv v = {dtype, bits, each, window, NULL, {scales[0], scales[1]}};
 	struct sequence q = {
 		.build = kv_build,
 		.of = &v,
 		.dtype = dtype,
 		.width = Q_HEADS * SIZE,
-		.state_bytes = (uint64_t)(2 * KV_HEADS * CAP * SIZE * bits / 8),
+		.state_bytes =
+			(uint64_t)(2 * KV_HEADS * (window ? window : CAP) *
+				   SIZE * bits / 8),
 	};
 
 	for (int i = 0; i < 2 * KV_HEADS * SIZE; i++)
@@ -518,8 +530,8 @@ void corpus_state(struct check *c)
 		linear_case(c, (struct linear){t, GENAI_DT_F32, "linear", 4, 4,
 					       false, false});
 		for (int each = 0; each < 2; each++) {
-			kv_case(c, t, 8, each);
-			kv_case(c, t, 4, each);
+			kv_case(c, t, 8, each, 0);
+			kv_case(c, t, 4, each, each ? 9 : 0);
 		}
 	}
 }
