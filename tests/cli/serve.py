@@ -678,7 +678,28 @@ def refusals(s):
         check("%s: 400, or an end" % what, not got or
               got.startswith((b"HTTP/1.1 4", b"HTTP/1.0 4")) or
               got.startswith(b"HTTP/1.1 501"), got)
-    same("and the server goes on", s.get("/health"), '{"status":"ok"}')
+    k = s.raw()
+    k.sendall(b"GET /\xff\xc3 HTTP/1.1\r\n\r\n")
+    check("a path that is not UTF-8: 404", b" 404 " in k.recv(4096))
+    k.close()
+    message = head(TEXT, {"prompt": "a", "max_tokens": 1})
+    r = random.Random(3)
+    for _ in range(400):
+        b = bytearray(message)
+        for _ in range(r.randint(1, 6)):
+            i = r.randrange(len(b))
+            b[i:i + r.randint(0, 3)] = r.choices(
+                b"\r\n :/0159\x00\xffAz%\"{", k=r.randint(0, 3))
+        k = s.raw()
+        k.settimeout(0.01)
+        try:
+            k.sendall(b)
+            k.recv(4096)
+        except OSError:
+            pass
+        k.close()
+    same("and after 400 requests that were bent, the server goes on",
+         s.get("/health"), '{"status":"ok"}')
 
 
 # ---- clients that misbehave ----

@@ -3,6 +3,17 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "core/text/tokenizer/tok.h"
+
+void refuse_mend(char *text)
+{
+	size_t n = strlen(text), bad;
+
+	while ((bad = tok_utf8_check(text, n)) < n)
+		text[bad] = '?';
+}
 
 int refuse(struct serve_error *e, int status, const char *code,
 	   const char *param, const char *fmt, ...)
@@ -20,6 +31,7 @@ int refuse(struct serve_error *e, int status, const char *code,
 	va_start(ap, fmt);
 	vsnprintf(e->text, sizeof(e->text), fmt, ap);
 	va_end(ap);
+	refuse_mend(e->text);
 	return -1;
 }
 

@@ -25,7 +25,7 @@ static json_t *token_text(const struct answer *a, int64_t id)
 		return json_string("");
 	j = json_stringn(text, n);
 	genai_free(text);
-	return j;
+	return j ? j : json_string("");
 }
 
 static json_t *token_bytes(const json_t *text)

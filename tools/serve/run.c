@@ -84,6 +84,7 @@ static int32_t open_engine(struct serve *s, struct genai_error *err)
 	if (rc)
 		return rc;
 	take_name(s);
+	refuse_mend(s->name);
 	rc = open_templates(s, err);
 	if (!rc)
 		rc = cli_runtime(s->c, &s->rt);

@@ -62,6 +62,8 @@ int refuse(struct serve_error *e, int status, const char *code,
 int refuse_from(struct serve_error *e, const struct genai_error *err,
 		const char *param);
 json_t *refuse_json(const struct serve_error *e);
+/* What is not UTF-8 in a text, which JSON could not hold, becomes '?'. */
+void refuse_mend(char *text);
 
 /* ---- http.c: connections, routes, replies ---- */
 
