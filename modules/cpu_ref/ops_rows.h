@@ -160,6 +160,8 @@ OPS_ROW("", "RMSNormalization", 23, ops_norm_prepare, ops_norm_run,
 	.code = OPS_RMS)
 OPS_ROW("", "SimplifiedLayerNormalization", 1, ops_norm_prepare, ops_norm_run,
 	.code = OPS_RMS)
+OPS_ROW("com.microsoft", "SimplifiedLayerNormalization", 1, ops_norm_prepare,
+	ops_norm_run, .code = OPS_RMS)
 OPS_ROW("com.microsoft", "SkipSimplifiedLayerNormalization", 1,
 	ops_skip_norm_prepare, ops_skip_norm_run, .code = OPS_RMS)
 OPS_ROW("com.microsoft", "SkipLayerNormalization", 1, ops_skip_norm_prepare,

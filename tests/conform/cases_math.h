@@ -348,6 +348,8 @@ static const struct ops_case norm_cases[] = {
 	{"LayerNormalization", "f32[1,2] 1 3; f32[2] 1 1", "epsilon=3.0",
 	 "f32[1,2] -0.5 0.5", 0},
 	{"LayerNormalization", "f32[0,2]; f32[2] 1 1", "", "f32[0,2]", 0},
+	{"ms:SimplifiedLayerNormalization", "f32[1,2] 3 4; f32[2] 1 2",
+	 "epsilon=0.0", "~f32[1,2] 0.8485281 2.2627417", 0},
 	{"ms:SkipSimplifiedLayerNormalization",
 	 "f32[1,1,2] 1 2; f32[1,1,2] 2 1; f32[2] 1 2", "epsilon=0.0",
 	 "f32[1,1,2] 1 2; -; -; f32[1,1,2] 3 3", 0},

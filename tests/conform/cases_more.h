@@ -4,6 +4,9 @@
 #define GENAI_TESTS_CASES_MORE_H
 
 static const struct ops_case more_cases[] = {
+	{"GroupNormalization", "f32[1,2,2] 1 3 5 9; f32[2] 1 2; f32[2] 0 1",
+	 "num_groups=2 epsilon=0.0", "~f32[1,2,2] -1 1 -1 3", 21},
+	{"Scatter", "f32[3] 1 2 3; i64[1] 1; f32[1] 9", "", "f32[3] 1 9 3", 10},
 	{"Attention",
 	 "f32[1,2,2,2] 1.25 -1.75 -1.25 -1 -1.25 1.25 1.5 0.25; "
 	 "f32[1,2,3,2] -2 -1.75 -0.75 -0.25 0.5 0 -1 -1.5 0.75 1 -2 "

@@ -311,8 +311,18 @@ START_TEST(qwen_graphs)
 	ck_assert_int_eq(model_nodes(&m, "GroupQueryAttention"), 1);
 	ck_assert_int_eq(model_nodes(&m, "MatMulNBits"), 8);
 	model_close(&m);
-	s.arch = "llama";
+	// as it was before its norms: rows in order, biases
+	s.arch = "qwen2";
 	s.qk_norm = false;
+	import_spec(&s);
+	model_open(&m, dir);
+	compare(&m, "blk.0.attn_q.weight",
+		"model.layers.0.attn.q_proj.MatMul.weight", 0, false);
+	vector_is(&m, "model.layers.0.attn.k_proj.Add.bias",
+		  "blk.0.attn_k.bias", 0, false);
+	ck_assert_int_eq(model_nodes(&m, "GroupQueryAttention"), 1);
+	model_close(&m);
+	s.arch = "llama";
 	s.type_v = 8;
 	import_spec(&s);
 	model_open(&m, dir);
