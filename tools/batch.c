@@ -18,7 +18,7 @@
 static struct options {
 	const char *model;
 	bool ignore_eos, chat;
-	int64_t max_new, sequences;
+	int64_t max_new, sequences, speculation;
 	struct cli_sampling sampling;
 } o = {.max_new = 256};
 
@@ -27,6 +27,9 @@ static const struct cli_option options[] = {
 	 &o.max_new, 0, INT32_MAX},
 	{"sequences", 0, CLI_INT, "N", "computed together, at most (16)",
 	 &o.sequences, 1, 64},
+	{"speculation", 0, CLI_INT, "N",
+	 "tokens guessed from the text, computed along (0)", &o.speculation, 0,
+	 8},
 	{"chat", 0, CLI_FLAG, NULL, "prompts are user turns", &o.chat},
 	{"ignore-eos", 0, CLI_FLAG, NULL, "do not stop at the end of text",
 	 &o.ignore_eos},
@@ -593,7 +596,9 @@ static int32_t answer_all(struct batch *b)
 static int32_t open_all(struct batch *b)
 {
 	struct genai_engine_options eo = {
-		.size = sizeof(eo), .max_sequences = (uint32_t)o.sequences};
+		.size = sizeof(eo),
+		.max_sequences = (uint32_t)o.sequences,
+		.speculation = (uint32_t)o.speculation};
 	int32_t rc = cli_folder(b->c, o.model, b->folder, sizeof(b->folder));
 
 	if (!rc)

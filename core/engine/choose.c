@@ -280,7 +280,7 @@ static int32_t keep_allowed(struct genai_engine *e, const struct eng_seq *s,
 	return rc;
 }
 
-static int32_t pick(struct genai_engine *e, struct eng_seq *s,
+static int32_t pick(struct genai_engine *e, struct eng_seq *s, uint32_t row,
 		    struct genai_event *ev, struct genai_top *top,
 		    struct genai_error *err)
 {
@@ -289,7 +289,7 @@ static int32_t pick(struct genai_engine *e, struct eng_seq *s,
 	int32_t rc;
 
 	if (e->blocks && eng_is_best(s)) {
-		ev->id = eng_step_best(e, s->row + s->n_rows - 1, &best);
+		ev->id = eng_step_best(e, row, &best);
 		if (isnan(best) || best == -INFINITY)
 			return genai_fail(err, GENAI_E_DEVICE,
 					  "the model produced %s at position "
@@ -361,7 +361,7 @@ static bool is_full(const struct genai_engine *e, const struct eng_seq *s)
 		s->n - rq->n_ids >= (uint64_t)rq->max_tokens);
 }
 
-static void next_token(struct genai_engine *e, struct eng_seq *s)
+static void next_token(struct genai_engine *e, struct eng_seq *s, uint32_t row)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct genai_event ev = event(s, GENAI_EVENT_TOKEN, -1);
@@ -373,7 +373,7 @@ static void next_token(struct genai_engine *e, struct eng_seq *s)
 		eng_end(e, s, GENAI_FINISH_LENGTH, NULL, NULL);
 		return;
 	}
-	if (pick(e, s, &ev, top, &err)) {
+	if (pick(e, s, row, &ev, top, &err)) {
 		eng_end(e, s, GENAI_FINISH_ERROR, NULL, &err);
 		return;
 	}
@@ -398,20 +398,41 @@ static void next_token(struct genai_engine *e, struct eng_seq *s)
 		eng_end(e, s, GENAI_FINISH_LENGTH, NULL, NULL);
 }
 
+// As long as what was chosen is what was guessed, the next row is right, too.
+static void check_guesses(struct genai_engine *e, struct eng_seq *s,
+			  uint32_t row)
+{
+	uint32_t n = s->n_guess, i = 0;
+
+	while (i < n && !s->ended && s->ids[s->n - 1] == s->guess[i]) {
+		s->computed++;
+		if (!eng_is_best(s))
+			eng_step_logits(e, row + i);
+		next_token(e, s, row + i);
+		i++;
+	}
+	eng_count(e, &e->stats.guessed, n);
+	eng_count(e, &e->stats.guessed_right, i);
+}
+
 void eng_choose(struct genai_engine *e)
 {
 	struct eng_seq *s, *next;
 
 	for (s = e->running; s; s = next) {
-		size_t first = s->computed - s->n_rows;
+		uint32_t rows = s->n_rows - s->n_guess;
+		size_t first = s->computed - rows;
 
 		next = s->next;
-		for (uint32_t i = 0; i < s->n_rows; i++) {
+		for (uint32_t i = 0; i < rows; i++) {
 			if (e->blocks && !eng_is_best(s))
 				eng_step_logits(e, s->row + i);
 			score(e, s, first + i);
 		}
-		if (s->n_rows && s->computed == s->n)
-			next_token(e, s);
+		if (!rows || s->computed != s->n)
+			continue;
+		next_token(e, s, s->row + rows - 1);
+		if (s->n_guess)
+			check_guesses(e, s, s->row + rows);
 	}
 }

@@ -12,6 +12,7 @@
 #define DEFAULT_SEQS 16
 #define DEFAULT_BLOCK 32
 #define DEFAULT_REQUESTS 4096
+#define LIKENESS 2
 
 uint64_t eng_now_ns(void)
 {
@@ -275,6 +276,11 @@ static int32_t check_options(const struct genai_engine_options *o,
 				  "engine options: block_positions is %u: at "
 				  "most 4096",
 				  o->block_positions);
+	if (GENAI_HAS(o, speculation) && o->speculation > ENG_GUESSES)
+		return genai_fail(err, GENAI_E_INVAL,
+				  "engine options: speculation is %u: at most "
+				  "%d",
+				  o->speculation, ENG_GUESSES);
 	return 0;
 }
 
@@ -290,6 +296,7 @@ static int32_t open_alone(struct genai_engine *e, const char *path,
 	if (rc)
 		return rc;
 	e->max_seqs = 1;
+	e->speculation = 0;
 	snprintf(e->why, sizeof(e->why), "%s", why->text);
 	genai_log_line(&e->rt->log, GENAI_LOG_WARN,
 		       "%s: requests are computed one by one: %s", e->m->folder,
@@ -391,6 +398,8 @@ int32_t genai_engine_open(struct genai_runtime *rt, const char *path,
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	e->rt = rt;
 	e->incoming_end = &e->incoming;
+	e->likeness = LIKENESS;
+	e->speculation = GENAI_HAS(o, speculation) ? o->speculation : 0;
 	e->max_requests = o->max_requests ? o->max_requests : DEFAULT_REQUESTS;
 	e->stats.size = sizeof(e->stats);
 	e->stats.healthy = 1;

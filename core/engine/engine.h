@@ -20,6 +20,7 @@
 #include "core/model/session.h"
 
 #define ENG_TRIES 4 /* of a step that the device fails */
+#define ENG_GUESSES 8
 
 struct eng_request {
 	struct eng_request *next; /* in incoming, or in live */
@@ -67,7 +68,9 @@ struct eng_seq {
 	bool begun, echoed, ended;
 	size_t scored; /* ECHO with LOGPROBS: tokens of the prompt given */
 	/* of this step */
-	uint32_t add;	      /* new positions */
+	uint32_t add; /* new positions, the last n_guess of them guessed */
+	int64_t guess[ENG_GUESSES];
+	uint32_t n_guess;
 	uint32_t row, n_rows; /* the first of its rows of logits, how many */
 };
 
@@ -91,6 +94,7 @@ struct genai_engine {
 	struct genai_session *session; /* one by one; else NULL */
 	struct genai_tokenizer *tok;
 	uint32_t max_seqs, max_requests;
+	uint32_t speculation, likeness; /* a guess's last tokens, at least */
 	char why[512];
 
 	/* the thread's own */

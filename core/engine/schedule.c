@@ -57,7 +57,7 @@ static void unplan(struct genai_engine *e, struct eng_seq *s)
 {
 	e->rows -= s->add;
 	e->logit_rows -= s->n_rows;
-	s->add = s->n_rows = 0;
+	s->add = s->n_rows = s->n_guess = 0;
 }
 
 static void preempt(struct genai_engine *e, struct eng_seq *s)
@@ -145,6 +145,49 @@ static void plan_running(struct genai_engine *e, bool prompts)
 	}
 }
 
+// ---- guesses ----
+
+// What followed the last tokens when they were there before: the latest place.
+static size_t followed(const struct eng_seq *s, size_t length)
+{
+	const int64_t *end = s->ids + s->n - length;
+
+	for (size_t at = s->n - length; length < s->n && at-- > 0;)
+		if (!memcmp(s->ids + at, end, length * sizeof(*end)))
+			return at + length;
+	return s->n;
+}
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+// Rows that nobody else wants, in blocks that it has, are for tokens that may
+// come next: each is right if the one before it is what was chosen.  So few
+// that the steps are those that are recorded.
+static void guess(struct genai_engine *e, struct eng_seq *s)
+{
+	size_t from, most = e->speculation;
+
+	if (s->add != 1 || s->computed + 1 != s->n || is_scored(s) ||
+	    e->rows >= e->max_seqs)
+		return;
+	most = least(most, e->max_seqs - e->logit_rows);
+	most = least(most, e->max_seqs - e->rows);
+	most = least(most, e->m->context - s->n);
+	most = least(most, (size_t)s->n_blocks * eng_block(e) - s->n);
+	from = followed(s, e->likeness + 1);
+	if (from == s->n)
+		from = followed(s, e->likeness);
+	for (; s->n_guess < most && from < s->n; from++)
+		s->guess[s->n_guess++] = s->ids[from];
+	s->add += s->n_guess;
+	s->n_rows += s->n_guess;
+	e->rows += s->n_guess;
+	e->logit_rows += s->n_guess;
+}
+
 // ---- taking up ----
 
 // A choice waits until the first one's prompt can be found.
@@ -212,7 +255,7 @@ bool eng_schedule(struct genai_engine *e)
 
 	e->rows = e->logit_rows = 0;
 	for (s = e->running; s; s = s->next)
-		s->add = s->n_rows = 0;
+		s->add = s->n_rows = s->n_guess = 0;
 	plan_running(e, false);
 	plan_running(e, true);
 	for (s = e->waiting; s && e->n_running < e->max_seqs &&
@@ -226,6 +269,8 @@ bool eng_schedule(struct genai_engine *e)
 		}
 		s = next;
 	}
+	for (s = e->running; s && e->speculation; s = s->next)
+		guess(e, s);
 	return e->rows != 0;
 }
 
@@ -244,7 +289,7 @@ void eng_computed(struct genai_engine *e)
 	uint64_t padded = e->blocks ? e->step.rows : e->rows;
 
 	for (struct eng_seq *s = e->running; s; s = s->next) {
-		s->computed += s->add;
+		s->computed += s->add - s->n_guess;
 		if (e->blocks && s->add)
 			keep_blocks(e, s);
 	}

@@ -114,7 +114,9 @@ static void put_seq(struct genai_engine *e, struct eng_seq *s, uint32_t b,
 	((int32_t *)stage(e, t->past_at))[b] = (int32_t)s->computed;
 	((int32_t *)stage(e, t->first_at))[b] = (int32_t)row;
 	for (uint32_t i = 0; i < s->add; i++) {
-		ids[row + i] = s->ids[s->computed + i];
+		size_t at = s->computed + i;
+
+		ids[row + i] = at < s->n ? s->ids[at] : s->guess[at - s->n];
 		pos[row + i] = (int64_t)(s->computed + i);
 	}
 	for (uint32_t i = 0; i < s->n_blocks; i++)

@@ -35,6 +35,9 @@ struct genai_engine_options {
 	uint32_t block_positions; /* of a block of the cache: 1...4096; 0: 32 */
 	uint32_t max_blocks;	  /* 0: what device_limit has room for */
 	uint32_t max_requests;	  /* not finished at a time; 0: 4096 */
+	uint32_t speculation;	  /* tokens that are guessed from the text so
+				     far and computed along, at most; 0...8.
+				     The answer is the one without it. */
 };
 
 /* Open a model folder (or a .onnx file in one) for many requests: plan it,
@@ -215,6 +218,7 @@ struct genai_engine_stats {
 	uint64_t steps, rows, padded_rows;
 	uint64_t prompt_tokens, cached_tokens, new_tokens;
 	uint64_t preemptions; /* sequences that gave up their blocks */
+	uint64_t guessed, guessed_right; /* tokens, by speculation */
 };
 int32_t genai_engine_get_stats(struct genai_engine *engine,
 			       struct genai_engine_stats *out_stats);

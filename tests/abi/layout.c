@@ -452,13 +452,14 @@ AT(genai_model_options, flags, 4);
 AT(genai_model_options, progress, 8);
 AT(genai_model_options, progress_ctx, 16);
 
-SIZE(genai_engine_options, 24);
+SIZE(genai_engine_options, 28);
 AT(genai_engine_options, size, 0);
 AT(genai_engine_options, flags, 4);
 AT(genai_engine_options, max_sequences, 8);
 AT(genai_engine_options, block_positions, 12);
 AT(genai_engine_options, max_blocks, 16);
 AT(genai_engine_options, max_requests, 20);
+AT(genai_engine_options, speculation, 24);
 
 SIZE(genai_engine_info, 40);
 AT(genai_engine_info, size, 0);
@@ -526,7 +527,7 @@ AT(genai_event, error, 104);
 AT(genai_event, code, 112);
 AT(genai_event, last, 116);
 
-SIZE(genai_engine_stats, 112);
+SIZE(genai_engine_stats, 128);
 AT(genai_engine_stats, size, 0);
 AT(genai_engine_stats, healthy, 4);
 AT(genai_engine_stats, waiting, 8);
@@ -545,6 +546,8 @@ AT(genai_engine_stats, prompt_tokens, 80);
 AT(genai_engine_stats, cached_tokens, 88);
 AT(genai_engine_stats, new_tokens, 96);
 AT(genai_engine_stats, preemptions, 104);
+AT(genai_engine_stats, guessed, 112);
+AT(genai_engine_stats, guessed_right, 120);
 
 SIZE(genai_chat_options, 24);
 AT(genai_chat_options, size, 0);

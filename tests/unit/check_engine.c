@@ -450,6 +450,58 @@ START_TEST(closed_early)
 }
 END_TEST
 
+// Text that repeats: guesses are right, and there are fewer steps.
+START_TEST(speculation)
+{
+	struct genai_engine_options o = {.size = sizeof(o)};
+	struct genai_engine_stats st = {.size = sizeof(st)};
+	struct genai_request q = GENAI_REQUEST_INIT;
+	struct genai_bias bias[2] = {{.id = 5, .bias = 90},
+				     {.id = 6, .bias = 90}};
+	struct genai_sampling s = GENAI_SAMPLING_INIT;
+	uint64_t steps[2], id;
+	int64_t ids[2][60];
+	struct engine_run r;
+	struct want w;
+
+	s.do_sample = 1;
+	s.seed = 7;
+	for (int i = 0; i < 2; i++) {
+		struct genai_event ev;
+		size_t n = 0;
+
+		o.speculation = i ? 8 : 0;
+		engine_open_on(&r, "captured", "pager_sync", "llama-cpu-fp32",
+			       &o);
+		w = template_of(2);
+		q.ids = w.prompt;
+		q.n_ids = w.n_prompt;
+		q.flags = GENAI_REQUEST_IGNORE_EOS;
+		q.max_tokens = 60;
+		q.sampling = &s;
+		q.bias = bias; // 5 and 6 in disorder: some guesses are right
+		q.n_bias = 2;
+		ck_assert(!genai_engine_submit(r.e, &q, &id, NULL));
+		do {
+			ev.size = sizeof(ev);
+			ck_assert(!genai_engine_next(r.e, -1, &ev, NULL));
+			if (ev.kind == GENAI_EVENT_TOKEN)
+				ids[i][n++] = ev.id;
+		} while (ev.kind != GENAI_EVENT_DONE);
+		ck_assert_uint_eq(n, 60);
+		check_quiet(&r);
+		ck_assert(!genai_engine_get_stats(r.e, &st));
+		steps[i] = st.steps;
+		engine_close(&r);
+	}
+	ck_assert_mem_eq(ids[0], ids[1], sizeof(ids[0]));
+	ck_assert_uint_eq(steps[0], 60);
+	ck_assert_uint_gt(st.guessed_right, 5);
+	ck_assert_uint_lt(st.guessed_right, st.guessed);
+	ck_assert_uint_eq(steps[1] + st.guessed_right, 60);
+}
+END_TEST
+
 // A device that is gone: all ends with why, nothing more is taken, and the
 // engine closes.
 START_TEST(lost)
@@ -571,9 +623,11 @@ static void soak(uint64_t number, bool faults)
 	rt = seeded_runtime(number, faults);
 	o.block_positions = blocks[rnd(&seed) % 6];
 	o.max_sequences = seqs[rnd(&seed) % 5];
+	o.speculation = number % 3 ? rnd(&seed) % 9 : 0;
 	// the longest request takes 95 positions
 	o.max_blocks = (96 + rnd(&seed) % 120) / o.block_positions + 1;
 	engine_on(&r, rt, models[number % 2], &o);
+	r.e->likeness = 1; // guesses are seldom right here, but many
 	for (int i = 0; i < EPISODES; i++)
 		episode(&r, &seed);
 	ck_assert(!genai_engine_get_stats(r.e, &st));
@@ -582,6 +636,7 @@ static void soak(uint64_t number, bool faults)
 	soaked.cached_tokens += st.cached_tokens;
 	soaked.device_errors += st.device_errors;
 	soaked.padded_rows += st.padded_rows;
+	soaked.guessed += st.guessed;
 	engine_close(&r);
 }
 
@@ -597,6 +652,7 @@ START_TEST(alone_or_among_others)
 	ck_assert_uint_gt(soaked.cached_tokens, 500);
 	ck_assert_uint_gt(soaked.device_errors, 0);
 	ck_assert_uint_gt(soaked.padded_rows, 50);
+	ck_assert_uint_gt(soaked.guessed, 20);
 }
 END_TEST
 
@@ -766,6 +822,7 @@ int main(void)
 	tcase_add_test(tc, descriptor);
 	tcase_add_loop_test(tc, one_by_one, 0, 3);
 	tcase_add_test(tc, closed_early);
+	tcase_add_test(tc, speculation);
 	tcase_add_loop_test(tc, lost, 0, 2);
 	tcase_add_loop_test(tc, alone_or_among_others, 0, 10);
 	tcase_add_loop_test(tc, mutants, STALE_TABLE, PADDING_WRITES + 1);
