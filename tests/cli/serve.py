@@ -525,6 +525,36 @@ def structured():
         structured_outputs={"regex": "a"})[0], 400)
     same("the server goes on", s.get("/health"), '{"status":"ok"}')
     same("it ends with 0", s.stop(), (0, ""))
+    tools = [{"type": "function", "function": {
+        "name": n, "parameters": p | tight}} for n, p in [
+            ("f", {"type": "object", "properties":
+                   {"a": {"enum": [1, 2]}}, "required": ["a"],
+                   "additionalProperties": False}),
+            ("g", {"type": "object", "properties":
+                   {"b": {"type": "boolean"}}, "required": ["b"],
+                   "additionalProperties": False})]]
+    for form in "hermes", "coder", "llama", "mistral", "python":
+        s = Server(model=form)
+        for choice, names in [
+                ("required", "fg"),
+                ({"type": "function", "function": {"name": "g"}}, "g")]:
+            made = [c["message"].get("tool_calls") or [] for c in s.post(
+                CHAT, messages=user("a"), max_tokens=150, n=6, seed=4,
+                temperature=1.5, tools=tools, tool_choice=choice)[1].get(
+                    "choices", [{"message": {}}])]
+            args = [json.loads(m[0]["function"]["arguments"])
+                    if len(m) == 1 else None for m in made]
+            check("%s: a call is forced, of %s" % (form, names), all(
+                m and m[0]["function"]["name"] in names and
+                x in ([{"a": 1}, {"a": 2}]
+                      if m[0]["function"]["name"] == "f" else
+                      [{"b": True}, {"b": False}])
+                for m, x in zip(made, args)), made)
+        status, k = s.post(CHAT, messages=user("a"), tools=tools, tool_choice={
+            "type": "function", "function": {"name": "h"}})
+        check(form + ": of a tool that is not there",
+              status == 400 and "h" in k["error"]["message"], k)
+        s.stop()
     for what, f in [("no shared object", "/dev/null"), ("no file", "/none")]:
         os.environ["GENAI_LLGUIDANCE"] = f
         p = subprocess.run([GENAI, "generate", MODEL, "-p", "a", "--regex",
@@ -618,8 +648,11 @@ def refusals(s):
         ("an image", CHAT, {"messages": [{"role": "user", "content": [
             {"type": "image_url", "image_url": {"url": "x"}}]}]}, 400,
          "unsupported_value", "image_url"),
-        ("a call that is forced", CHAT,
+        ("a call that is forced in no known form", CHAT,
          {"messages": user("a"), "tools": [], "tool_choice": "required"}, 400,
+         "unsupported_value", "tool_choice"),
+        ("another choice", CHAT,
+         {"messages": user("a"), "tools": [], "tool_choice": "any"}, 400,
          "unsupported_value", "tool_choice"),
         ("structured output", CHAT, {"messages": user("a"), "response_format":
                                      {"type": "json_object"}}, 400,

@@ -2,6 +2,7 @@
 // OpenAI, structured_outputs of vLLM.
 #include "tools/serve/serve.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,6 +128,108 @@ static int outputs(const json_t *o, struct ask *a, struct serve_error *e)
 	return 0;
 }
 
+// ---- calls that are forced ----
+
+// A mark: a special token by its id, or its text.
+static void put_mark(struct serve *s, struct evbuffer *b, const char *mark)
+{
+	int64_t id = s->tok ? genai_tokenizer_id(s->tok, mark) : -1;
+	json_t *text;
+	char *quoted;
+
+	if (!*mark)
+		return;
+	if (id >= 0 && genai_tokenizer_is_special(s->tok, id)) {
+		evbuffer_add_printf(b, " <[%" PRId64 "]>", id);
+		return;
+	}
+	text = json_string(mark);
+	quoted = json_dumps(text, JSON_ENCODE_ANY);
+	evbuffer_add_printf(b, " %s", quoted);
+	free(quoted);
+	json_decref(text);
+}
+
+// A schema of the calls: of one function, or of any.
+static json_t *calls_schema(const json_t *tools, const char *name,
+			    const char *arguments)
+{
+	json_t *any = json_array(), *tool;
+	size_t i;
+
+	json_array_foreach((json_t *)(uintptr_t)tools, i, tool)
+	{
+		const json_t *fn = json_object_get(tool, "function");
+		json_t *known = json_object_get(fn, "name");
+		json_t *given = json_object_get(fn, "parameters");
+
+		if (!json_is_string(known) ||
+		    (name && strcmp(name, json_string_value(known))))
+			continue;
+		given = json_is_object(given)
+				? json_incref(given)
+				: json_pack("{s:s}", "type", "object");
+		json_array_append_new(
+			any, json_pack("{s:s, s:{s:{s:O}, s:o}, s:[s, s], s:b}",
+				       "type", "object", "properties", "name",
+				       "const", known, arguments, given,
+				       "required", "name", arguments,
+				       "additionalProperties", 0));
+	}
+	if (json_array_size(any))
+		return json_pack("{s:o, s:{s:b}}", "anyOf", any, "x-guidance",
+				 "whitespace_flexible", 0);
+	json_decref(any);
+	return NULL;
+}
+
+static int forced(struct serve *s, const json_t *body, struct ask *a,
+		  struct serve_error *e)
+{
+	static const char param[] = "tool_choice";
+	const json_t *v = json_object_get(body, param);
+	const struct parse_format *f = &s->format;
+	const char *name = json_string_value(
+		json_object_get(json_object_get(v, "function"), "name"));
+	struct evbuffer *b;
+	json_t *schema, *lark;
+	char *text;
+	int rc;
+
+	if (!json_is_object(v) &&
+	    !(json_is_string(v) && !strcmp(json_string_value(v), "required")))
+		return 0;
+	if (json_is_object(v) && !name)
+		return refuse(e, 400, "invalid_type", param,
+			      "tool_choice.function.name: a string is needed");
+	if (f->style != PARSE_MARKED && f->style != PARSE_BARE)
+		return refuse(e, 400, "unsupported_value", param,
+			      "tool_choice: a call cannot be forced in the "
+			      "form that this model writes");
+	schema = calls_schema(json_object_get(body, "tools"), name,
+			      f->style == PARSE_BARE ? "parameters"
+						     : "arguments");
+	if (!schema)
+		return refuse(e, 400, "invalid_value", param,
+			      "tool_choice: there is no such tool: %.100s",
+			      name ? name : "tools is empty");
+	b = evbuffer_new();
+	evbuffer_add_printf(b, "start:");
+	put_mark(s, b, f->style == PARSE_MARKED ? f->open : "");
+	evbuffer_add_printf(b, " call");
+	put_mark(s, b, f->style == PARSE_MARKED ? f->close : "");
+	text = json_dumps(schema, JSON_COMPACT);
+	evbuffer_add_printf(b, "\ncall: %%json %s\n", text);
+	free(text);
+	json_decref(schema);
+	evbuffer_add(b, "", 1);
+	lark = json_string((const char *)evbuffer_pullup(b, -1));
+	evbuffer_free(b);
+	rc = set(a, "lark", lark, param, e);
+	json_decref(lark);
+	return rc;
+}
+
 int ask_grammar(struct serve *s, const json_t *body, struct ask *a,
 		struct serve_error *e)
 {
@@ -134,7 +237,8 @@ int ask_grammar(struct serve *s, const json_t *body, struct ask *a,
 	const json_t *o = json_object_get(body, "structured_outputs");
 
 	if ((f && !json_is_null(f) && format(f, a, e)) ||
-	    (o && !json_is_null(o) && outputs(o, a, e)))
+	    (o && !json_is_null(o) && outputs(o, a, e)) ||
+	    (a->is_chat && forced(s, body, a, e)))
 		return -1;
 	if (!a->grammar)
 		return 0;

@@ -166,13 +166,15 @@ static int tool_choice(const json_t *body, bool *out, struct serve_error *e)
 	*out = true;
 	if (!v || json_is_null(v) || (choice && !strcmp(choice, "auto")))
 		return 0;
+	// what is forced: ask_grammar.c
+	if (json_is_object(v) || (choice && !strcmp(choice, "required")))
+		return 0;
 	*out = false;
 	if (choice && !strcmp(choice, "none"))
 		return 0;
 	return refuse(e, 400, "unsupported_value", "tool_choice",
-		      "tool_choice: a call cannot be forced, as structured "
-		      "output is not installed; only \"auto\" and \"none\" "
-		      "are taken");
+		      "tool_choice: \"auto\", \"none\", \"required\" or a "
+		      "function is needed");
 }
 
 static int chat_flag(const json_t *body, const char *name, bool *out,
