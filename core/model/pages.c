@@ -66,7 +66,7 @@ static void set_work(struct genai_pages *b, struct genai_sweep_visit *s,
 		     uint32_t visit, uint64_t row_begin)
 {
 	const struct genai_visit *v = &b->visits[visit], *last = NULL;
-	const struct genai_visit_page *before = NULL;
+	const struct genai_sweep_page *before = NULL;
 
 	if (b->n_sweep) {
 		before = &b->p->pages[b->n_sweep - 1];
@@ -110,7 +110,7 @@ static int32_t add_visit(struct genai_pages *b, uint32_t visit,
 				 : v->device_bytes / v->rows *
 					   (row_end - row_begin)};
 	set_work(b, &b->sweep[b->n_sweep], visit, row_begin);
-	b->p->pages[b->n_sweep] = (struct genai_visit_page){
+	b->p->pages[b->n_sweep] = (struct genai_sweep_page){
 		sizeof(b->p->pages[0]), visit, row_begin, row_end};
 	b->n_sweep++;
 	return 0;

@@ -9,7 +9,7 @@
 struct genai_paging {
 	struct genai_runtime *rt;
 	struct genai_pager_api api;
-	struct genai_visit_page *pages; /* the sweep, for plan_set_pages */
+	struct genai_sweep_page *pages; /* the sweep, for plan_set_pages */
 	uint32_t n_pages;
 	uint64_t weights_bytes; /* all that it visits */
 	uint64_t read_bytes;	/* those that a step reads, not gathers from */

@@ -100,7 +100,7 @@ struct genai_visit {
 
 /* Where the core put (a part of) a visit.  In sweep order: the index into this
  * array is the visit number for acquire and release. */
-struct genai_visit_page {
+struct genai_sweep_page {
 	uint32_t size;
 	uint32_t visit;	    /* index into plan_visits' list */
 	uint64_t row_begin; /* rows of this part */
@@ -145,7 +145,7 @@ struct genai_executor_ops {
 	/* The sweep: every row of every visit exactly once, in order, grouped
 	 * by node.  Copied. */
 	int32_t (*plan_set_pages)(struct genai_plan *plan,
-				  const struct genai_visit_page *pages,
+				  const struct genai_sweep_page *pages,
 				  uint32_t n_pages, struct genai_error *err);
 	/* Give everything back.  ticket: a drain of everything. */
 	int32_t (*plan_destroy)(struct genai_plan *plan,

@@ -135,7 +135,7 @@ struct exec_plan {
 	struct genai_visit *visits;
 	uint32_t *inputs_of; /* per visit: inputs of its node, a bit each */
 	uint32_t n_visits;
-	struct genai_visit_page *pages;
+	struct genai_sweep_page *pages;
 	uint32_t n_pages;
 	uint32_t *node_pages; /* first page of each node; n_nodes + 1 */
 	uint32_t *part_rows;  /* per node: rows of parts that may run at once */
@@ -257,7 +257,7 @@ int32_t exec_plan_visits(struct genai_plan *plan,
 			 const struct genai_visit **out_visits,
 			 uint32_t *out_count, struct genai_error *err);
 int32_t exec_plan_set_pages(struct genai_plan *plan,
-			    const struct genai_visit_page *pages,
+			    const struct genai_sweep_page *pages,
 			    uint32_t n_pages, struct genai_error *err);
 int32_t exec_plan_destroy(struct genai_plan *plan,
 			  const struct genai_ticket *ticket,

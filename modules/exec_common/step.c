@@ -79,7 +79,7 @@ static int32_t at_once(struct exec_step *s, uint32_t node, uint32_t from,
 	int32_t rc = 0;
 
 	for (uint32_t i = from; !rc && i < end; i++) {
-		const struct genai_visit_page *g = &p->pages[i];
+		const struct genai_sweep_page *g = &p->pages[i];
 		uint32_t k = (uint32_t)(g->row_begin / part.part_rows);
 
 		rc = acquire(s, node, i);
@@ -102,7 +102,7 @@ static int32_t at_once(struct exec_step *s, uint32_t node, uint32_t from,
 static int32_t one_part(struct exec_step *s, uint32_t node, uint32_t from,
 			uint32_t end, uint32_t *to)
 {
-	const struct genai_visit_page *g = s->plan->pages;
+	const struct genai_sweep_page *g = s->plan->pages;
 	struct exec_part part = {.row_begin = g[from].row_begin,
 				 .row_end = g[from].row_end};
 	int32_t rc = 0;

@@ -152,7 +152,7 @@ int32_t exec_plan_visits(struct genai_plan *plan,
 // ---- pages ----
 
 static bool by_rows(const struct exec_plan *p,
-		    const struct genai_visit_page *page)
+		    const struct genai_sweep_page *page)
 {
 	return p->visits[page->visit].flags & GENAI_WEIGHT_ROWS;
 }
@@ -160,11 +160,11 @@ static bool by_rows(const struct exec_plan *p,
 // Every row of every visit once and in order, nodes in order; of a node first
 // what is not cut, then part by part the same rows of all that is.
 static uint32_t first_bad(const struct exec_plan *p,
-			  const struct genai_visit_page *pages, uint32_t n,
+			  const struct genai_sweep_page *pages, uint32_t n,
 			  uint64_t *next)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		const struct genai_visit_page *g = &pages[i], *b = g - 1;
+		const struct genai_sweep_page *g = &pages[i], *b = g - 1;
 		const struct genai_visit *v;
 		bool same, cut;
 
@@ -190,7 +190,7 @@ static uint32_t first_bad(const struct exec_plan *p,
 
 // The parts of a node have all that it cuts.
 static bool parts_whole(const struct exec_plan *p, uint32_t node,
-			const struct genai_visit_page *pages, uint32_t n)
+			const struct genai_sweep_page *pages, uint32_t n)
 {
 	uint32_t cut = 0, here = 0;
 
@@ -212,12 +212,12 @@ static bool parts_whole(const struct exec_plan *p, uint32_t node,
 // Rows of a node's parts when there are several and all but the last have the
 // same number; else 0.
 static uint32_t even_parts(const struct exec_plan *p,
-			   const struct genai_visit_page *pages, uint32_t n)
+			   const struct genai_sweep_page *pages, uint32_t n)
 {
 	uint64_t rows = 0, parts = 0, total = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		const struct genai_visit_page *g = &pages[i];
+		const struct genai_sweep_page *g = &pages[i];
 
 		if (!by_rows(p, g) || (parts && g->row_end == total))
 			continue;
@@ -236,7 +236,7 @@ static uint32_t even_parts(const struct exec_plan *p,
 
 // Pages of the node, which begin at from.
 static uint32_t count_pages(const struct exec_plan *p, uint32_t node,
-			    const struct genai_visit_page *pages, uint32_t from,
+			    const struct genai_sweep_page *pages, uint32_t from,
 			    uint32_t n)
 {
 	uint32_t i = from;
@@ -247,7 +247,7 @@ static uint32_t count_pages(const struct exec_plan *p, uint32_t node,
 }
 
 static int32_t check_pages(const struct exec_plan *p,
-			   const struct genai_visit_page *pages, uint32_t n,
+			   const struct genai_sweep_page *pages, uint32_t n,
 			   struct genai_error *err)
 {
 	uint64_t *next = exec_zalloc(p->host, p->n_visits * sizeof(*next));
@@ -285,11 +285,11 @@ static int32_t check_pages(const struct exec_plan *p,
 }
 
 int32_t exec_plan_set_pages(struct genai_plan *plan,
-			    const struct genai_visit_page *pages,
+			    const struct genai_sweep_page *pages,
 			    uint32_t n_pages, struct genai_error *err)
 {
 	struct exec_plan *p = (struct exec_plan *)plan;
-	struct genai_visit_page *copy;
+	struct genai_sweep_page *copy;
 	uint8_t *stays;
 	uint32_t at = 0;
 	int32_t rc;

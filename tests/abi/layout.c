@@ -405,11 +405,11 @@ AT(genai_visit, units_after, 60);
 AT(genai_visit, bytes_before, 64);
 AT(genai_visit, work_bytes, 72);
 
-SIZE(genai_visit_page, 24);
-AT(genai_visit_page, size, 0);
-AT(genai_visit_page, visit, 4);
-AT(genai_visit_page, row_begin, 8);
-AT(genai_visit_page, row_end, 16);
+SIZE(genai_sweep_page, 24);
+AT(genai_sweep_page, size, 0);
+AT(genai_sweep_page, visit, 4);
+AT(genai_sweep_page, row_begin, 8);
+AT(genai_sweep_page, row_end, 16);
 
 SIZE(genai_exec_stats, 496);
 AT(genai_exec_stats, size, 0);

@@ -219,7 +219,7 @@ static void add_part(struct rig *g, uint32_t visit, uint64_t begin,
 	uint64_t at = i ? g->parts[i - 1].at + g->parts[i - 1].bytes : 0;
 
 	ck_assert_uint_lt(i, RIG_MAX_PARTS);
-	g->pages[i] = (struct genai_visit_page){sizeof(g->pages[i]), visit,
+	g->pages[i] = (struct genai_sweep_page){sizeof(g->pages[i]), visit,
 						begin, end};
 	g->parts[i] = (struct rig_part){bytes, (at + ALIGN - 1) / ALIGN * ALIGN,
 					false};
@@ -255,7 +255,7 @@ static void fill_part(struct rig *g, const struct genai_visit *v, uint32_t i)
 {
 	const struct genai_tensor *t = genai_graph_tensor(g->g, v->tensor);
 	const struct genai_file *f = genai_graph_file(g->g, t->file);
-	const struct genai_visit_page *pg = &g->pages[i];
+	const struct genai_sweep_page *pg = &g->pages[i];
 	uint64_t row = t->bytes / v->rows;
 	uint64_t src_bytes = row * (pg->row_end - pg->row_begin);
 	const char *src =
@@ -270,7 +270,7 @@ static void fill_part(struct rig *g, const struct genai_visit *v, uint32_t i)
 
 static void hostile_pages(struct rig *g, uint64_t rows)
 {
-	static struct genai_visit_page lent[RIG_MAX_PARTS];
+	static struct genai_sweep_page lent[RIG_MAX_PARTS];
 	const struct genai_visit *v = NULL;
 	uint32_t n = 0;
 	uint64_t total;

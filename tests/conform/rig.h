@@ -35,7 +35,7 @@ struct rig {
 	/* the hostile pager */
 	struct genai_pager_ops pager_ops;
 	struct genai_pager_api pager;
-	struct genai_visit_page pages[RIG_MAX_PARTS];
+	struct genai_sweep_page pages[RIG_MAX_PARTS];
 	struct rig_part parts[RIG_MAX_PARTS];
 	uint32_t n_parts, next, steps;
 	uint32_t refuse_visit; /* the n-th from now on; 0: none */

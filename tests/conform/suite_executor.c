@@ -166,7 +166,7 @@ static void pages_fail(uint32_t n)
 
 static void set_pages_refuses(void)
 {
-	static struct genai_visit_page good[RIG_MAX_PARTS];
+	static struct genai_sweep_page good[RIG_MAX_PARTS];
 	const int64_t ids[] = {1, 2};
 	float want[LM_VOCAB], got[LM_VOCAB];
 	struct genai_view max;

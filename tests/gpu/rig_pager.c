@@ -106,7 +106,7 @@ static const struct genai_pager_ops pager_ops = {
 };
 
 struct sweep {
-	struct genai_visit_page pages[4096];
+	struct genai_sweep_page pages[4096];
 	uint32_t n;
 };
 
@@ -120,7 +120,7 @@ static void add_page(struct gpu_rig *r, struct op_graph *g,
 	uint64_t row = t->bytes / v->rows;
 
 	s->pages[s->n] =
-		(struct genai_visit_page){sizeof(s->pages[0]), i, begin, end};
+		(struct genai_sweep_page){sizeof(s->pages[0]), i, begin, end};
 	p->addr = realloc(p->addr, (s->n + 1) * sizeof(*p->addr));
 	p->addr[s->n++] = v->rows == 1 ? gpu_upload(r, src, t->bytes)
 				       : gpu_upload(r, src + begin * row,

@@ -74,7 +74,7 @@ static genai_addr behind_out;
 // pointers that were given for one call only
 static const struct genai_view *kept_max, *kept_in;
 static struct genai_view first_max, first_in;
-static const struct genai_visit_page *kept_pages;
+static const struct genai_sweep_page *kept_pages;
 static uint32_t n_kept_pages;
 
 static int32_t create(const struct genai_executor_ops *real_ops, void *self,
@@ -184,7 +184,7 @@ static int32_t visits(const struct genai_executor_ops *real_ops,
 
 static int32_t set_pages(const struct genai_executor_ops *real_ops,
 			 struct genai_plan *p,
-			 const struct genai_visit_page *pages, uint32_t n,
+			 const struct genai_sweep_page *pages, uint32_t n,
 			 struct genai_error *err)
 {
 	int32_t rc = real_ops->plan_set_pages(p, pages, n, err);
@@ -378,7 +378,7 @@ static int32_t exec_caps(const struct genai_executor_ops *real_ops, void *self,
 		return visits(inner[k], p, out, n, err);                       \
 	}                                                                      \
 	static int32_t pages_##k(struct genai_plan *p,                         \
-				 const struct genai_visit_page *v, uint32_t n, \
+				 const struct genai_sweep_page *v, uint32_t n, \
 				 struct genai_error *err)                      \
 	{                                                                      \
 		return set_pages(inner[k], p, v, n, err);                      \

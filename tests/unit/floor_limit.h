@@ -39,13 +39,13 @@ static inline uint64_t weights_of(uint32_t node)
 {
 	const struct genai_paging *p = &tap.r->model->paging;
 	const struct genai_visit *v = NULL;
-	const struct genai_visit_page *first = NULL;
+	const struct genai_sweep_page *first = NULL;
 	uint32_t n;
 	uint64_t bytes = 0;
 
 	tap.r->rt->exec.plan_visits(tap.r->model->plan, &v, &n, NULL);
 	for (; tap.at < p->n_pages; tap.at++) {
-		const struct genai_visit_page *g = &p->pages[tap.at];
+		const struct genai_sweep_page *g = &p->pages[tap.at];
 		const struct genai_visit *x = &v[g->visit];
 
 		if (x->first_node != node)

@@ -20,7 +20,7 @@ static struct {
 	struct genai_sweep_visit sweep[MAX];
 	uint32_t n_sweep;
 	uint64_t budget;
-	struct genai_visit_page parts[MAX];
+	struct genai_sweep_page parts[MAX];
 	uint32_t n_parts;
 	uint64_t hold, ring;	/* bytes that the pager says it holds */
 	uint32_t n_plans, best; /* best: the plan that is said to be */
@@ -128,7 +128,7 @@ static inline int32_t fake_visits(struct genai_plan *p,
 }
 
 static inline int32_t fake_set(struct genai_plan *p,
-			       const struct genai_visit_page *parts, uint32_t n,
+			       const struct genai_sweep_page *parts, uint32_t n,
 			       struct genai_error *e)
 {
 	(void)p;
@@ -232,7 +232,7 @@ static inline void whole_sweep(void)
 	uint64_t row[16] = {0};
 
 	for (uint32_t i = 0; i < seen.n_parts; i++) {
-		const struct genai_visit_page *p = &seen.parts[i];
+		const struct genai_sweep_page *p = &seen.parts[i];
 
 		ck_assert_uint_eq(p->row_begin, row[p->visit]);
 		ck_assert_uint_lt(p->row_begin, p->row_end);
