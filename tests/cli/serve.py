@@ -35,6 +35,13 @@ def same(what, got, want):
     check(what, got == want, got, want)
 
 
+# Until something holds, or too long.
+def wait(holds, within=20):
+    end = time.time() + within
+    while not holds() and time.time() < end:
+        time.sleep(0.005)
+
+
 def cli(*args):
     r = subprocess.run([GENAI, "generate", MODEL, "--json", *args],
                        capture_output=True, stdin=subprocess.DEVNULL)
@@ -106,15 +113,12 @@ class Server:
         return None
 
     # The rows and blocks of all requests are free again.
-    def idle(self, within=10):
-        end = time.time() + within
-        while time.time() < end:
-            if (self.metric("genai_sequences_running") == 0 and
-                    self.metric("genai_sequences_waiting") == 0 and
-                    self.metric("genai_blocks_used") == 0):
-                return True
-            time.sleep(0.02)
-        return False
+    def idle(self, within=20):
+        def free():
+            return all(self.metric("genai_" + n) == 0 for n in (
+                "sequences_running", "sequences_waiting", "blocks_used"))
+        wait(free, within)
+        return free()
 
     def stop(self, sig=signal.SIGTERM):
         self.p.send_signal(sig)
@@ -755,15 +759,13 @@ def vanish(s):
     check("a client that leaves in mid-stream frees its rows", s.idle())
     k = s.raw()
     k.sendall(head(TEXT, busy))
-    while not s.metric("genai_sequences_running"):
-        pass
+    wait(lambda: s.metric("genai_sequences_running"))
     k.close()
     check("one that waits for the whole answer, too", s.idle())
     ks = [s.raw() for _ in range(6)]
     for k in ks:
         k.sendall(head(TEXT, busy))
-    while not s.metric("genai_sequences_waiting"):
-        pass
+    wait(lambda: s.metric("genai_sequences_waiting"))
     for k in reversed(ks):
         k.close()
     check("and those that were queued", s.idle())
@@ -777,9 +779,7 @@ def vanish(s):
                               top_logprobs=20)))
     check("one that never reads is dropped", s.idle(60))
     k.close()
-    end = time.time() + 10
-    while s.metric("genai_connections") > 1 and time.time() < end:
-        time.sleep(0.05)
+    wait(lambda: s.metric("genai_connections") == 1)
     same("no connection is left", s.metric("genai_connections"), 1)
     check("and no descriptor",
           len(os.listdir("/proc/%d/fd" % s.p.pid)) <= files)
@@ -813,8 +813,7 @@ def queue():
     ks = [s.raw() for _ in range(2)]
     for k in ks:
         k.sendall(body)
-    while s.metric("genai_sequences_waiting") < 8:
-        pass
+    wait(lambda: s.metric("genai_sequences_waiting") >= 8)
     status, h, b = s.ask("POST", TEXT, {"prompt": "a"})
     same("a full queue: 429", (status, h["Retry-After"],
                                json.loads(b)["error"]["code"]),
@@ -884,8 +883,7 @@ def drain():
     k = s.raw()
     k.sendall(head(TEXT, dict(prompt="hello", max_tokens=480, n=128,
                               ignore_eos=True)))
-    while not s.metric("genai_sequences_running"):
-        pass
+    wait(lambda: s.metric("genai_sequences_running"))
     s.p.send_signal(signal.SIGTERM)
     time.sleep(0.05)
     s.p.send_signal(signal.SIGTERM)
