@@ -41,12 +41,10 @@ static uint64_t at_slice_floats(uint64_t H, uint64_t wide)
 	       (CREF_AT_TILE + 2 * AT_ROWS) * wide + AT_ROWS * CREF_AT_TILE;
 }
 
-static uint64_t at_part_floats(uint64_t B, uint64_t S, uint64_t N,
-			       uint64_t wide)
+/* Do the results of two tiles or more of all rows fit? */
+static bool at_parts_fit(uint64_t B, uint64_t S, uint64_t N, uint64_t wide)
 {
-	const uint64_t one = B * S * N * (wide + 2);
-
-	return one > AT_PARTS ? 0 : AT_PARTS;
+	return B * S * N * (wide + 2) <= AT_PARTS;
 }
 
 uint64_t cref_attn_ws(uint64_t B, uint64_t S, uint64_t N, uint64_t Nkv,
@@ -58,8 +56,9 @@ uint64_t cref_attn_ws(uint64_t B, uint64_t S, uint64_t N, uint64_t Nkv,
 	if (H > 65536 || Hv > 65536 || B > cap || S > cap || N > cap ||
 	    B * S > cap || B * S * N > cap)
 		return 0;
-	return (AT_SLICES * at_slice_floats(H, at_wide(Hv)) +
-		at_part_floats(B, S, N, at_wide(Hv))) *
+	// those that need no room for parts are planned with it, too: the
+	// memory for the longest prompt has to do for all others
+	return (AT_SLICES * at_slice_floats(H, at_wide(Hv)) + AT_PARTS) *
 	       sizeof(float);
 }
 
@@ -434,7 +433,7 @@ void cref_attn_run(const struct cref_attn *a, struct cref_pool *pool)
 	      (a->S * t.G < AT_ROWS ? a->S * t.G : AT_ROWS);
 	/* two tiles at least must fit beside the sums */
 	if (threads > 1 && !a->first && t.units < 4 * threads &&
-	    one * 3 <= AT_PARTS && at_part_floats(a->B, a->S, a->N, t.wide))
+	    one * 3 <= AT_PARTS && at_parts_fit(a->B, a->S, a->N, t.wide))
 		at_run_tiles(&t, pool);
 	else
 		cref_pool_run(pool, at_units_part, &t, t.slices, 1);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "gqa_case.h"
+#include "modules/cpu_ref/attention.h"
 
 static struct cref_pool *pools[5]; // by number of threads
 
@@ -719,6 +720,23 @@ START_TEST(paged_bounds)
 }
 END_TEST
 
+// Memory that was planned for the longest prompt suffices for all others.
+START_TEST(scratch_grows)
+{
+	uint64_t before = 0, ws;
+
+	for (uint64_t s = 1; s <= 600; s++) {
+		ws = cref_attn_ws(1, s, 9, 3, 64, 64);
+		ck_assert_msg(ws >= before,
+			      "%llu rows: %llu bytes, %llu for "
+			      "one row less",
+			      (unsigned long long)s, (unsigned long long)ws,
+			      (unsigned long long)before);
+		before = ws;
+	}
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("cpu_attention");
@@ -738,6 +756,7 @@ static Suite *suite(void)
 	tcase_add_test(t, gqa_refusals);
 	tcase_add_test(t, paged_same_bits);
 	tcase_add_test(t, paged_bounds);
+	tcase_add_test(t, scratch_grows);
 	suite_add_tcase(s, t);
 	return s;
 }
