@@ -16,7 +16,7 @@ static struct {
 
 // One way to run it.
 struct way {
-	char executor[64], stream[64], barrier[64], pager[64];
+	char type[64], executor[64], stream[64], barrier[64], pager[64];
 	struct genai_fit fit;
 	struct genai_model_info info;
 	struct ceilings ceil;
@@ -111,6 +111,10 @@ static int32_t ask(struct cli *c, const char *path, struct way *w)
 	if (!rc)
 		rc = ceilings_measure(rt, &w->ceil, &c->err);
 	if (!rc) {
+		// what info points at goes with the model
+		snprintf(w->type, sizeof(w->type), "%s", w->info.type);
+		w->info.type = NULL;
+		w->info.eos = NULL;
 		memcpy(w->executor, rt->executor.label, sizeof(w->executor));
 		memcpy(w->stream, rt->stream.label, sizeof(w->stream));
 		memcpy(w->barrier, rt->barrier.label, sizeof(w->barrier));
@@ -246,7 +250,7 @@ static void print_json(const struct way *w)
 	cli_print_json(json_pack(
 		"{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:b, s:o, s:o, s:s, "
 		"s:o, s:o, s:o, s:s, s:s, s:s}",
-		"type", w->info.type, "device_limit_bytes",
+		"type", w->type, "device_limit_bytes",
 		(json_int_t)f->limit_bytes, "least_bytes",
 		(json_int_t)f->least_bytes, "weight_budget_bytes",
 		(json_int_t)f->budget_bytes, "context", (json_int_t)f->context,
@@ -275,7 +279,7 @@ static void print_text(const struct way *w)
 	char ini[1024], text[64];
 
 	printf("%s, context %" PRIu64 " of %" PRIu64 "; on the device:\n",
-	       w->info.type, f->context, w->info.model_context);
+	       w->type, f->context, w->info.model_context);
 	line("weights that stay", f->pinned_bytes);
 	snprintf(text, sizeof(text), "ring of %u for the others",
 		 f->ring_slots);

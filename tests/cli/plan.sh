@@ -2,6 +2,9 @@
 # plan.sh - genai plan: what it says of memory is what is then taken, what it
 # says of speed is what genai bench then measures, at the rates of many machines.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
+# models are closed before it is said what they take: freed memory is no text
+MALLOC_PERTURB_=201
+export MALLOC_PERTURB_
 
 printf '[module pager_async]\npath = %s/.libs/pager_async.so\n' \
 	"$top_builddir" >>genai.ini
