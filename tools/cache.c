@@ -201,6 +201,25 @@ static int32_t content(struct cli *c, const char *folder, const char *path,
 	return rc;
 }
 
+// The hash of a file, or that of the hashes of its parts.
+static int32_t content_of_all(struct cli *c, const char *folder,
+			      struct genai_gguf *g, char out[HASH_TEXT])
+{
+	uint64_t h[2] = {1, 2};
+	const char *part;
+	int32_t rc = content(c, folder, genai_gguf_path(g), out);
+
+	if (rc || !genai_gguf_part_path(g, 1))
+		return rc;
+	for (uint64_t i = 0; !rc && (part = genai_gguf_part_path(g, i)); i++) {
+		rc = content(c, folder, part, out);
+		if (!rc)
+			hash_words((unsigned char *)out, HASH_TEXT - 1, h);
+	}
+	snprintf(out, HASH_TEXT, "%016" PRIx64 "%016" PRIx64, h[0], h[1]);
+	return rc;
+}
+
 // ---- what is there ----
 
 struct entry {
@@ -359,7 +378,8 @@ int32_t cache_import(struct cli *c, const char *path, char *out, size_t cap)
 {
 	struct genai_import_options o = {.progress = import_progress,
 					 .progress_ctx = c};
-	const char *base = strrchr(path, '/');
+	struct genai_gguf *g = NULL;
+	const char *base;
 	char folder[MAX_PATH], hash[HASH_TEXT], name[200];
 	int32_t rc = find_folder(c, folder, sizeof(folder));
 
@@ -374,10 +394,17 @@ int32_t cache_import(struct cli *c, const char *path, char *out, size_t cap)
 		return genai_fail(&c->err, GENAI_E_IO,
 				  "%s: cannot make the folder: %s", folder,
 				  strerror(errno));
-	rc = content(c, folder, path, hash);
+	// any of several parts stands for all
+	rc = genai_gguf_open(path, &g, &c->err);
 	if (rc)
 		return rc;
-	snprintf(name, sizeof(name), "%.120s-%s", base ? base + 1 : path, hash);
+	rc = content_of_all(c, folder, g, hash);
+	base = strrchr(genai_gguf_path(g), '/');
+	snprintf(name, sizeof(name), "%.120s-%s",
+		 base ? base + 1 : genai_gguf_path(g), hash);
+	genai_gguf_close(g);
+	if (rc)
+		return rc;
 	if (snprintf(out, cap, "%s/%s", folder, name) >= (int)cap)
 		return genai_fail(&c->err, GENAI_E_INVAL,
 				  "%.64s...: path too long", out);

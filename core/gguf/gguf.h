@@ -54,18 +54,22 @@ struct genai_gguf_tensor {
 
 struct genai_gguf;
 
-/* Map and check a file of version 2 or 3, little-endian, in one part.
- * Errors: GENAI_E_NOTFOUND, _IO, _FORMAT (what is wrong, and where),
- * _UNSUPPORTED (version, byte order, tensor type), _NOMEM. */
+/* Map and check a file of version 2 or 3, little-endian.  One of several parts,
+ * NAME-00002-of-00003.gguf, opens them all, as one file with their tensors and
+ * the keys and the path of the first. Errors: GENAI_E_NOTFOUND (a part, too),
+ * _IO, _FORMAT (what is wrong, and where; a part of another file), _UNSUPPORTED
+ * (version, byte order, tensor type), _NOMEM. */
 int32_t genai_gguf_open(const char *path, struct genai_gguf **out_gguf,
 			struct genai_error *err);
 void genai_gguf_close(struct genai_gguf *gguf);
 
-/* GENAI_E_IO if the file was truncated since (see mapping.h). */
+/* GENAI_E_IO if a file was truncated since (see mapping.h). */
 int32_t genai_gguf_check(const struct genai_gguf *gguf,
 			 struct genai_error *err);
 
 const char *genai_gguf_path(const struct genai_gguf *gguf);
+/* The files it is made of; NULL past the last. */
+const char *genai_gguf_part_path(const struct genai_gguf *gguf, uint64_t index);
 
 uint64_t genai_gguf_n_tensors(const struct genai_gguf *gguf);
 const struct genai_gguf_tensor *

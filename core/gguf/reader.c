@@ -5,12 +5,15 @@
 #include "core/base/mapping.h"
 #include "core/modelgen/half.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define KEY_MAX 65535u
 #define TENSOR_NAME_MAX 64u
 #define ALIGN_MAX 65536u
+#define PARTS_MAX 99999u // as many as their names can number
+#define PATH_BYTES 4200
 
 struct genai_gguf {
 	struct genai_mapping *map;
@@ -19,6 +22,8 @@ struct genai_gguf {
 	struct genai_gguf_tensor *tensors; // as in the file
 	struct genai_gguf_tensor **by_name;
 	uint64_t n_tensors;
+	struct genai_gguf **parts; // those after this, the first
+	uint64_t n_parts;
 };
 
 // Where reading stands.  pos never passes size.
@@ -416,20 +421,8 @@ static int32_t read_header(struct cursor *c, struct genai_gguf *g)
 	return get(c, 8, "key count", &g->n_kvs);
 }
 
-static int32_t check_parts(struct cursor *c, const struct genai_gguf *g)
-{
-	uint64_t parts = 0;
-
-	if (genai_gguf_uint(genai_gguf_find(g, "split.count"), &parts) &&
-	    parts > 1)
-		return genai_fail(c->err, GENAI_E_UNSUPPORTED,
-				  "%s: is one of %llu parts; merge them first",
-				  c->path, (unsigned long long)parts);
-	return GENAI_OK;
-}
-
-int32_t genai_gguf_open(const char *path, struct genai_gguf **out_gguf,
-			struct genai_error *err)
+static int32_t open_file(const char *path, struct genai_gguf **out_gguf,
+			 struct genai_error *err)
 {
 	struct genai_gguf *g = calloc(1, sizeof(*g));
 	struct cursor c = {path, NULL, 0, 0, err};
@@ -447,8 +440,6 @@ int32_t genai_gguf_open(const char *path, struct genai_gguf **out_gguf,
 	if (!rc)
 		rc = read_kvs(&c, g);
 	if (!rc)
-		rc = check_parts(&c, g);
-	if (!rc)
 		rc = read_tensors(&c, g);
 	if (!rc)
 		rc = genai_mapping_check(g->map, err);
@@ -460,12 +451,200 @@ out:
 	return rc;
 }
 
+// ---- files split into parts ----
+//
+// NAME-00001-of-00003.gguf has all keys; the others say which part they are.
+// The tensors are anywhere.
+
+// A part says nothing but what the first says, too: its number aside, and where
+// its own tensors are.
+static int32_t check_part(const struct genai_gguf *first,
+			  const struct genai_gguf *part, uint64_t no,
+			  struct genai_error *err)
+{
+	const char *path = genai_gguf_path(part);
+	uint64_t n = 0;
+
+	if (!genai_gguf_find(part, "split.count") ||
+	    !genai_gguf_uint(genai_gguf_find(part, "split.no"), &n) || n != no)
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: does not say that it is part %llu: its "
+				  "split.count or split.no is another",
+				  path, (unsigned long long)no + 1);
+	for (uint64_t i = 0; i < part->n_kvs; i++) {
+		const struct genai_gguf_kv *kv = &part->kvs[i], *same;
+		static const struct genai_gguf_kv own[] = {
+			{.key = {"split.no", 8}},
+			{.key = {"general.alignment", 17}}};
+
+		if (!compare_kvs(kv, &own[0]) || !compare_kvs(kv, &own[1]))
+			continue;
+		same = bsearch(kv, first->kvs, first->n_kvs, sizeof(*kv),
+			       compare_kvs);
+		if (!same || same->type != kv->type ||
+		    same->bytes != kv->bytes ||
+		    memcmp(same->data, kv->data, kv->bytes))
+			return genai_fail(
+				err, GENAI_E_FORMAT,
+				"%s: key %.*s is not what it is in %s: a part "
+				"of another model?",
+				path,
+				(int)(kv->key.bytes < 90 ? kv->key.bytes : 90),
+				kv->key.data, genai_gguf_path(first));
+	}
+	return GENAI_OK;
+}
+
+// The tensors of all parts become those of the first.
+static int32_t join_parts(struct genai_gguf *g, struct genai_error *err)
+{
+	struct genai_gguf_tensor *all, **names;
+	uint64_t n = g->n_tensors, want;
+
+	for (uint64_t i = 0; i < g->n_parts; i++)
+		n += g->parts[i]->n_tensors;
+	if (genai_gguf_uint(genai_gguf_find(g, "split.tensors.count"), &want) &&
+	    want != n)
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: split.tensors.count is %llu, the parts "
+				  "have %llu",
+				  genai_gguf_path(g), (unsigned long long)want,
+				  (unsigned long long)n);
+	all = realloc(g->tensors, (n + 1) * sizeof(*all));
+	if (all)
+		g->tensors = all;
+	names = realloc(g->by_name, (n + 1) * sizeof(*names));
+	if (names)
+		g->by_name = names;
+	if (!all || !names)
+		return genai_fail(err, GENAI_E_NOMEM,
+				  "%s: no memory for %llu tensors",
+				  genai_gguf_path(g), (unsigned long long)n);
+	all += g->n_tensors;
+	for (uint64_t i = 0; i < g->n_parts; i++) {
+		const struct genai_gguf *part = g->parts[i];
+
+		memcpy(all, part->tensors, part->n_tensors * sizeof(*all));
+		all += part->n_tensors;
+	}
+	g->n_tensors = n;
+	for (uint64_t i = 0; i < n; i++)
+		names[i] = &g->tensors[i];
+	qsort(names, n, sizeof(*names), compare_names);
+	for (uint64_t i = 1; i < n; i++)
+		if (!strcmp(names[i - 1]->name, names[i]->name))
+			return genai_fail(err, GENAI_E_FORMAT,
+					  "%s: tensor %s is in two parts",
+					  genai_gguf_path(g), names[i]->name);
+	return GENAI_OK;
+}
+
+static int32_t open_part(const char *given, size_t stem, uint64_t no,
+			 uint64_t count, struct genai_gguf **out,
+			 struct genai_error *err)
+{
+	char path[PATH_BYTES];
+	int32_t rc;
+
+	if (snprintf(path, sizeof(path), "%.*s-%05llu-of-%05llu.gguf",
+		     (int)stem, given, (unsigned long long)no + 1,
+		     (unsigned long long)count) >= (int)sizeof(path))
+		return genai_fail(err, GENAI_E_INVAL, "%.64s...: path too long",
+				  given);
+	rc = open_file(path, out, err);
+	if (rc == GENAI_E_NOTFOUND)
+		return genai_fail(err, rc,
+				  "%s: is missing: %s is one of %llu parts",
+				  path, given, (unsigned long long)count);
+	return rc;
+}
+
+// All the parts of a file that is one of them, which is consumed.
+static int32_t open_parts(const char *path, struct genai_gguf *g,
+			  uint64_t count, struct genai_gguf **out_gguf,
+			  struct genai_error *err)
+{
+	uint64_t no = UINT64_MAX;
+	char end[64];
+	size_t n = strlen(path), m;
+	int32_t rc = GENAI_OK;
+
+	genai_gguf_uint(genai_gguf_find(g, "split.no"), &no);
+	genai_gguf_close(g);
+	if (count > PARTS_MAX || no >= count)
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: split.no and split.count are not those "
+				  "of one of up to %u parts",
+				  path, PARTS_MAX);
+	m = (size_t)snprintf(end, sizeof(end), "-%05llu-of-%05llu.gguf",
+			     (unsigned long long)no + 1,
+			     (unsigned long long)count);
+	if (n <= m || strcmp(path + n - m, end) != 0)
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: is part %llu of %llu: its name must end "
+				  "in %s, so that the others are found",
+				  path, (unsigned long long)no + 1,
+				  (unsigned long long)count, end);
+	rc = open_part(path, n - m, 0, count, &g, err);
+	if (rc)
+		return rc;
+	rc = check_part(g, g, 0, err);
+	if (!rc) {
+		g->parts = calloc(count, sizeof(*g->parts));
+		if (!g->parts)
+			rc = genai_fail(err, GENAI_E_NOMEM, "%s: no memory",
+					path);
+	}
+	while (!rc && g->n_parts + 1 < count) {
+		struct genai_gguf **part = &g->parts[g->n_parts];
+
+		rc = open_part(path, n - m, g->n_parts + 1, count, part, err);
+		if (rc)
+			break;
+		g->n_parts++;
+		rc = check_part(g, *part, g->n_parts, err);
+	}
+	if (!rc)
+		rc = join_parts(g, err);
+	if (rc)
+		genai_gguf_close(g);
+	else
+		*out_gguf = g;
+	return rc;
+}
+
+int32_t genai_gguf_open(const char *path, struct genai_gguf **out_gguf,
+			struct genai_error *err)
+{
+	const struct genai_gguf_kv *kv;
+	struct genai_gguf *g;
+	uint64_t count = 0;
+	int32_t rc = open_file(path, &g, err);
+
+	*out_gguf = NULL;
+	if (rc)
+		return rc;
+	kv = genai_gguf_find(g, "split.count");
+	if (kv && !genai_gguf_uint(kv, &count)) {
+		genai_gguf_close(g);
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: split.count is no number", path);
+	}
+	if (count > 1) // 0 in a file that was merged
+		return open_parts(path, g, count, out_gguf, err);
+	*out_gguf = g;
+	return GENAI_OK;
+}
+
 void genai_gguf_close(struct genai_gguf *gguf)
 {
 	if (!gguf)
 		return;
+	for (uint64_t i = 0; i < gguf->n_parts; i++)
+		genai_gguf_close(gguf->parts[i]);
 	if (gguf->map)
 		genai_mapping_close(gguf->map);
+	free(gguf->parts);
 	free(gguf->kvs);
 	free(gguf->tensors);
 	free(gguf->by_name);
@@ -474,7 +653,19 @@ void genai_gguf_close(struct genai_gguf *gguf)
 
 int32_t genai_gguf_check(const struct genai_gguf *gguf, struct genai_error *err)
 {
-	return genai_mapping_check(gguf->map, err);
+	int32_t rc = genai_mapping_check(gguf->map, err);
+
+	for (uint64_t i = 0; i < gguf->n_parts && !rc; i++)
+		rc = genai_mapping_check(gguf->parts[i]->map, err);
+	return rc;
+}
+
+const char *genai_gguf_part_path(const struct genai_gguf *gguf, uint64_t index)
+{
+	return !index ? genai_gguf_path(gguf)
+	       : index <= gguf->n_parts
+		       ? genai_gguf_path(gguf->parts[index - 1])
+		       : NULL;
 }
 
 const char *genai_gguf_path(const struct genai_gguf *gguf)

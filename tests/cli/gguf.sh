@@ -38,6 +38,35 @@ experts qwen3moe-mxfp4 qwen3moe
 experts qwen3moe-mixed qwen3moe-floats
 experts gpt-oss-mxfp4 gpt-oss
 
+# A file in parts: one model, whichever is named, imported once.
+imports() # how many there are
+{
+	find "$HOME/.cache/genai" -mindepth 1 -maxdepth 1 -type d | wc -l |
+		tr -d ' '
+}
+"$probe" gguf parts llama 3
+had=$(imports)
+for i in 1 2 3; do
+	"$genai" --quiet logits parts-0000$i-of-00003.gguf --ids $ids \
+		-o parts.npy 2>err
+	is "part $i: runs" "$?$(cat err)" 0
+	is "part $i: as the whole" \
+		"$("$probe" npydiff llama.npy parts.npy | awk '{ print $1 == 0 }')" 1
+done
+is "parts are one import" "$(imports)" $((had + 1))
+printf 'x' | dd of=parts-00002-of-00003.gguf bs=1 conv=notrunc 2>/dev/null \
+	seek=$(($(wc -c <parts-00002-of-00003.gguf) - 5))
+"$genai" --quiet logits parts-00001-of-00003.gguf --ids $ids -o parts.npy
+is "another byte in one of them is another" "$(imports)" $((had + 2))
+runs "a part to a folder" --quiet import parts-00003-of-00003.gguf -o parts
+rm parts-00002-of-00003.gguf
+fails "a part is missing" 1 "parts-00002-of-00003.gguf: is missing" \
+	logits parts-00001-of-00003.gguf --ids 1 -o parts.npy
+"$probe" gguf other qwen3moe 3
+mv other-00002-of-00003.gguf parts-00002-of-00003.gguf
+fails "a foreign part" 1 "parts-00002-of-00003.gguf: key split.tensors.count" \
+	logits parts-00001-of-00003.gguf --ids 1 -o parts.npy
+
 bad() # $1 what is replaced, $2 by what, $3 the error
 {
 	LC_ALL=C sed "s/$1/$2/" gpt-oss-mxfp4.gguf >bad.gguf

@@ -26,7 +26,8 @@ static int usage(void)
 		"probe npydiff A B                largest difference\n"
 		"probe mknpy FILE DIMS VALUE...   float32\n"
 		"probe onnx KIND DIR              DIR/model.onnx and tests\n"
-		"probe gguf FILE [ARCH]           a small model\n"
+		"probe gguf FILE [ARCH [PARTS]]   a small model; in parts: "
+		"FILE-00001-of-...\n"
 		"probe pty COMMAND...             run it on a terminal; stdin "
 		"says what is\n"
 		"   typed: send TEXT (\\r \\e \\xNN), wait TEXT, end; "
@@ -335,10 +336,19 @@ static int onnx(const char *kind, const char *dir_name)
 	return 0;
 }
 
-static int gguf(const char *path, const char *arch)
+static void gguf_write(const char *path, const struct gguf_build *g)
 {
-	struct gguf_build g = {0};
 	struct bytes b = {0};
+
+	gguf_join(g, &b);
+	write_file(path, b.data, b.n);
+	free(b.data);
+}
+
+static int gguf(const char *path, const char *arch, unsigned n_parts)
+{
+	struct gguf_build g = {0}, part;
+	char name[4096];
 	size_t i = 0;
 
 	while (arch && i < N_ARCH_SPECS && strcmp(arch_specs[i].name, arch))
@@ -349,9 +359,15 @@ static int gguf(const char *path, const char *arch)
 		arch_build(&g, &arch_specs[i]);
 	else
 		build(&g, &plain);
-	gguf_join(&g, &b);
-	write_file(path, b.data, b.n);
-	free(b.data);
+	if (!n_parts)
+		gguf_write(path, &g);
+	for (unsigned k = 0; k < n_parts; k++) {
+		snprintf(name, sizeof(name), "%s-%05u-of-%05u.gguf", path,
+			 k + 1, n_parts);
+		gguf_part(&g, k, n_parts, &part);
+		gguf_write(name, &part);
+		gguf_free(&part);
+	}
 	gguf_free(&g);
 	return 0;
 }
@@ -375,8 +391,9 @@ static int dispatch(int argc, char **argv)
 		return mknpy(argc - 2, argv + 2);
 	if (!strcmp(what, "onnx") && argc == 4)
 		return onnx(argv[2], argv[3]);
-	if (!strcmp(what, "gguf") && (argc == 3 || argc == 4))
-		return gguf(argv[2], argc == 4 ? argv[3] : NULL);
+	if (!strcmp(what, "gguf") && argc >= 3 && argc <= 5)
+		return gguf(argv[2], argc >= 4 ? argv[3] : NULL,
+			    argc == 5 ? (unsigned)atoi(argv[4]) : 0);
 	if (!strcmp(what, "pty") && argc > 2)
 		return pty(argv + 2);
 	return usage();

@@ -362,8 +362,17 @@ START_TEST(refuses_keys)
 	kv(&b, "long", 8);
 	put_u64(&b.kvs, UINT64_MAX - 3);
 	refused(&b, GENAI_E_FORMAT, "string value needs");
+	kv_str(&b, "split.count", "3");
+	refused(&b, GENAI_E_FORMAT, "split.count is no number");
 	kv_u32(&b, "split.count", 3);
-	refused(&b, GENAI_E_UNSUPPORTED, "one of 3 parts");
+	refused(&b, GENAI_E_FORMAT, "split.no and split.count");
+	kv_u32(&b, "split.count", 3);
+	kv_u32(&b, "split.no", 3);
+	refused(&b, GENAI_E_FORMAT, "split.no and split.count");
+	kv_u32(&b, "split.count", 3);
+	kv_u32(&b, "split.no", 1);
+	refused(&b, GENAI_E_FORMAT,
+		"is part 2 of 3: its name must end in -00002-of-00003.gguf");
 }
 END_TEST
 
@@ -431,6 +440,150 @@ START_TEST(refuses_alignment)
 }
 END_TEST
 
+// --- parts
+
+static char parts[3][64];
+
+// Three parts of a file of two tensors: the last has none.
+static void write_parts(const struct gguf_build *whole)
+{
+	for (uint32_t i = 0; i < 3; i++) {
+		struct gguf_build part;
+		struct bytes b = {0};
+
+		snprintf(parts[i], sizeof(parts[i]),
+			 "check_gguf.%ld-%05u-of-00003.gguf", (long)getpid(),
+			 i + 1);
+		gguf_part(whole, i, 3, &part);
+		gguf_join(&part, &b);
+		write_file(parts[i], b.data, b.n);
+		free(b.data);
+		gguf_free(&part);
+	}
+}
+
+static void setup_parts(void)
+{
+	struct gguf_build b = {0};
+
+	small(&b);
+	write_parts(&b);
+	gguf_free(&b);
+}
+
+static void teardown_parts(void)
+{
+	for (int i = 0; i < 3; i++)
+		unlink(parts[i]);
+}
+
+START_TEST(any_part_opens_all)
+{
+	struct genai_gguf *g;
+	struct genai_error err = GENAI_ERROR_INIT;
+	const struct genai_gguf_tensor *t;
+	uint64_t u = 0;
+
+	for (int i = 0; i < 3; i++) {
+		ck_assert_msg(!genai_gguf_open(parts[i], &g, &err), "%s",
+			      err.text);
+		ck_assert_str_eq(genai_gguf_path(g), parts[0]);
+		for (uint64_t k = 0; k < 3; k++)
+			ck_assert_str_eq(genai_gguf_part_path(g, k), parts[k]);
+		ck_assert_ptr_null(genai_gguf_part_path(g, 3));
+		ck_assert_uint_eq(genai_gguf_n_tensors(g), 2);
+		ck_assert(genai_gguf_uint(genai_gguf_find(g, "a.u32"), &u));
+		ck_assert_uint_eq(u, 7);
+		ck_assert_ptr_nonnull(genai_gguf_tensor_find(g, "one"));
+		t = genai_gguf_tensor_find(g, "two");
+		ck_assert_ptr_nonnull(t);
+		ck_assert_uint_eq(t->data[7], 0xc0); // -2.0f
+		ck_assert_int_eq(genai_gguf_check(g, &err), GENAI_OK);
+		ck_assert_int_eq(truncate(parts[1], 8), 0);
+		ck_assert_int_eq(genai_gguf_check(g, &err), GENAI_E_IO);
+		ck_assert_ptr_nonnull(strstr(err.text, parts[1]));
+		genai_gguf_close(g);
+		setup_parts();
+	}
+}
+END_TEST
+
+static void refused_part(const char *given, int32_t code, const char *name,
+			 const char *words)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct genai_gguf *g;
+	int32_t rc = genai_gguf_open(given, &g, &err);
+
+	ck_assert_msg(rc == code && !strncmp(err.text, name, strlen(name)) &&
+			      strstr(err.text, words),
+		      "want %d '%s: %s', got %d '%s'", code, name, words, rc,
+		      err.text);
+	ck_assert_ptr_null(g);
+}
+
+START_TEST(parts_that_are_missing_or_foreign)
+{
+	struct gguf_build b = {0};
+	char third[64];
+
+	strcpy(third, parts[2]);
+	for (int i = 0; i < 3; i++) {
+		unlink(parts[i]);
+		refused_part(parts[(i + 1) % 3], GENAI_E_NOTFOUND, parts[i],
+			     "is missing");
+		setup_parts();
+	}
+	// the third where the second should be, then a copy of the second
+	ck_assert_int_eq(rename(parts[2], parts[1]), 0);
+	refused_part(parts[0], GENAI_E_FORMAT, parts[1],
+		     "does not say that it is part 2");
+	setup_parts();
+	ck_assert_int_eq(rename(parts[0], parts[2]), 0);
+	refused_part(parts[2], GENAI_E_FORMAT, parts[2], "its name must end");
+	setup_parts();
+	// of a model with more tensors
+	small(&b);
+	one_tensor(&b, 1, 8, 1, 0, b.data.n);
+	write_parts(&b);
+	ck_assert_int_eq(rename(parts[2], path), 0);
+	setup_parts();
+	ck_assert_int_eq(rename(path, parts[2]), 0);
+	refused_part(parts[0], GENAI_E_FORMAT, third,
+		     "key split.tensors.count is not what it is in");
+	gguf_free(&b);
+}
+END_TEST
+
+START_TEST(parts_with_the_same_tensor_or_too_few)
+{
+	struct gguf_build b = {0}, part;
+	struct bytes out = {0};
+
+	small(&b);
+	gguf_part(&b, 1, 3, &part); // the tensor "two", and now "one"
+	info(&part, "one", 1, (uint64_t[]){4}, 0, 32);
+	put(&part.data, (uint8_t[48]){0}, 48);
+	gguf_join(&part, &out);
+	write_file(parts[1], out.data, out.n);
+	refused_part(parts[0], GENAI_E_FORMAT, parts[0],
+		     "split.tensors.count is 2, the parts have 3");
+	gguf_free(&part);
+	out.n = 0;
+	gguf_part(&b, 1, 3, &part);
+	part.n_tensors = 0;
+	part.infos.n = 0;
+	info(&part, "one", 1, (uint64_t[]){4}, 0, 0);
+	gguf_join(&part, &out);
+	write_file(parts[1], out.data, out.n);
+	refused_part(parts[2], GENAI_E_FORMAT, parts[0],
+		     "tensor one is in two parts");
+	gguf_free(&part);
+	gguf_free(&b);
+	free(out.data);
+}
+END_TEST
+
 static int run_golden(const char *dir)
 {
 	char file[4096];
@@ -463,6 +616,14 @@ int main(int argc, char **argv)
 	tcase_add_test(c, refuses_keys);
 	tcase_add_test(c, refuses_tensors);
 	tcase_add_test(c, refuses_alignment);
+	suite_add_tcase(s, c);
+	c = tcase_create("parts");
+	tcase_set_timeout(c, 60);
+	tcase_add_checked_fixture(c, setup, teardown);
+	tcase_add_checked_fixture(c, setup_parts, teardown_parts);
+	tcase_add_test(c, any_part_opens_all);
+	tcase_add_test(c, parts_that_are_missing_or_foreign);
+	tcase_add_test(c, parts_with_the_same_tensor_or_too_few);
 	suite_add_tcase(s, c);
 	return genai_check_main(s);
 }

@@ -149,6 +149,46 @@ static inline void gguf_join(const struct gguf_build *g, struct bytes *out)
 	put(out, g->data.data, g->data.n);
 }
 
+// Part no of count, as a file is split: the first has the keys, each has some
+// of the tensors, all say which part they are.
+static inline void gguf_part(const struct gguf_build *g, uint32_t no,
+			     uint32_t count, struct gguf_build *out)
+{
+	const uint8_t *p = g->infos.data, *next;
+	uint64_t offset, end;
+
+	memset(out, 0, sizeof(*out));
+	if (!no) {
+		put(&out->kvs, g->kvs.data, g->kvs.n);
+		out->n_kvs = g->n_kvs;
+	}
+	kv(out, "split.no", 2);
+	put_le(&out->kvs, no, 2);
+	kv(out, "split.count", 2);
+	put_le(&out->kvs, count, 2);
+	kv(out, "split.tensors.count", 5);
+	put_u32(&out->kvs, (uint32_t)g->n_tensors);
+	for (uint64_t i = 0; i < g->n_tensors; i++, p = next) {
+		next = p + 8 + p[0]; // names are short, numbers little-endian
+		next += 4 + 8 * next[0] + 4 + 8;
+		memcpy(&offset, next - 8, 8);
+		end = g->data.n;
+		if (i + 1 < g->n_tensors)
+			memcpy(&end,
+			       next + 8 + next[0] + 4 + 8 * next[8 + next[0]] +
+				       4,
+			       8);
+		if (i * count / g->n_tensors != no)
+			continue;
+		while (out->data.n % 32)
+			put_le(&out->data, 0, 1);
+		put(&out->infos, p, (size_t)(next - p) - 8);
+		put_u64(&out->infos, out->data.n);
+		out->n_tensors++;
+		put(&out->data, g->data.data + offset, end - offset);
+	}
+}
+
 static inline void gguf_free(struct gguf_build *g)
 {
 	free(g->kvs.data);
