@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "core/model/folder.h"
+#include "core/model/genai_config.h"
+#include "core/onnx/onnx.h"
 #include "core/text/tokenizer/tok.h"
 
 int32_t cli_runtime(struct cli *c, struct genai_runtime **out)
@@ -92,6 +94,31 @@ static int32_t load_progress(void *ctx, const char *what, uint64_t done,
 	return cli_interrupted;
 }
 
+// A graph that is none is told of before its tokenizer is missed.
+static int32_t without_tokenizer(struct cli *c, const char *path, int32_t code)
+{
+	struct genai_model_config config;
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct genai_onnx *onnx = NULL;
+	char folder[4200], file[256], graph[4500];
+	int32_t rc = genai_model_folder(path, folder, sizeof(folder), file,
+					sizeof(file), NULL);
+
+	if (rc)
+		return code;
+	rc = genai_model_config_load(folder, NULL, &config, NULL);
+	if (rc && rc != GENAI_E_NOTFOUND)
+		return code;
+	snprintf(graph, sizeof(graph), "%s/%s", folder,
+		 file[0] ? file : config.filename);
+	rc = genai_onnx_load(graph, NULL, &onnx, &err);
+	genai_onnx_close(onnx);
+	if (!rc || rc == GENAI_E_NOTFOUND)
+		return code;
+	c->err = err;
+	return rc;
+}
+
 int32_t cli_open(struct cli *c, const char *path, uint32_t flags,
 		 struct cli_model *m)
 {
@@ -107,8 +134,11 @@ int32_t cli_open(struct cli *c, const char *path, uint32_t flags,
 	memset(m, 0, sizeof(*m));
 	m->start = cli_now();
 	rc = cli_folder(c, path, m->folder, sizeof(m->folder));
-	if (!rc && flags & CLI_TOKENIZER)
+	if (!rc && flags & CLI_TOKENIZER) {
 		rc = cli_tokenizer(c, m->folder, &m->tok);
+		if (rc == GENAI_E_NOTFOUND && !gguf)
+			rc = without_tokenizer(c, path, rc);
+	}
 	if (!rc)
 		rc = cli_runtime(c, &m->rt);
 	if (!rc)

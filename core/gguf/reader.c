@@ -2,6 +2,7 @@
 #include "core/gguf/gguf.h"
 #include "core/gguf/blocks.h"
 #include "core/base/error.h"
+#include "core/base/kind.h"
 #include "core/base/mapping.h"
 #include "core/modelgen/half.h"
 
@@ -394,6 +395,7 @@ static int32_t read_header(struct cursor *c, struct genai_gguf *g)
 {
 	static const char lfs[] = "version https://git-lfs";
 	uint64_t version = 0;
+	const char *text;
 	int32_t rc;
 
 	if (c->size >= sizeof(lfs) - 1 &&
@@ -402,6 +404,11 @@ static int32_t read_header(struct cursor *c, struct genai_gguf *g)
 				  "%s: is a Git LFS pointer, not the file "
 				  "itself; run git lfs pull",
 				  c->path);
+	text = genai_text_kind(c->base, c->size);
+	if (text && memcmp(c->base, "GGUF", 4) != 0)
+		return genai_fail(c->err, GENAI_E_FORMAT,
+				  "%s: this is %s, not a GGUF file", c->path,
+				  text);
 	rc = need(c, 24, "GGUF header");
 	if (rc)
 		return rc;

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "core/base/error.h"
+#include "core/base/kind.h"
 
 #define MAX_DEPTH 3	// of folders above a model
 #define MAX_LOOKED 4096 // entries, in all of them
@@ -271,6 +272,23 @@ static int32_t in_folder(char *io, size_t cap, char *out_file, size_t file_cap,
 			  io);
 }
 
+// File: to be looked into, NULL for a pipe or a device.
+static int32_t no_model(const char *path, const char *file,
+			struct genai_error *err)
+{
+	FILE *f = file ? fopen(file, "r") : NULL;
+	const char *text;
+	char head[512];
+
+	text = f ? genai_text_kind(head, fread(head, 1, sizeof(head), f))
+		 : NULL;
+	if (f)
+		fclose(f);
+	return genai_fail(err, GENAI_E_FORMAT,
+			  "%s: %s%sneither a model folder nor a .onnx file",
+			  path, text ? text : "", text ? ", " : "");
+}
+
 int32_t genai_model_folder(const char *path, char *out, size_t cap,
 			   char *out_file, size_t file_cap,
 			   struct genai_error *err)
@@ -289,9 +307,7 @@ int32_t genai_model_folder(const char *path, char *out, size_t cap,
 	if (S_ISDIR(st.st_mode))
 		return in_folder(out, cap, out_file, file_cap, err);
 	if (!ends_with(out, ".onnx"))
-		return genai_fail(err, GENAI_E_FORMAT,
-				  "%s: neither a model folder nor a .onnx file",
-				  path);
+		return no_model(path, S_ISREG(st.st_mode) ? out : NULL, err);
 	slash = strrchr(out, '/');
 	if (snprintf(out_file, file_cap, "%s", slash ? slash + 1 : out) >=
 	    (int)file_cap)

@@ -1,5 +1,6 @@
 // load.c - opening a model file: map, scan, unpack, import.
 #include "core/onnx/import.h"
+#include "core/base/kind.h"
 #include "core/onnx/functions.h"
 #include "core/onnx/payload.h"
 #include "core/onnx/scan.h"
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 // protobuf lengths are 31 bits, and so is everybody's limit of a message.
 #define MAX_FILE ((UINT64_C(1) << 31) - 1)
@@ -55,25 +55,6 @@ static void capped_free(void *data, void *block)
 	free(p);
 }
 
-// A page of a server's, or another text, in the place of the file: a message
-// has control characters from the first byte on.
-static const char *text_kind(const unsigned char *data, uint64_t bytes)
-{
-	uint64_t n = bytes < 512 ? bytes : 512, at = 0;
-
-	if (n < 16 || genai_is_lfs_pointer(data, bytes))
-		return NULL;
-	for (uint64_t i = 0; i < n; i++)
-		if (data[i] < 32 && !memchr("\t\n\r\f", data[i], 4))
-			return NULL;
-	while (at < n && data[at] <= ' ')
-		at++;
-	if (n - at >= 5 && (!strncasecmp((const char *)data + at, "<html", 5) ||
-			    !strncasecmp((const char *)data + at, "<!doc", 5)))
-		return "text (HTML)";
-	return "text";
-}
-
 // Map a file that holds one message and scan it.
 static int32_t open_message(const char *path, enum genai_onnx_root root,
 			    struct genai_budget *budget,
@@ -108,7 +89,9 @@ static int32_t open_message(const char *path, enum genai_onnx_root root,
 	else
 		rc = genai_onnx_scan(data, (size_t)bytes, root, budget, out_s,
 				     err);
-	text = rc == GENAI_E_FORMAT ? text_kind(data, bytes) : NULL;
+	text = rc == GENAI_E_FORMAT && !genai_is_lfs_pointer(data, bytes)
+		       ? genai_text_kind(data, bytes)
+		       : NULL;
 	if (text)
 		genai_fail(err, rc, "this is %s, not an ONNX %s", text,
 			   root == GENAI_ONNX_ROOT_MODEL ? "model" : "tensor");

@@ -53,6 +53,29 @@ copy
 rm m/model.onnx.data
 mkfifo m/model.onnx.data
 try "a pipe as data file" "model.onnx.data"
+printf '<!DOCTYPE html>\n<title>Not found</title>\n' >page.html
+cp page.html page.onnx
+cp page.html page.gguf
+mkdir page
+cp page.html page/model.onnx
+for c in "generate --prompt x" "generate --ids 1" chat "score --file page.html" \
+	inspect plan; do
+	set -- $c
+	c=$1
+	shift
+	fails "$c $*: a page" 1 "page.html: text (HTML), neither a" $c \
+		page.html "$@"
+	fails "$c $*: as .onnx" 1 "page.onnx: this is text (HTML), not an ONNX" \
+		$c page.onnx "$@"
+	fails "$c $*: in a folder" 1 \
+		"page/model.onnx: this is text (HTML), not an ONNX" $c page "$@"
+	fails "$c $*: as .gguf" 1 "page.gguf: this is text (HTML), not a GGUF" \
+		$c page.gguf "$@"
+done
+rm -r page
+cp "$plain/model.onnx" whole.onnx
+fails "a graph alone misses its tokenizer" 1 "no tokenizer here" \
+	generate whole.onnx --prompt x
 fails "another file as model" 1 "neither a model folder nor" generate \
 	"$plain/genai_config.json" --ids 1
 copy
