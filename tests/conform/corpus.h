@@ -117,5 +117,6 @@ void corpus_index(struct check *c);
 void corpus_moe(struct check *c);
 void corpus_chunks(struct check *c);
 void corpus_state(struct check *c);
+void corpus_paged(struct check *c);
 
 #endif

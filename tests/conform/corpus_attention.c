@@ -5,23 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "tests/conform/corpus.h"
-
-struct gqa {
-	uint32_t dtype;
-	int64_t heads, kv, size, seq, past, cap;
-	int64_t rot; /* channels; 0 none */
-	bool interleaved, packed, share, norm, sink, smooth, bias, cache;
-	int64_t window;
-	double softcap, scale;
-};
-
-struct data {
-	void *q, *k, *v, *pk, *pv, *cosc, *sinc, *qn, *kn, *sink, *bias;
-	void *out, *ok, *ov;
-	double *keys, *values; /* of every position a row can see */
-	int64_t had, rows; /* rows in the cache before, rows of the buffer */
-};
+#include "tests/conform/corpus_gqa.h"
 
 static double at(uint32_t dt, const void *p, int64_t i)
 {
@@ -36,7 +20,7 @@ static int64_t window_rows(const struct gqa *t, int64_t total)
 }
 
 /* One head of the source: its vector after norm and rope. */
-static void vector(const struct gqa *t, const struct data *x, int64_t s,
+static void vector(const struct gqa *t, const struct gqa_data *x, int64_t s,
 		   int64_t h, int what, double *o)
 {
 	int64_t width = t->packed ? t->heads + 2 * t->kv
@@ -72,8 +56,7 @@ static void vector(const struct gqa *t, const struct data *x, int64_t s,
 	}
 }
 
-/* Key or value of position j, rounded as a cache holds it. */
-static void cached(const struct gqa *t, const struct data *x, int64_t j,
+void gqa_cached(const struct gqa *t, const struct gqa_data *x, int64_t j,
 		   int64_t h, int what, double *o)
 {
 	if (j >= t->past) {
@@ -92,8 +75,7 @@ static void cached(const struct gqa *t, const struct data *x, int64_t j,
 			  (h * x->rows + j) * t->size + d);
 }
 
-/* Expected row of the output and what rounding can do to it. */
-static void want_row(const struct gqa *t, const struct data *x, int64_t s,
+void gqa_want_row(const struct gqa *t, const struct gqa_data *x, int64_t s,
 		     int64_t h, double *want, double *tol)
 {
 	int64_t len = t->past + s + 1, first = 0, kvh = h / (t->heads / t->kv);
@@ -159,10 +141,38 @@ static void want_row(const struct gqa *t, const struct data *x, int64_t s,
 	free(score);
 }
 
-static void make(const struct gqa *t, struct data *x)
+static void *copy(const void *p, uint64_t bytes)
+{
+	void *to = malloc(bytes + 1);
+
+	memcpy(to, p, bytes);
+	return to;
+}
+
+/* Random weights, or those of like. */
+static void weights(const struct gqa *t, struct gqa_data *x,
+		    const struct gqa_data *like)
+{
+	uint64_t tables = (uint64_t)((t->past + t->seq) * t->rot / 2) + 8;
+	uint64_t w = (uint64_t)t->size, heads = (uint64_t)t->heads;
+	uint64_t e = op_bytes(t->dtype, 0, NULL);
+
+	x->cosc = like ? copy(like->cosc, tables * e)
+		       : rnd_tensor(t->dtype, tables, -1, 1);
+	x->sinc = like ? copy(like->sinc, tables * e)
+		       : rnd_tensor(t->dtype, tables, -1, 1);
+	x->qn = like ? copy(like->qn, w * e)
+		     : rnd_tensor(t->dtype, w, .5f, 1.5f);
+	x->kn = like ? copy(like->kn, w * e)
+		     : rnd_tensor(t->dtype, w, .5f, 1.5f);
+	x->sink = like ? copy(like->sink, heads * e)
+		       : rnd_tensor(t->dtype, heads, -1, 3);
+}
+
+void gqa_make(const struct gqa *t, struct gqa_data *x,
+	      const struct gqa_data *like)
 {
 	uint64_t toks = (uint64_t)t->seq, w = (uint64_t)t->size;
-	uint64_t tables = (uint64_t)((t->past + t->seq) * t->rot / 2) + 8;
 
 	memset(x, 0, sizeof(*x));
 	x->rows = t->share ? t->cap : t->past;
@@ -178,11 +188,7 @@ static void make(const struct gqa *t, struct data *x)
 	x->v = rnd_tensor(t->dtype, toks * w * (uint64_t)t->kv, -2, 2);
 	x->pk = rnd_tensor(t->dtype, (uint64_t)(t->kv * x->rows) * w, -2, 2);
 	x->pv = rnd_tensor(t->dtype, (uint64_t)(t->kv * x->rows) * w, -2, 2);
-	x->cosc = rnd_tensor(t->dtype, tables, -1, 1);
-	x->sinc = rnd_tensor(t->dtype, tables, -1, 1);
-	x->qn = rnd_tensor(t->dtype, w, .5f, 1.5f);
-	x->kn = rnd_tensor(t->dtype, w, .5f, 1.5f);
-	x->sink = rnd_tensor(t->dtype, (uint64_t)t->heads, -1, 3);
+	weights(t, x, like);
 	x->bias = rnd_tensor(t->dtype, toks * (uint64_t)(t->past + t->seq), -2,
 			     2);
 	x->out = calloc(toks * w * (uint64_t)t->heads, 4);
@@ -194,12 +200,12 @@ static void make(const struct gqa *t, struct data *x)
 		for (int64_t j = t->past - x->had; j < t->past + t->seq; j++) {
 			int64_t at = (h * (t->past + t->seq) + j) * t->size;
 
-			cached(t, x, j, h, 1, x->keys + at);
-			cached(t, x, j, h, 2, x->values + at);
+			gqa_cached(t, x, j, h, 1, x->keys + at);
+			gqa_cached(t, x, j, h, 2, x->values + at);
 		}
 }
 
-static void unmake(struct data *x)
+void gqa_unmake(struct gqa_data *x)
 {
 	void **p = (void **)x;
 
@@ -215,7 +221,7 @@ static uint32_t opt(struct op_graph *g, bool on, uint32_t dtype, uint32_t rank,
 	return on ? op_input(g, dtype, rank, dims, data) : GENAI_NONE;
 }
 
-static int32_t run(struct check *c, const struct gqa *t, struct data *x,
+static int32_t run(struct check *c, const struct gqa *t, struct gqa_data *x,
 		   struct genai_error *err)
 {
 	int64_t width = t->packed ? t->heads + 2 * t->kv : t->heads;
@@ -273,7 +279,7 @@ static int32_t run(struct check *c, const struct gqa *t, struct data *x,
 }
 
 /* The cache afterwards: old rows as they were, new ones within a rounding. */
-static void check_cache(struct check *c, const struct gqa *t, struct data *x)
+static void check_cache(struct check *c, const struct gqa *t, struct gqa_data *x)
 {
 	int64_t total = t->past + t->seq, stride = t->cap, bad = 0;
 	int64_t has = t->cache ? window_rows(t, total) : total;
@@ -286,7 +292,7 @@ static void check_cache(struct check *c, const struct gqa *t, struct data *x)
 			for (int64_t r = 0; r < has; r++) {
 				int64_t pos = total - has + r;
 
-				cached(t, x, pos, h, what, v);
+				gqa_cached(t, x, pos, h, what, v);
 				for (int64_t d = 0; d < t->size; d++) {
 					double got = at(
 						t->dtype,
@@ -309,7 +315,7 @@ static void gqa_case(struct check *c, struct gqa t)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
 	double *want, *tol;
-	struct data x;
+	struct gqa_data x;
 	int32_t rc;
 
 	if (!check_begin(c,
@@ -328,12 +334,12 @@ static void gqa_case(struct check *c, struct gqa t)
 		t.scale = 1 / sqrt((double)t.size);
 	if (!t.cap)
 		t.cap = t.past + t.seq + 5;
-	make(&t, &x);
+	gqa_make(&t, &x, NULL);
 	want = calloc((size_t)(t.seq * t.heads * t.size), sizeof(*want));
 	tol = calloc((size_t)(t.seq * t.heads * t.size), sizeof(*tol));
 	for (int64_t s = 0; s < t.seq; s++)
 		for (int64_t h = 0; h < t.heads; h++)
-			want_row(&t, &x, s, h,
+			gqa_want_row(&t, &x, s, h,
 				 want + (s * t.heads + h) * t.size,
 				 tol + (s * t.heads + h) * t.size);
 	rc = run(c, &t, &x, &err);
@@ -347,7 +353,7 @@ static void gqa_case(struct check *c, struct gqa t)
 			    (uint64_t)(t.seq * t.heads * t.size));
 		check_cache(c, &t, &x);
 	}
-	unmake(&x);
+	gqa_unmake(&x);
 	free(want);
 	free(tol);
 }
@@ -360,7 +366,7 @@ static void gqa_alone(struct check *c, struct gqa t)
 	int64_t row = (t.past + t.seq) * t.size;
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct gqa one = t;
-	struct data x, y;
+	struct gqa_data x, y;
 
 	if (!check_begin(c,
 			 "gqa alone dtype %u heads %lld/%lld size %lld seq "
@@ -372,15 +378,15 @@ static void gqa_alone(struct check *c, struct gqa t)
 	t.scale = one.scale = .2;
 	t.cap = one.cap = t.past + t.seq;
 	one.seq = 1;
-	make(&t, &x);
+	gqa_make(&t, &x, NULL);
 	if (run(c, &t, &x, &err)) {
 		check_result(c, false, "%s", err.text);
-		unmake(&x);
+		gqa_unmake(&x);
 		return;
 	}
 	for (int64_t s = 0; s<t.seq; s += t.seq> 20 ? 7 : 1) {
 		one.past = t.past + s;
-		make(&one, &y);
+		gqa_make(&one, &y, NULL);
 		free(y.pk);
 		free(y.pv);
 		y.pk = calloc((size_t)(t.kv * row), 2);
@@ -399,9 +405,9 @@ static void gqa_alone(struct check *c, struct gqa t)
 		else
 			check_same(c, y.out,
 				   (char *)x.out + (uint64_t)s * bytes, bytes);
-		unmake(&y);
+		gqa_unmake(&y);
 	}
-	unmake(&x);
+	gqa_unmake(&x);
 }
 
 /* Steps of a few tokens: around the borders of pieces of 16 keys, of the 64 of

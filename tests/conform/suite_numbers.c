@@ -187,6 +187,7 @@ CORPUS(attention)
 CORPUS(exact)
 CORPUS(chunks)
 CORPUS(state)
+CORPUS(paged)
 
 #define E GENAI_IFACE_EXECUTOR
 static const struct cf_test tests[] = {
@@ -201,6 +202,7 @@ static const struct cf_test tests[] = {
 	{"executor/numbers-exact", "GM-101", E, 0, exact_cases},
 	{"executor/numbers-chunks", "GM-101 GM-113", E, 0, chunks_cases},
 	{"executor/numbers-state", "GM-101 GM-113", E, 0, state_cases},
+	{"executor/numbers-paged", "GM-101 GM-143", E, 0, paged_cases},
 };
 const struct cf_suite cf_suite_numbers = {tests,
 					  sizeof(tests) / sizeof(tests[0])};

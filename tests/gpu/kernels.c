@@ -17,7 +17,7 @@ static const struct {
 	{"index", corpus_index},	 {"moe", corpus_moe},
 	{"matmul", corpus_matmul},	 {"prompt", corpus_prompt},
 	{"attention", corpus_attention}, {"chunks", corpus_chunks},
-	{"state", corpus_state},
+	{"state", corpus_state},	 {"paged", corpus_paged},
 };
 
 int main(int argc, char **argv)
