@@ -156,23 +156,6 @@ static void put_all(struct genai_engine *e, uint64_t padded)
 
 // ---- binding ----
 
-static void view(struct genai_view *v, uint32_t dtype, genai_addr addr,
-		 uint32_t rank, const int64_t *dims)
-{
-	int64_t stride = 1;
-
-	memset(v, 0, sizeof(*v));
-	v->size = sizeof(*v);
-	v->dtype = dtype;
-	v->addr = addr;
-	v->rank = rank;
-	for (uint32_t d = rank; d-- > 0;) {
-		v->dims[d] = dims[d];
-		v->strides[d] = stride;
-		stride *= dims[d];
-	}
-}
-
 struct binder {
 	struct genai_engine *e;
 	struct genai_error *err;
@@ -196,7 +179,7 @@ static void bind_in(struct binder *b, uint32_t i, uint32_t dtype, uint64_t at,
 {
 	struct genai_view v;
 
-	view(&v, dtype, b->e->step.in.range.addr + at, rank, dims);
+	genai_view_dense(&v, dtype, b->e->step.in.range.addr + at, rank, dims);
 	bind(b, false, i, &v);
 }
 
@@ -221,12 +204,14 @@ static int32_t bind_step(struct genai_engine *e, int64_t n,
 		(int64_t[]){seqs + 1});
 	bind_in(&b, g->table, GENAI_DT_I32, t->table_at, 2,
 		(int64_t[]){seqs, k->per_seq});
-	view(&v, GENAI_DT_I64, t->tokens.range.addr, 2, (int64_t[]){1, r});
+	genai_view_dense(&v, GENAI_DT_I64, t->tokens.range.addr, 2,
+			 (int64_t[]){1, r});
 	bind(&b, true, g->next, &v);
-	view(&v, g->logits_dtype, t->best.range.addr, 2, (int64_t[]){1, r});
+	genai_view_dense(&v, g->logits_dtype, t->best.range.addr, 2,
+			 (int64_t[]){1, r});
 	bind(&b, true, g->best, &v);
-	view(&v, g->logits_dtype, t->logits.range.addr, 3,
-	     (int64_t[]){1, r, e->m->vocab});
+	genai_view_dense(&v, g->logits_dtype, t->logits.range.addr, 3,
+			 (int64_t[]){1, r, e->m->vocab});
 	bind(&b, true, g->logits, &v);
 	for (uint32_t i = 0; i < states->n; i++) {
 		uint64_t at = genai_states_at(states, i, 0,

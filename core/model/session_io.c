@@ -15,23 +15,6 @@
 
 // ---- binding ----
 
-static void view(struct genai_view *v, uint32_t dtype, genai_addr addr,
-		 uint32_t rank, const int64_t *dims)
-{
-	int64_t stride = 1;
-
-	memset(v, 0, sizeof(*v));
-	v->size = sizeof(*v);
-	v->dtype = dtype;
-	v->addr = addr;
-	v->rank = rank;
-	for (uint32_t d = rank; d-- > 0;) {
-		v->dims[d] = dims[d];
-		v->strides[d] = stride;
-		stride *= dims[d];
-	}
-}
-
 // The token of a single row is the next step's input.
 static int32_t bind_tokens(struct genai_session *s, int64_t rows,
 			   struct genai_error *err)
@@ -42,10 +25,12 @@ static int32_t bind_tokens(struct genai_session *s, int64_t rows,
 	struct genai_view v;
 	int32_t rc;
 
-	view(&v, GENAI_DT_I64,
-	     rows == 1 ? s->ids.range.addr : s->tokens.range.addr, 2, dims);
+	genai_view_dense(&v, GENAI_DT_I64,
+			 rows == 1 ? s->ids.range.addr : s->tokens.range.addr,
+			 2, dims);
 	rc = x->bind_output(s->plan, m->step.next, &v, err);
-	view(&v, m->step.logits_dtype, s->token.range.addr, 2, dims);
+	genai_view_dense(&v, m->step.logits_dtype, s->token.range.addr, 2,
+			 dims);
 	if (!rc)
 		rc = x->bind_output(s->plan, m->step.best, &v, err);
 	return rc;
@@ -62,8 +47,9 @@ static int32_t bind_rows(struct genai_session *s, uint64_t n, int64_t rows,
 
 	if (m->step.rows == GENAI_NONE)
 		return 0;
-	view(&v, GENAI_DT_I64, s->numbers.range.addr + first * sizeof(int64_t),
-	     1, &rows);
+	genai_view_dense(&v, GENAI_DT_I64,
+			 s->numbers.range.addr + first * sizeof(int64_t), 1,
+			 &rows);
 	rc = m->rt->exec.bind_input(s->plan, m->step.rows, &v, err);
 	v.addr = s->numbers.range.addr + m->chunk * sizeof(int64_t);
 	return rc ? rc
@@ -81,9 +67,10 @@ static int32_t bind_turn(struct genai_session *s, uint64_t n,
 
 	if (m->step.turn == GENAI_NONE)
 		return 0;
-	view(&v, GENAI_DT_I64, s->numbers.range.addr, 1, &rows);
+	genai_view_dense(&v, GENAI_DT_I64, s->numbers.range.addr, 1, &rows);
 	rc = m->rt->exec.bind_input(s->plan, m->step.index, &v, err);
-	view(&v, GENAI_DT_I64, s->past.range.addr + TURN_AT, 1, &one);
+	genai_view_dense(&v, GENAI_DT_I64, s->past.range.addr + TURN_AT, 1,
+			 &one);
 	return rc ? rc : m->rt->exec.bind_input(s->plan, m->step.turn, &v, err);
 }
 
@@ -97,13 +84,13 @@ static int32_t bind_step(struct genai_session *s, uint64_t n,
 	struct genai_view v;
 	int32_t rc;
 
-	view(&v, GENAI_DT_I64, s->ids.range.addr, 2, ids);
+	genai_view_dense(&v, GENAI_DT_I64, s->ids.range.addr, 2, ids);
 	rc = x->bind_input(s->plan, m->step.ids, &v, err);
 	if (!rc)
 		rc = bind_rows(s, n, rows, err);
 	if (!rc)
 		rc = bind_turn(s, n, err);
-	view(&v, m->step.logits_dtype, s->logits.range.addr, 3, lg);
+	genai_view_dense(&v, m->step.logits_dtype, s->logits.range.addr, 3, lg);
 	if (!rc)
 		rc = x->bind_output(s->plan, m->step.logits, &v, err);
 	if (!rc)
@@ -121,7 +108,7 @@ int32_t session_bind(struct genai_session *s, struct genai_error *err)
 	struct genai_view v;
 	int32_t rc;
 
-	view(&v, GENAI_DT_I32, s->past.range.addr, 1, &one);
+	genai_view_dense(&v, GENAI_DT_I32, s->past.range.addr, 1, &one);
 	rc = x->bind_input(s->plan, m->step.past, &v, err);
 	if (!rc)
 		rc = x->bind_output(s->plan, m->step.total, &v, err);

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/graph/build.h"
 #include "core/model/paging.h"
+#include "core/model/state.h"
 
 #define CONST_BYTES 4096
 
@@ -141,21 +142,6 @@ static int32_t fix_inputs(struct single *s, const struct genai_graph *g,
 	return genai_builder_finish(b, &s->graph, err);
 }
 
-static void view_of(const struct genai_host_tensor *t, struct genai_view *v)
-{
-	int64_t stride = 1;
-
-	memset(v, 0, sizeof(*v));
-	v->size = sizeof(*v);
-	v->dtype = t->dtype;
-	v->rank = t->rank;
-	for (uint32_t d = t->rank; d-- > 0;) {
-		v->dims[d] = t->dims[d];
-		v->strides[d] = stride;
-		stride *= t->dims[d];
-	}
-}
-
 static int32_t make_plan(struct single *s, struct genai_error *err)
 {
 	struct genai_runtime *rt = s->rt;
@@ -175,8 +161,11 @@ static int32_t make_plan(struct single *s, struct genai_error *err)
 	s->stage = calloc(g->n_inputs + g->n_outputs + 1, sizeof(*s->stage));
 	if (!s->views || !s->in || !s->out || !s->stage)
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
-	for (uint32_t i = 0; i < g->n_inputs; i++)
-		view_of(&s->inputs[s->source[i]], &s->views[i]);
+	for (uint32_t i = 0; i < g->n_inputs; i++) {
+		const struct genai_host_tensor *t = &s->inputs[s->source[i]];
+
+		genai_view_dense(&s->views[i], t->dtype, 0, t->rank, t->dims);
+	}
 	o.max_inputs = s->views;
 	rc = rt->device.stream.ops->create(rt->device.stream.self, "single",
 					   &s->stream, err);

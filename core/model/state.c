@@ -421,6 +421,23 @@ uint64_t genai_states_at(const struct genai_states *s, uint32_t i,
 	return at;
 }
 
+void genai_view_dense(struct genai_view *v, uint32_t dtype, genai_addr addr,
+		      uint32_t rank, const int64_t *dims)
+{
+	int64_t stride = 1;
+
+	memset(v, 0, sizeof(*v));
+	v->size = sizeof(*v);
+	v->dtype = dtype;
+	v->addr = addr;
+	v->rank = rank;
+	for (uint32_t d = rank; d-- > 0;) {
+		v->dims[d] = dims[d];
+		v->strides[d] = stride;
+		stride *= dims[d];
+	}
+}
+
 void genai_state_view(const struct genai_state *s, genai_addr addr,
 		      uint64_t positions, struct genai_view *out)
 {

@@ -65,6 +65,9 @@ uint64_t genai_states_at(const struct genai_states *s, uint32_t i,
 uint64_t genai_states_replaced_at(const struct genai_states *s,
 				  uint64_t positions);
 uint64_t genai_states_copy_at(const struct genai_states *s, uint64_t positions);
+/* A view at addr of a tensor without gaps. */
+void genai_view_dense(struct genai_view *v, uint32_t dtype, genai_addr addr,
+		      uint32_t rank, const int64_t *dims);
 /* View of a state at addr, with room for so many positions.  Those come first
  * in memory, whichever dimension they are; not of one that is joined. */
 void genai_state_view(const struct genai_state *s, genai_addr addr,
