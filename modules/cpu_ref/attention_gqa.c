@@ -97,15 +97,15 @@ int32_t gqa_too_large(struct cref_node *n, struct genai_error *err)
 }
 
 /* Dimension i of [batch, length, width], the batch of 1 left out or not. */
-static int64_t gqa_dim(const struct cref_tensor *t, uint32_t i)
+static int64_t gqa_dim(const struct exec_tensor *t, uint32_t i)
 {
 	return t->rank == 3 ? t->dims[i] : i ? t->dims[i - 1] : 1;
 }
 
 int32_t gqa_qkv(struct cref_node *n, struct gqa *g, struct genai_error *err)
 {
-	const struct cref_tensor *q = n->in[QUERY];
-	const struct cref_tensor *kv[2] = {gqa_in(n, KEY), gqa_in(n, VALUE)};
+	const struct exec_tensor *q = n->in[QUERY];
+	const struct exec_tensor *kv[2] = {gqa_in(n, KEY), gqa_in(n, VALUE)};
 	int64_t heads = g->N;
 
 	if (q->rank != 3 && (!g->paged || q->rank != 2))
@@ -144,7 +144,7 @@ static int32_t gqa_scales(struct cref_node *n, struct gqa *g, uint32_t part,
 {
 	static const char *const names[] = {"k_quant_type", "v_quant_type"};
 	const char *type = cref_attr_string(n->node, names[part], "NONE");
-	const struct cref_tensor *s = gqa_in(n, K_SCALE + part);
+	const struct exec_tensor *s = gqa_in(n, K_SCALE + part);
 	const bool each = !strcmp(type, "PER_CHANNEL");
 	const uint64_t want = each ? (uint64_t)(g->Nkv * g->H) : 1;
 
@@ -209,7 +209,7 @@ static int32_t gqa_row(struct cref_node *n, struct gqa *g,
 static int32_t gqa_past(struct cref_node *n, const struct gqa *g,
 			int64_t *out_rows, struct genai_error *err)
 {
-	const struct cref_tensor *k = gqa_in(n, PAST_K), *v = gqa_in(n, PAST_V);
+	const struct exec_tensor *k = gqa_in(n, PAST_K), *v = gqa_in(n, PAST_V);
 
 	*out_rows = 0;
 	if (!k && !v)
@@ -219,7 +219,7 @@ static int32_t gqa_past(struct cref_node *n, const struct gqa *g,
 				      "past_key and past_value must come "
 				      "together");
 	for (uint32_t i = PAST_K; i <= PAST_V; i++) {
-		const struct cref_tensor *t = n->in[i];
+		const struct exec_tensor *t = n->in[i];
 
 		if (t->rank != 4 || t->dims[0] != g->B ||
 		    t->dims[1] != g->Nkv || t->dims[2] != k->dims[2] ||
@@ -247,8 +247,8 @@ static int32_t gqa_past(struct cref_node *n, const struct gqa *g,
 
 int32_t gqa_rotary(struct cref_node *n, struct gqa *g, struct genai_error *err)
 {
-	const struct cref_tensor *c = gqa_in(n, COS), *s = gqa_in(n, SIN);
-	const struct cref_tensor *p = gqa_in(n, POSITIONS);
+	const struct exec_tensor *c = gqa_in(n, COS), *s = gqa_in(n, SIN);
+	const struct exec_tensor *p = gqa_in(n, POSITIONS);
 
 	if (!g->rotary)
 		return GENAI_OK;
@@ -277,7 +277,7 @@ int32_t gqa_rotary(struct cref_node *n, struct gqa *g, struct genai_error *err)
 static int32_t gqa_rest(struct cref_node *n, const struct gqa *g,
 			struct genai_error *err)
 {
-	const struct cref_tensor *l = n->in[SEQLENS], *b = gqa_in(n, BIAS);
+	const struct exec_tensor *l = n->in[SEQLENS], *b = gqa_in(n, BIAS);
 
 	if (l->rank < 1 || l->rank > 2 || cref_elements(l) != (uint64_t)g->B ||
 	    (l->rank == 2 && l->dims[0] != 1 && l->dims[1] != 1))
@@ -296,7 +296,7 @@ static int32_t gqa_rest(struct cref_node *n, const struct gqa *g,
 int32_t gqa_extras(struct cref_node *n, const struct gqa *g,
 		   struct genai_error *err)
 {
-	const struct cref_tensor *x = gqa_in(n, SINK);
+	const struct exec_tensor *x = gqa_in(n, SINK);
 
 	if (x && cref_elements(x) != (uint64_t)g->N)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
@@ -337,7 +337,7 @@ static int32_t gqa_dtypes(struct cref_node *n, struct genai_error *err)
 static int64_t gqa_rows(const struct cref_node *n, const struct gqa *g,
 			int64_t past, int64_t *total)
 {
-	const struct cref_tensor *t = n->in[TOTAL];
+	const struct exec_tensor *t = n->in[TOTAL];
 
 	*total = t->value ? ops_get_int(t, t->value, 0) : -1;
 	if (g->sliding && past >= g->window)

@@ -62,7 +62,7 @@ struct gqa {
 EXEC_STATE(gqa, cref_node)
 
 /* Input i of GroupQueryAttention; of PagedAttention what is the same there. */
-static inline const struct cref_tensor *gqa_in(const struct cref_node *n,
+static inline const struct exec_tensor *gqa_in(const struct cref_node *n,
 					       uint32_t i)
 {
 	static const uint8_t paged[N_INPUTS] = {
@@ -73,7 +73,7 @@ static inline const struct cref_tensor *gqa_in(const struct cref_node *n,
 
 	if (gqa(n)->paged)
 		i = paged[i];
-	return i < n->n_in && i < CREF_MAX_IN ? n->in[i] : NULL;
+	return i < n->n_in && i < EXEC_MAX_IN ? n->in[i] : NULL;
 }
 
 struct gqa_call {

@@ -14,7 +14,7 @@
 
 /* ---- bounds ---- */
 
-static int32_t gqa_view(struct gqa_call *c, const struct cref_tensor *t,
+static int32_t gqa_view(struct gqa_call *c, const struct exec_tensor *t,
 			const char *what)
 {
 	const struct gqa *g = &c->g;
@@ -40,8 +40,8 @@ static int32_t gqa_view(struct gqa_call *c, const struct cref_tensor *t,
 
 int32_t gqa_check_positions(const struct gqa_call *c, int64_t b)
 {
-	const struct cref_tensor *p = gqa_in(c->n, POSITIONS);
-	const struct cref_tensor *cos = gqa_in(c->n, COS);
+	const struct exec_tensor *p = gqa_in(c->n, POSITIONS);
+	const struct exec_tensor *cos = gqa_in(c->n, COS);
 	int64_t low = 0, top = c->total[b] - 1;
 
 	if (!c->g.rotary)
@@ -63,7 +63,7 @@ int32_t gqa_check_positions(const struct gqa_call *c, int64_t b)
 
 static int32_t gqa_length(struct gqa_call *c, int64_t b, int64_t sum)
 {
-	const struct cref_tensor *past = gqa_in(c->n, PAST_K);
+	const struct exec_tensor *past = gqa_in(c->n, PAST_K);
 	const struct gqa *g = &c->g;
 	const int64_t rows = past ? past->dims[2] : 0;
 	const int64_t last = ops_get_int(c->n->in[SEQLENS],
@@ -110,8 +110,8 @@ static int32_t gqa_length(struct gqa_call *c, int64_t b, int64_t sum)
 
 static int32_t gqa_bounds(struct gqa_call *c)
 {
-	const struct cref_tensor *bias = gqa_in(c->n, BIAS);
-	const struct cref_tensor *t = c->n->in[TOTAL];
+	const struct exec_tensor *bias = gqa_in(c->n, BIAS);
+	const struct exec_tensor *t = c->n->in[TOTAL];
 	const int64_t sum = ops_get_int(t, t->data, 0);
 	int32_t rc;
 
@@ -150,7 +150,7 @@ static int32_t gqa_bounds(struct gqa_call *c)
 static int32_t gqa_check_scales(const struct gqa_call *c)
 {
 	for (uint32_t i = K_SCALE; c->g.bits && i <= V_SCALE; i++) {
-		const struct cref_tensor *s = gqa_in(c->n, i);
+		const struct exec_tensor *s = gqa_in(c->n, i);
 		const uint64_t n = cref_elements(s);
 
 		for (uint64_t k = 0; k < n; k++) {
@@ -171,9 +171,9 @@ static int32_t gqa_check_scales(const struct gqa_call *c)
 
 /* part: 0 keys, 1 values */
 static struct cref_kv kv_of(const struct gqa_call *c, uint32_t part,
-			    const struct cref_tensor *t)
+			    const struct exec_tensor *t)
 {
-	const struct cref_tensor *s = gqa_in(c->n, K_SCALE + part);
+	const struct exec_tensor *s = gqa_in(c->n, K_SCALE + part);
 	struct cref_kv kv = {.data = t->data,
 			     .dtype = t->dtype,
 			     .batch = t->strides[0],
@@ -223,8 +223,8 @@ static void gqa_take_past(struct gqa_call *c, const struct cref_run *r)
 	const struct gqa *g = &c->g;
 
 	for (uint32_t i = 0; i < 2; i++) {
-		const struct cref_tensor *in = gqa_in(c->n, PAST_K + i);
-		const struct cref_tensor *out = c->n->out[1 + i];
+		const struct exec_tensor *in = gqa_in(c->n, PAST_K + i);
+		const struct exec_tensor *out = c->n->out[1 + i];
 		struct cref_kv *to = &c->to[i], from = {0};
 		const bool shared = in && in->data && in->data == out->data;
 
@@ -280,8 +280,8 @@ struct angles {
 
 static void angles_at(const struct gqa_call *c, int64_t p, struct angles *a)
 {
-	const struct cref_tensor *ct = gqa_in(c->n, COS);
-	const struct cref_tensor *st = gqa_in(c->n, SIN);
+	const struct exec_tensor *ct = gqa_in(c->n, COS);
+	const struct exec_tensor *st = gqa_in(c->n, SIN);
 	const int64_t half = c->g.rotary / 2;
 	const int64_t at = p * half * cref_kv_size(ct->dtype);
 
@@ -306,7 +306,7 @@ static void rotate(const struct gqa *g, float *x, const struct angles *a)
 }
 
 static void head_norm(const struct gqa *g, float *x,
-		      const struct cref_tensor *w)
+		      const struct exec_tensor *w)
 {
 	const uint64_t H = (uint64_t)g->H;
 	const float mean = cref_vec_dot(x, x, H) / (float)H;
@@ -321,7 +321,7 @@ static const char *new_row(const struct gqa_call *c, uint32_t part, int64_t row,
 			   int64_t h)
 {
 	const struct gqa *g = &c->g;
-	const struct cref_tensor *t = c->n->in[g->packed ? QUERY : part];
+	const struct exec_tensor *t = c->n->in[g->packed ? QUERY : part];
 	const int64_t first[3] = {0, g->N, g->N + g->Nkv};
 	int64_t heads = part ? g->Nkv : g->N;
 
@@ -339,8 +339,8 @@ static void gqa_row(const struct gqa_call *c, int64_t b, int64_t i, float *tmp)
 	const uint32_t dtype[3] = {c->n->in[QUERY]->dtype,
 				   c->n->in[g->packed ? QUERY : KEY]->dtype,
 				   c->n->in[g->packed ? QUERY : VALUE]->dtype};
-	const struct cref_tensor *pt = gqa_in(c->n, POSITIONS);
-	const struct cref_tensor *norm[2] = {gqa_in(c->n, Q_NORM),
+	const struct exec_tensor *pt = gqa_in(c->n, POSITIONS);
+	const struct exec_tensor *norm[2] = {gqa_in(c->n, Q_NORM),
 					     gqa_in(c->n, K_NORM)};
 	const int64_t row = c->first[b] + i, pos = c->past[b] + i;
 	const int64_t at = pos - c->base[b];
@@ -391,8 +391,8 @@ static void gqa_rows_part(void *ctx, uint64_t begin, uint64_t end)
 
 static void gqa_attend(struct gqa_call *c, const struct cref_run *r)
 {
-	const struct cref_tensor *bias = gqa_in(c->n, BIAS);
-	const struct cref_tensor *sink = gqa_in(c->n, SINK);
+	const struct exec_tensor *bias = gqa_in(c->n, BIAS);
+	const struct exec_tensor *sink = gqa_in(c->n, SINK);
 	const struct gqa *g = &c->g;
 	struct cref_attn a = {0};
 

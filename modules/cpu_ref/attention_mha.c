@@ -16,7 +16,7 @@ struct mha {
 };
 EXEC_STATE(mha, cref_node)
 
-static const struct cref_tensor *mha_in(const struct cref_node *n, uint32_t i)
+static const struct exec_tensor *mha_in(const struct cref_node *n, uint32_t i)
 {
 	return i < n->n_in ? n->in[i] : NULL;
 }
@@ -65,8 +65,8 @@ static int32_t mha_attrs(struct cref_node *n, struct mha *m,
 static int32_t mha_qkv(struct cref_node *n, struct mha *m,
 		       struct genai_error *err)
 {
-	const struct cref_tensor *q = n->in[QUERY], *k = n->in[KEY];
-	const struct cref_tensor *v = n->in[VALUE], *b = mha_in(n, BIAS);
+	const struct exec_tensor *q = n->in[QUERY], *k = n->in[KEY];
+	const struct exec_tensor *v = n->in[VALUE], *b = mha_in(n, BIAS);
 
 	for (uint32_t i = QUERY; i <= VALUE; i++)
 		if (n->in[i]->rank != 3 || n->in[i]->dims[0] != q->dims[0] ||
@@ -96,9 +96,9 @@ static int32_t mha_qkv(struct cref_node *n, struct mha *m,
 static int32_t mha_rest(struct cref_node *n, struct mha *m,
 			struct genai_error *err)
 {
-	const struct cref_tensor *k = mha_in(n, PAST_K), *v = mha_in(n, PAST_V);
-	const struct cref_tensor *mask = mha_in(n, MASK);
-	const struct cref_tensor *b = mha_in(n, ATTN_BIAS);
+	const struct exec_tensor *k = mha_in(n, PAST_K), *v = mha_in(n, PAST_V);
+	const struct exec_tensor *mask = mha_in(n, MASK);
+	const struct exec_tensor *b = mha_in(n, ATTN_BIAS);
 	const int64_t size[2] = {m->H, m->Hv};
 
 	if (!k != !v)
@@ -208,7 +208,7 @@ struct mha_call {
 static void mha_head(const struct mha_call *c, uint32_t part, int64_t r,
 		     int64_t h, int64_t d, int64_t k, float *x)
 {
-	const struct cref_tensor *t = c->n->in[part], *b = mha_in(c->n, BIAS);
+	const struct exec_tensor *t = c->n->in[part], *b = mha_in(c->n, BIAS);
 	const int64_t w = part == VALUE ? c->m.Hv : c->m.H;
 	const int64_t first = c->m.N * c->m.H * (int64_t)part;
 	const int64_t size = t->dtype == GENAI_DT_F32 ? 4 : 2;
@@ -235,7 +235,7 @@ static void mha_append(const struct mha_call *c, uint32_t p, int64_t i)
 {
 	const struct mha *m = &c->m;
 	const struct cref_kv *kv = &c->kv[p];
-	const struct cref_tensor *past = mha_in(c->n, PAST_K + p);
+	const struct exec_tensor *past = mha_in(c->n, PAST_K + p);
 	const int64_t size = kv->dtype == GENAI_DT_F32 ? 4 : 2;
 	const int64_t w = kv->row, b = i / m->N, h = i % m->N;
 	char *to = (char *)(uintptr_t)kv->data + i * m->T * w * size;
@@ -264,7 +264,7 @@ static void mha_kv_part(void *ctx, uint64_t begin, uint64_t end)
 }
 
 /* The mask as numbers to add: one row a batch entry. */
-static void mha_mask(const struct mha *m, const struct cref_tensor *mask,
+static void mha_mask(const struct mha *m, const struct exec_tensor *mask,
 		     float *to)
 {
 	for (int64_t b = 0; b < m->B; b++)
@@ -278,7 +278,7 @@ static void mha_mask(const struct mha *m, const struct cref_tensor *mask,
 		}
 }
 
-static void mha_bias(const struct mha *m, const struct cref_tensor *b,
+static void mha_bias(const struct mha *m, const struct exec_tensor *b,
 		     struct cref_attn *a)
 {
 	a->bias = b->data;
@@ -290,8 +290,8 @@ static void mha_bias(const struct mha *m, const struct cref_tensor *b,
 
 static void mha_attend(struct mha_call *c, const struct cref_run *r)
 {
-	const struct cref_tensor *mask = mha_in(c->n, MASK);
-	const struct cref_tensor *bias = mha_in(c->n, ATTN_BIAS);
+	const struct exec_tensor *mask = mha_in(c->n, MASK);
+	const struct exec_tensor *bias = mha_in(c->n, ATTN_BIAS);
 	const struct mha *m = &c->m;
 	char *ws = r->workspace;
 	int64_t *past = (int64_t *)(void *)(ws + m->lens_at);

@@ -55,8 +55,8 @@ static int32_t paged_dtypes(struct cref_node *n, struct genai_error *err)
 static int32_t paged_shapes(struct cref_node *n, struct gqa *g,
 			    struct genai_error *err)
 {
-	const struct cref_tensor *table = n->in[PAGED_TABLE];
-	const struct cref_tensor *k = n->in[PAST_K];
+	const struct exec_tensor *table = n->in[PAGED_TABLE];
+	const struct exec_tensor *k = n->in[PAST_K];
 
 	if (g->B != 1)
 		return gqa_bad_shape(n, QUERY, "[length, width]", err);
@@ -64,7 +64,7 @@ static int32_t paged_shapes(struct cref_node *n, struct gqa *g,
 		return gqa_bad_shape(n, PAGED_TABLE, "[sequences, blocks]",
 				     err);
 	for (uint32_t i = PAST_K; i <= PAST_V; i++) {
-		const struct cref_tensor *t = n->in[i];
+		const struct exec_tensor *t = n->in[i];
 
 		if (t->rank != 4 || t->dims[0] != k->dims[0] ||
 		    t->dims[1] != k->dims[1] || t->dims[1] < 1 ||
@@ -90,7 +90,7 @@ static int32_t paged_shapes(struct cref_node *n, struct gqa *g,
 int32_t cref_paged_prepare(struct cref_node *n, struct genai_error *err)
 {
 	struct gqa g = {.paged = true};
-	const struct cref_tensor *q = n->in[QUERY];
+	const struct exec_tensor *q = n->in[QUERY];
 	int64_t dims[3];
 	uint64_t ws, add;
 	int32_t rc;
@@ -126,7 +126,7 @@ int32_t cref_paged_prepare(struct cref_node *n, struct genai_error *err)
 /* Sequence b's rows, its length, and that every block of it is there. */
 static int32_t paged_length(struct gqa_call *c, int64_t b)
 {
-	const struct cref_tensor *table = c->n->in[PAGED_TABLE];
+	const struct exec_tensor *table = c->n->in[PAGED_TABLE];
 	const int32_t *first = c->n->in[PAGED_FIRST]->data;
 	const int32_t *past = c->n->in[PAGED_PAST]->data;
 	const int32_t *blocks =
@@ -169,8 +169,8 @@ static int32_t paged_length(struct gqa_call *c, int64_t b)
 int32_t cref_paged_run(struct cref_node *n, const struct cref_run *r)
 {
 	struct gqa_call c = {.n = n, .err = r->err, .g = *gqa(n)};
-	const struct cref_tensor *table = n->in[PAGED_TABLE];
-	const struct cref_tensor *out = n->out[0];
+	const struct exec_tensor *table = n->in[PAGED_TABLE];
+	const struct exec_tensor *out = n->out[0];
 	const uint64_t size = out->dtype == GENAI_DT_F32 ? 4 : 2;
 	const uint64_t row = (uint64_t)(c.g.N * c.g.H) * size;
 	int32_t rc;

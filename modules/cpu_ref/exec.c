@@ -26,7 +26,7 @@ struct touched {
 	struct genai_access acc[CREF_MAX_ACCESS];
 };
 
-static int32_t touch(struct touched *l, struct cref_tensor *t, genai_addr addr,
+static int32_t touch(struct touched *l, struct exec_tensor *t, genai_addr addr,
 		     uint64_t bytes, uint32_t flags, struct genai_error *err)
 {
 	for (uint32_t i = 0; i < l->n; i++) {
@@ -48,7 +48,7 @@ static int32_t touch_input(struct touched *l, const struct exec_variant *v,
 			   const struct exec_part *part,
 			   struct genai_error *err)
 {
-	struct cref_tensor *t = l->u.n->in[k];
+	struct exec_tensor *t = l->u.n->in[k];
 	uint64_t bytes = exec_span(t);
 	uint32_t flags = GENAI_READ;
 	uint8_t where = v->where[exec_root(v, x->in[k])];
@@ -84,7 +84,7 @@ int32_t cref_launch(struct exec_step *s, uint32_t node,
 		if (exec_reads(x, k))
 			rc = touch_input(&l, v, x, k, part, s->err);
 	for (uint32_t k = 0; !rc && k < n->n_out; k++) {
-		struct cref_tensor *t = n->out[k];
+		struct exec_tensor *t = n->out[k];
 
 		if (t)
 			rc = touch(&l, t, t->addr, exec_span(t), GENAI_WRITE,

@@ -49,7 +49,7 @@ static int32_t gb_attrs(struct cref_node *n, struct gb_state *s,
 static int32_t gb_inputs(struct cref_node *n, struct gb_state *s,
 			 struct genai_error *err)
 {
-	const struct cref_tensor *d = n->in[0];
+	const struct exec_tensor *d = n->in[0];
 	int64_t dims[GENAI_MAX_RANK];
 	int32_t rc;
 
@@ -87,7 +87,7 @@ static int32_t gb_inputs(struct cref_node *n, struct gb_state *s,
 int32_t cref_gather_bits_prepare(struct cref_node *n, struct genai_error *err)
 {
 	struct gb_state s = {0};
-	const struct cref_tensor *d, *x;
+	const struct exec_tensor *d, *x;
 	int64_t dims[GENAI_MAX_RANK] = {0};
 	uint32_t rank;
 	int32_t rc;
@@ -122,8 +122,8 @@ static void gb_row(const struct cref_node *n, const struct gb_state *s,
 		   int64_t index, void *out)
 {
 	const unsigned char *q = n->in[0]->data;
-	const struct cref_tensor *sc = n->in[2];
-	const struct cref_tensor *zt = n->n_in > 3 ? n->in[3] : NULL;
+	const struct exec_tensor *sc = n->in[2];
+	const struct exec_tensor *zt = n->n_in > 3 ? n->in[3] : NULL;
 	const uint64_t r = (uint64_t)index, D = (uint64_t)s->D;
 	const uint64_t z_flat = r * (uint64_t)s->z_row;
 	uint64_t at = 0;
@@ -159,7 +159,7 @@ int32_t cref_gather_bits_run(struct cref_node *n, const struct cref_run *r)
 	const struct gb_state s = *gb_state(n);
 	uint64_t size;
 
-	size = (uint64_t)s.D * (cref_dtype_bits(n->out[0]->dtype) / 8);
+	size = (uint64_t)s.D * (exec_bits(n->out[0]->dtype) / 8);
 	for (int64_t i = 0; i < s.count; i++) {
 		int64_t x = ops_get_int(n->in[1], n->in[1]->data, (uint64_t)i);
 

@@ -25,7 +25,7 @@ struct linear {
 };
 EXEC_STATE(linear, cref_node)
 
-static const struct cref_tensor *linear_in(const struct cref_node *n,
+static const struct exec_tensor *linear_in(const struct cref_node *n,
 					   uint32_t i)
 {
 	return i < n->n_in ? n->in[i] : NULL;
@@ -68,7 +68,7 @@ static int32_t linear_width(struct cref_node *n, const struct linear *l,
 			    uint32_t i, int64_t unit, int64_t *out_count,
 			    struct genai_error *err)
 {
-	const struct cref_tensor *t = n->in[i];
+	const struct exec_tensor *t = n->in[i];
 
 	if (t->rank != 3 || t->dims[0] != l->B || t->dims[1] != l->T ||
 	    t->dims[2] < unit || t->dims[2] % unit)
@@ -90,7 +90,7 @@ static bool divides(int64_t a, int64_t b)
 static int32_t linear_heads(struct cref_node *n, struct linear *l,
 			    struct genai_error *err)
 {
-	const struct cref_tensor *q = n->in[QUERY];
+	const struct exec_tensor *q = n->in[QUERY];
 	int32_t rc = ops_need_rank(n, QUERY, 3, 3, err);
 
 	if (rc)
@@ -128,8 +128,8 @@ static int32_t linear_heads(struct cref_node *n, struct linear *l,
 static int32_t linear_gates(struct cref_node *n, struct linear *l,
 			    struct genai_error *err)
 {
-	const struct cref_tensor *d = linear_in(n, DECAY);
-	const struct cref_tensor *b = linear_in(n, BETA);
+	const struct exec_tensor *d = linear_in(n, DECAY);
+	const struct exec_tensor *b = linear_in(n, BETA);
 	int64_t each = 1;
 	int32_t rc = 0;
 
@@ -157,8 +157,8 @@ static int32_t linear_gates(struct cref_node *n, struct linear *l,
 static int32_t linear_past(struct cref_node *n, const struct linear *l,
 			   struct genai_error *err)
 {
-	const struct cref_tensor *p = linear_in(n, PAST);
-	struct cref_tensor want = {.rank = 4,
+	const struct exec_tensor *p = linear_in(n, PAST);
+	struct exec_tensor want = {.rank = 4,
 				   .dims = {l->B, l->heads, l->dk, l->dv}};
 
 	if (!p ||
@@ -184,7 +184,7 @@ int32_t cref_linear_prepare(struct cref_node *n, struct genai_error *err)
 	static const char *const attrs[] = {
 		"q_num_heads", "kv_num_heads", "update_rule", "scale",
 		"chunk_size",  "state_window", NULL};
-	const struct cref_tensor *past;
+	const struct exec_tensor *past;
 	int32_t rc = ops_check(n, attrs, 3, 6, 2, err);
 	struct linear l = {0};
 	uint64_t room;
@@ -240,14 +240,14 @@ struct unit {
 	float *s;
 };
 
-static char *element(const struct cref_tensor *t, int64_t i)
+static char *element(const struct exec_tensor *t, int64_t i)
 {
 	return (char *)t->data + i * (t->dtype == GENAI_DT_F32 ? 4 : 2);
 }
 
 // The unit's part of the state, to or from floats.
 static void move_state(const struct linear *l, const struct unit *u,
-		       const struct cref_tensor *t, bool store)
+		       const struct exec_tensor *t, bool store)
 {
 	for (int64_t i = 0; i < l->dk; i++) {
 		char *at = element(t, ((u->b * l->heads + u->h) * l->dk + i) *
@@ -315,9 +315,9 @@ static void update(const struct linear_call *c, const struct unit *u,
 		   int64_t row)
 {
 	const struct linear *l = &c->l;
-	const struct cref_tensor *kt = c->n->in[KEY], *vt = c->n->in[VALUE];
-	const struct cref_tensor *dt = linear_in(c->n, DECAY);
-	const struct cref_tensor *bt = linear_in(c->n, BETA);
+	const struct exec_tensor *kt = c->n->in[KEY], *vt = c->n->in[VALUE];
+	const struct exec_tensor *dt = linear_in(c->n, DECAY);
+	const struct exec_tensor *bt = linear_in(c->n, BETA);
 	const int64_t each = l->per_row ? l->dk : 1;
 	float k[MAX_DK], e[MAX_DK], v[COLUMNS] = {0}, r[COLUMNS], beta;
 
@@ -350,7 +350,7 @@ static void answer(const struct linear_call *c, const struct unit *u,
 		   int64_t row)
 {
 	const struct linear *l = &c->l;
-	const struct cref_tensor *qt = c->n->in[QUERY], *o = c->n->out[0];
+	const struct exec_tensor *qt = c->n->in[QUERY], *o = c->n->out[0];
 	const bool more = l->heads > l->q_heads;
 	const int64_t group = more ? 1 : l->q_heads / l->heads;
 	const int64_t out_heads = more ? l->heads : l->q_heads;
@@ -373,8 +373,8 @@ static void linear_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct linear_call *c = ctx;
 	const struct linear *l = &c->l;
-	const struct cref_tensor *past = linear_in(c->n, PAST);
-	const struct cref_tensor *to = c->n->n_out > 1 ? c->n->out[1] : NULL;
+	const struct exec_tensor *past = linear_in(c->n, PAST);
+	const struct exec_tensor *to = c->n->n_out > 1 ? c->n->out[1] : NULL;
 	const uint32_t dtype = past ? past->dtype : c->n->in[QUERY]->dtype;
 
 	for (int64_t k = (int64_t)begin; k < (int64_t)end; k++) {

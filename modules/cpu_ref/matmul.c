@@ -111,7 +111,7 @@ struct mm_state {
 EXEC_STATE(mm_state, cref_node)
 
 /* Strides of t's batch dims, seen as the last of rank dims. */
-static void mm_strides(const struct cref_tensor *t, uint32_t rank, int64_t *s)
+static void mm_strides(const struct exec_tensor *t, uint32_t rank, int64_t *s)
 {
 	const uint32_t own = t->rank > 2 ? t->rank - 2 : 0;
 	int64_t step = 1;
@@ -128,7 +128,7 @@ static void mm_strides(const struct cref_tensor *t, uint32_t rank, int64_t *s)
 static int32_t mm_shape(struct cref_node *n, struct mm_state *s,
 			struct genai_error *err)
 {
-	const struct cref_tensor *a = n->in[0], *b = n->in[1];
+	const struct exec_tensor *a = n->in[0], *b = n->in[1];
 	const uint32_t ra = a->rank, rb = b->rank;
 	int64_t dims[GENAI_MAX_RANK] = {0};
 	uint32_t rank = 0;
@@ -187,7 +187,7 @@ int32_t cref_matmul_prepare(struct cref_node *n, struct genai_error *err)
 }
 
 struct mm_widen {
-	const struct cref_tensor *a;
+	const struct exec_tensor *a;
 	float *to;
 };
 
@@ -202,7 +202,7 @@ static void mm_widen_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t cref_matmul_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *b = n->in[1], *c = n->out[0];
+	const struct exec_tensor *b = n->in[1], *c = n->out[0];
 	struct cref_mm_job j = {0};
 	struct mm_widen w = {n->in[0], r->workspace};
 	const struct mm_state s = *mm_state(n);
@@ -239,10 +239,10 @@ int32_t cref_matmul_run(struct cref_node *n, const struct cref_run *r)
 		}
 		one.a = j.a + ia * s.M * s.K;
 		one.b = (const char *)b->data +
-			ib * s.K * s.N * (cref_dtype_bits(b->dtype) / 8);
+			ib * s.K * s.N * (exec_bits(b->dtype) / 8);
 		one.c = (char *)c->data +
 			((int64_t)u * s.M * s.N + (int64_t)first) *
-				(cref_dtype_bits(c->dtype) / 8);
+				(exec_bits(c->dtype) / 8);
 		cref_mm_mul(&one, r->pool);
 	}
 	return GENAI_OK;

@@ -176,7 +176,7 @@ static int32_t nb_inputs(struct cref_node *n, struct genai_error *err)
 	const int64_t b_dims[3] = {N, blocks, block / 8 * bits};
 	const int64_t dims[2] = {N, blocks};
 	const int64_t z_dims[2] = {N, (blocks * bits + 7) / 8};
-	const struct cref_tensor *z = n->n_in > 3 ? n->in[3] : NULL;
+	const struct exec_tensor *z = n->n_in > 3 ? n->in[3] : NULL;
 	int64_t bytes;
 	int32_t rc;
 
@@ -215,7 +215,7 @@ int32_t cref_matmul_nbits_prepare(struct cref_node *n, struct genai_error *err)
 {
 	struct nb_state *s = nb_state(n);
 	int64_t dims[GENAI_MAX_RANK];
-	const struct cref_tensor *a;
+	const struct exec_tensor *a;
 	uint64_t M, ws;
 	int32_t rc;
 
@@ -236,7 +236,7 @@ int32_t cref_matmul_nbits_prepare(struct cref_node *n, struct genai_error *err)
 }
 
 /* From row_begin on: of an input that was cut, or travels by value. */
-static const void *nb_rows(const struct cref_tensor *t, uint64_t row_begin,
+static const void *nb_rows(const struct exec_tensor *t, uint64_t row_begin,
 			   uint64_t row)
 {
 	return (const char *)t->data +
@@ -251,8 +251,8 @@ int32_t cref_matmul_nbits_run(struct cref_node *n, const struct cref_run *r)
 	const uint64_t bits = (uint64_t)s->bits;
 	const uint64_t block = (uint64_t)s->block;
 	const uint64_t blocks = (K + block - 1) / block;
-	const uint64_t size = cref_dtype_bits(n->in[2]->dtype) / 8;
-	const struct cref_tensor *bias = n->n_in > 5 ? n->in[5] : NULL;
+	const uint64_t size = exec_bits(n->in[2]->dtype) / 8;
+	const struct exec_tensor *bias = n->n_in > 5 ? n->in[5] : NULL;
 	struct cref_nbits_job j = {0};
 	struct cref_nbits *w = &j.w;
 
@@ -277,11 +277,11 @@ int32_t cref_matmul_nbits_run(struct cref_node *n, const struct cref_run *r)
 	j.ldy = N;
 	j.y_dtype = n->out[0]->dtype;
 	j.y = (char *)n->out[0]->data +
-	      r->row_begin * (cref_dtype_bits(j.y_dtype) / 8);
+	      r->row_begin * (exec_bits(j.y_dtype) / 8);
 	if (bias) {
 		j.bias_dtype = bias->dtype;
 		j.bias = (const char *)bias->data +
-			 r->row_begin * (cref_dtype_bits(bias->dtype) / 8);
+			 r->row_begin * (exec_bits(bias->dtype) / 8);
 	}
 	j.ws = r->workspace;
 	cref_nbits_mul(&j, r->pool);

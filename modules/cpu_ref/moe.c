@@ -153,7 +153,7 @@ static int32_t qmoe_layout(struct cref_node *n, struct genai_error *err)
 
 /* ---- inputs ---- */
 
-static const struct cref_tensor *moe_in(const struct cref_node *n, uint32_t i)
+static const struct exec_tensor *moe_in(const struct cref_node *n, uint32_t i)
 {
 	return i && i < n->n_in ? n->in[i] : NULL;
 }
@@ -161,8 +161,8 @@ static const struct cref_tensor *moe_in(const struct cref_node *n, uint32_t i)
 static int32_t moe_shape(struct cref_node *n, uint32_t i, uint32_t rank,
 			 const int64_t *dims, struct genai_error *err)
 {
-	const struct cref_tensor *t = n->in[i];
-	struct cref_tensor want = {.rank = rank};
+	const struct exec_tensor *t = n->in[i];
+	struct exec_tensor want = {.rank = rank};
 
 	if (t->rank == rank && !memcmp(t->dims, dims, rank * sizeof(*dims)))
 		return GENAI_OK;
@@ -191,7 +191,7 @@ static int32_t qmoe_zeros(struct cref_node *n, const struct moe_state *s,
 			  struct moe_fc *f, int64_t blocks,
 			  struct genai_error *err)
 {
-	const struct cref_tensor *z = moe_in(n, f->zero);
+	const struct exec_tensor *z = moe_in(n, f->zero);
 	int64_t dims[3] = {s->E, f->N, blocks};
 	const uint32_t rank = f->block ? 3 : 2;
 
@@ -298,7 +298,7 @@ static int32_t moe_fcs(struct cref_node *n, struct moe_state *s,
 static int32_t moe_sizes(struct cref_node *n, struct moe_state *s,
 			 struct genai_error *err)
 {
-	const struct cref_tensor *x = n->in[0], *w = n->in[2];
+	const struct exec_tensor *x = n->in[0], *w = n->in[2];
 	const bool fused = s->fusion != 0;
 	const int64_t most = (int64_t)1 << 31;
 	int64_t logits[2];
@@ -387,7 +387,7 @@ static bool moe_space(const struct moe_state *s, struct moe_space *p)
 static int32_t moe_finish(struct cref_node *n, struct moe_state *s,
 			  struct genai_error *err)
 {
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	struct moe_space p;
 
 	if (!moe_space(s, &p))
@@ -417,7 +417,7 @@ int32_t cref_moe_prepare(struct cref_node *n, struct genai_error *err)
 int32_t cref_qmoe_prepare(struct cref_node *n, struct genai_error *err)
 {
 	struct moe_state s = {0};
-	int32_t rc = ops_check(n, qmoe_known, 3, CREF_MAX_IN, 1, err);
+	int32_t rc = ops_check(n, qmoe_known, 3, EXEC_MAX_IN, 1, err);
 	int64_t logits[2];
 
 	for (uint32_t i = 0; i < 3; i++) {
@@ -472,13 +472,12 @@ static int32_t moe_choose(struct cref_node *n, const struct moe_state *s,
 			  int64_t m, float *x, uint32_t *ids, float *w,
 			  struct genai_error *err)
 {
-	const struct cref_tensor *r = n->in[1], *own = moe_in(n, s->weights);
+	const struct exec_tensor *r = n->in[1], *own = moe_in(n, s->weights);
 	const uint64_t at = (uint64_t)(m * s->E);
 	float all = 0, chosen = 0;
 	bool sound = true;
 
-	cref_widen(x,
-		   (const char *)r->data + at * (cref_dtype_bits(r->dtype) / 8),
+	cref_widen(x, (const char *)r->data + at * (exec_bits(r->dtype) / 8),
 		   r->dtype, (uint64_t)s->E);
 	for (int64_t e = 0; e < s->E; e++)
 		sound &= x[e] < INFINITY;
@@ -562,7 +561,7 @@ struct moe_run {
 
 static const void *moe_of(const struct cref_node *n, uint32_t input, int64_t e)
 {
-	const struct cref_tensor *t = moe_in(n, input);
+	const struct exec_tensor *t = moe_in(n, input);
 
 	return t ? (const char *)t->data + exec_bytes(t) /
 						   (uint64_t)t->dims[0] *
@@ -588,8 +587,8 @@ static void moe_bits(const struct moe_run *r, const struct moe_fc *f, int64_t e,
 		     const float *a, uint64_t M, float *y)
 {
 	const uint64_t K = (uint64_t)f->K, blocks = (K - 1) / f->block + 1;
-	const struct cref_tensor *sc = r->n->in[f->scale];
-	const struct cref_tensor *bias = moe_in(r->n, f->bias);
+	const struct exec_tensor *sc = r->n->in[f->scale];
+	const struct exec_tensor *bias = moe_in(r->n, f->bias);
 	struct cref_nbits_job j = {0};
 
 	j.w.K = K;
@@ -600,7 +599,7 @@ static void moe_bits(const struct moe_run *r, const struct moe_fc *f, int64_t e,
 	j.w.b_row = K * f->bits / 8;
 	j.w.s = moe_of(r->n, f->scale, e);
 	j.w.s_dtype = sc->dtype;
-	j.w.s_row = j.w.z_row = blocks * (cref_dtype_bits(sc->dtype) / 8);
+	j.w.s_row = j.w.z_row = blocks * (exec_bits(sc->dtype) / 8);
 	j.w.z_kind = f->z_turned ? CREF_Z_FLOAT : f->z_kind;
 	j.w.z = f->z_turned ? moe_zeros(r, f, e, sc->dtype)
 			    : moe_of(r->n, f->zero, e);
@@ -620,19 +619,14 @@ static void moe_bits(const struct moe_run *r, const struct moe_fc *f, int64_t e,
 static void moe_floats(const struct moe_run *r, const struct moe_fc *f,
 		       int64_t e, const float *a, uint64_t M, float *y)
 {
-	const struct cref_tensor *w = r->n->in[f->w];
-	const struct cref_tensor *bias = moe_in(r->n, f->bias);
+	const struct exec_tensor *w = r->n->in[f->w];
+	const struct exec_tensor *bias = moe_in(r->n, f->bias);
 	const uint64_t N = (uint64_t)f->N;
 	const void *b = moe_of(r->n, f->bias, e);
-	struct moe_dense d = {cref_kern(),
-			      a,
-			      moe_of(r->n, f->w, e),
-			      y,
-			      M,
-			      N,
-			      (uint64_t)f->K,
-			      cref_dtype_bits(w->dtype) / 8,
-			      w->dtype};
+	struct moe_dense d = {
+		cref_kern(), a, moe_of(r->n, f->w, e), y,
+		M,	     N, (uint64_t)f->K,	       exec_bits(w->dtype) / 8,
+		w->dtype};
 
 	cref_pool_run(r->pool, dense_part, &d, (N - 1) / CREF_AT_TILE + 1, 1);
 	for (uint64_t m = 0; b && m < M; m++)
@@ -764,9 +758,9 @@ static void moe_add(float *sum, float w, const float *y, uint64_t n)
 int32_t cref_moe_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct moe_state s = *moe_state(n);
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	const uint64_t D = (uint64_t)s.D, M = (uint64_t)s.M;
-	const uint64_t size = cref_dtype_bits(x->dtype) / 8;
+	const uint64_t size = exec_bits(x->dtype) / 8;
 	float *ws = r->workspace;
 	struct moe_space p;
 	struct moe_run run = {n, &s, r->pool, NULL, NULL};

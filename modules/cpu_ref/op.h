@@ -20,9 +20,6 @@
 #include "modules/exec_common/facts.h"
 #include "modules/exec_common/tensor.h"
 
-#define CREF_MAX_IN 20
-#define CREF_MAX_OUT 8
-
 struct cref_pool;
 
 /* Run fn(ctx, begin, end) over disjoint parts of [0, count), each part a
@@ -34,17 +31,14 @@ void cref_pool_run(struct cref_pool *pool, cref_part_fn fn, void *ctx,
 		   uint64_t count, uint64_t grain);
 uint32_t cref_pool_threads(const struct cref_pool *pool); /* >= 1 */
 
-/* A tensor as an operator sees it; data is set at run. */
-#define cref_tensor exec_tensor
-
 /* A node being planned or run. */
 struct cref_node {
 	const struct genai_node *node;
 	const struct genai_graph *graph; /* of tensor attributes; may be NULL */
 	const struct cref_op *op;
 	uint32_t n_in, n_out;
-	struct cref_tensor *in[CREF_MAX_IN]; /* NULL: omitted */
-	struct cref_tensor *out[CREF_MAX_OUT];
+	struct exec_tensor *in[EXEC_MAX_IN]; /* NULL: omitted */
+	struct exec_tensor *out[EXEC_MAX_OUT];
 	uint64_t workspace_bytes; /* prepare sets; 64-byte aligned at run */
 	/* prepare fills, run reads: EXEC_STATE */
 	_Alignas(max_align_t) unsigned char state[EXEC_STATE_BYTES];
@@ -105,9 +99,8 @@ int32_t cref_attr_check(const struct cref_node *n, const char *const *known,
 			struct genai_error *err);
 
 /* Helpers. */
-uint64_t cref_elements(const struct cref_tensor *t); /* checked at prepare */
-#define cref_dtype_bits exec_bits
-void cref_set_dense(struct cref_tensor *t, uint32_t dtype, uint32_t rank,
+uint64_t cref_elements(const struct exec_tensor *t); /* checked at prepare */
+void cref_set_dense(struct exec_tensor *t, uint32_t dtype, uint32_t rank,
 		    const int64_t *dims); /* dims + dense strides */
 
 #endif

@@ -100,17 +100,17 @@ int32_t ops_ints(struct cref_node *n, uint32_t i, int64_t *out, uint32_t cap,
 struct ops_text {
 	char s[160];
 };
-struct ops_text ops_shape_text(const struct cref_tensor *t); /* "[2,3]" */
+struct ops_text ops_shape_text(const struct exec_tensor *t); /* "[2,3]" */
 const char *ops_dtype_name(uint32_t dtype);
 #define OPS_SHAPE(t) (ops_shape_text(t).s)
 
-static inline bool ops_is(const struct cref_tensor *t, uint32_t mask)
+static inline bool ops_is(const struct exec_tensor *t, uint32_t mask)
 {
 	return t->dtype < 32 && (mask & OPS_BIT(t->dtype));
 }
 
 /* Product of dims [from, to). */
-static inline uint64_t ops_span(const struct cref_tensor *t, uint32_t from,
+static inline uint64_t ops_span(const struct exec_tensor *t, uint32_t from,
 				uint32_t to)
 {
 	uint64_t v = 1;
@@ -163,7 +163,7 @@ enum { OPS_NEAREST, OPS_DOWN };
 void ops_round_power(int how, float *x, uint32_t n);
 
 /* One element as an integer (integer and bool dtypes). */
-int64_t ops_get_int(const struct cref_tensor *t, const void *data, uint64_t i);
+int64_t ops_get_int(const struct exec_tensor *t, const void *data, uint64_t i);
 
 /* ---- loops (ops_loop.c) ---- */
 
@@ -187,9 +187,9 @@ typedef void (*ops_ew_fn)(struct ops_ew *e, const void *const *in, void *out,
 struct ops_ew {
 	ops_ew_fn fn;
 	uint32_t n_in;
-	const void *in[CREF_MAX_IN];
-	uint32_t in_dtype[CREF_MAX_IN];
-	enum ops_class in_class[CREF_MAX_IN];
+	const void *in[EXEC_MAX_IN];
+	uint32_t in_dtype[EXEC_MAX_IN];
+	enum ops_class in_class[EXEC_MAX_IN];
 	void *out;
 	uint32_t out_dtype;
 	enum ops_class out_class;
@@ -202,7 +202,7 @@ struct ops_ew {
 	atomic_uint bad; /* a kernel's complaint */
 	uint32_t rank;
 	int64_t dims[GENAI_MAX_RANK];
-	int64_t strides[CREF_MAX_IN][GENAI_MAX_RANK];
+	int64_t strides[EXEC_MAX_IN][GENAI_MAX_RANK];
 };
 
 /* Operands from the node's first n_in inputs and output 0, classes from their

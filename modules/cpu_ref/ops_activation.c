@@ -199,7 +199,7 @@ static const struct ops_kernels fast_gelu_kernels = {fast_gelu_f32,
 int32_t ops_fast_gelu_prepare(struct cref_node *n, struct genai_error *err)
 {
 	int32_t rc = ops_check(n, NULL, 1, 2, 1, err);
-	const struct cref_tensor *x, *b;
+	const struct exec_tensor *x, *b;
 
 	if (!rc)
 		rc = ops_need_dtype(n, 0, OPS_FLOATS, err);
@@ -242,7 +242,7 @@ static const struct ops_kernels prelu_kernels = {prelu_f32, prelu_f64,
 int32_t ops_prelu_prepare(struct cref_node *n, struct genai_error *err)
 {
 	int32_t rc = ops_same_prepare(n, NULL, 2, 2, OPS_NUMS, err);
-	const struct cref_tensor *x;
+	const struct exec_tensor *x;
 
 	if (rc)
 		return rc;

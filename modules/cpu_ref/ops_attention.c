@@ -20,7 +20,7 @@ EXEC_STATE(att, cref_node)
 static int32_t split(struct cref_node *n, uint32_t i, int64_t heads,
 		     int64_t out[4], struct genai_error *err)
 {
-	const struct cref_tensor *t = n->in[i];
+	const struct exec_tensor *t = n->in[i];
 
 	if (t->rank == 4) {
 		memcpy(out, t->dims, 4 * sizeof(*out));
@@ -40,8 +40,8 @@ static int32_t split(struct cref_node *n, uint32_t i, int64_t heads,
 static int32_t sizes(struct cref_node *n, struct att *a,
 		     struct genai_error *err)
 {
-	const struct cref_tensor *pk = n->n_in > 4 ? n->in[4] : NULL;
-	const struct cref_tensor *pv = n->n_in > 5 ? n->in[5] : NULL;
+	const struct exec_tensor *pk = n->n_in > 4 ? n->in[4] : NULL;
+	const struct exec_tensor *pv = n->n_in > 5 ? n->in[5] : NULL;
 	int64_t q[4], k[4], v[4];
 	int64_t hq = cref_attr_int(n->node, "q_num_heads", 0);
 	int64_t hkv = cref_attr_int(n->node, "kv_num_heads", 0);
@@ -87,8 +87,8 @@ static int32_t extras(struct cref_node *n, struct att *a,
 		      struct genai_error *err)
 {
 	const int64_t want[4] = {a->B, a->Hq, a->S, a->T};
-	const struct cref_tensor *m = n->n_in > 3 ? n->in[3] : NULL;
-	const struct cref_tensor *len = n->n_in > 6 ? n->in[6] : NULL;
+	const struct exec_tensor *m = n->n_in > 3 ? n->in[3] : NULL;
+	const struct exec_tensor *len = n->n_in > 6 ? n->in[6] : NULL;
 	uint32_t off = m ? 4 - m->rank : 0;
 	bool fits = !m || (m->rank >= 1 && m->rank <= 4);
 
@@ -191,7 +191,7 @@ struct job {
 	float *scores;
 };
 
-static float get(const struct cref_tensor *t, int64_t at)
+static float get(const struct exec_tensor *t, int64_t at)
 {
 	float v;
 
@@ -232,8 +232,8 @@ static float bias(const struct job *q, int64_t b, int64_t h, int64_t i,
 		  int64_t j)
 {
 	const struct att *a = q->a;
-	const struct cref_tensor *m = q->n->n_in > 3 ? q->n->in[3] : NULL;
-	const struct cref_tensor *len = q->n->n_in > 6 ? q->n->in[6] : NULL;
+	const struct exec_tensor *m = q->n->n_in > 3 ? q->n->in[3] : NULL;
+	const struct exec_tensor *len = q->n->n_in > 6 ? q->n->in[6] : NULL;
 	int64_t offset = a->past, at[4] = {b, h, i, j}, p = 0, valid;
 	float v = 0;
 
@@ -283,7 +283,7 @@ static void softmax(float *s, int64_t n, uint32_t dtype)
 
 static void put_score(const struct job *q, uint64_t row, int64_t j, float v)
 {
-	struct cref_tensor *t = q->n->n_out > 3 ? q->n->out[3] : NULL;
+	struct exec_tensor *t = q->n->n_out > 3 ? q->n->out[3] : NULL;
 
 	if (t)
 		ops_store(OPS_F32, &v, t->dtype, t->data,
@@ -362,7 +362,7 @@ static void part(void *ctx, uint64_t begin, uint64_t end)
 static void present(const struct job *q, uint32_t out, uint32_t in,
 		    uint32_t past, int64_t size)
 {
-	struct cref_tensor *t = q->n->n_out > out ? q->n->out[out] : NULL;
+	struct exec_tensor *t = q->n->n_out > out ? q->n->out[out] : NULL;
 	const struct att *a = q->a;
 	int64_t at = 0;
 

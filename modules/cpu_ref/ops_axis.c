@@ -15,7 +15,7 @@ int32_t ops_axis(struct cref_node *n, int64_t axis, uint32_t rank,
 int32_t ops_ints(struct cref_node *n, uint32_t i, int64_t *out, uint32_t cap,
 		 uint32_t *out_count, struct genai_error *err)
 {
-	const struct cref_tensor *t = i < n->n_in ? n->in[i] : NULL;
+	const struct exec_tensor *t = i < n->n_in ? n->in[i] : NULL;
 	int32_t rc = ops_need_dtype(n, i, OPS_INDEX, err);
 	uint64_t count;
 
@@ -82,7 +82,7 @@ int32_t ops_axes(struct cref_node *n, uint32_t i, uint32_t rank, uint32_t *out,
 int32_t ops_broadcast(struct cref_node *n, uint32_t first, uint32_t count,
 		      uint32_t *rank, int64_t *dims, struct genai_error *err)
 {
-	const struct cref_tensor *widest = n->in[first];
+	const struct exec_tensor *widest = n->in[first];
 	uint32_t r = 0;
 
 	for (uint32_t i = first; i < first + count; i++)
@@ -93,7 +93,7 @@ int32_t ops_broadcast(struct cref_node *n, uint32_t first, uint32_t count,
 	for (uint32_t d = 0; d < r; d++)
 		dims[d] = 1;
 	for (uint32_t i = first; i < first + count; i++) {
-		const struct cref_tensor *t = n->in[i];
+		const struct exec_tensor *t = n->in[i];
 
 		for (uint32_t d = 0; d < t->rank; d++) {
 			int64_t *o = &dims[r - t->rank + d];

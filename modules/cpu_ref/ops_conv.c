@@ -63,7 +63,7 @@ int32_t ops_conv_prepare(struct cref_node *n, struct genai_error *err)
 	struct conv *c = conv(n);
 	int64_t pads[2 * AXES], kernel[AXES];
 	int64_t dims[GENAI_MAX_RANK], both[2];
-	const struct cref_tensor *x, *w;
+	const struct exec_tensor *x, *w;
 	uint32_t axes;
 	int32_t rc = ops_check(n, attrs, 2, 3, 1, err);
 
@@ -129,7 +129,7 @@ int32_t ops_conv_prepare(struct cref_node *n, struct genai_error *err)
 	return ops_out(n, 0, x->dtype, x->rank, dims, err);
 }
 
-static double value(const struct cref_tensor *t, int64_t at)
+static double value(const struct exec_tensor *t, int64_t at)
 {
 	double v;
 
@@ -140,8 +140,8 @@ static double value(const struct cref_tensor *t, int64_t at)
 static double element(const struct cref_node *n, uint64_t e)
 {
 	const struct conv *c = conv(n);
-	const struct cref_tensor *x = n->in[0], *w = n->in[1];
-	const struct cref_tensor *y = n->out[0];
+	const struct exec_tensor *x = n->in[0], *w = n->in[1];
+	const struct exec_tensor *y = n->out[0];
 	const uint32_t axes = x->rank - 2;
 	int64_t at[AXES], m, first, rest = (int64_t)e;
 	int64_t taps = (int64_t)ops_span(w, 2, w->rank);
@@ -188,7 +188,7 @@ static void part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_conv_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *w = n->in[1];
+	const struct exec_tensor *w = n->in[1];
 	uint64_t total = cref_elements(n->out[0]);
 
 	if (total)

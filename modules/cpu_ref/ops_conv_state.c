@@ -18,7 +18,7 @@ struct conv_state {
 };
 EXEC_STATE(conv_state, cref_node)
 
-static const struct cref_tensor *conv_in(const struct cref_node *n, uint32_t i)
+static const struct exec_tensor *conv_in(const struct cref_node *n, uint32_t i)
 {
 	return i < n->n_in ? n->in[i] : NULL;
 }
@@ -78,8 +78,8 @@ static int32_t conv_attrs(struct cref_node *n, struct conv_state *s,
 static int32_t conv_sizes(struct cref_node *n, struct conv_state *s,
 			  struct genai_error *err)
 {
-	const struct cref_tensor *x = n->in[X], *w = n->in[WEIGHT];
-	const struct cref_tensor *b = conv_in(n, BIAS);
+	const struct exec_tensor *x = n->in[X], *w = n->in[WEIGHT];
+	const struct exec_tensor *b = conv_in(n, BIAS);
 	int32_t rc =
 		ops_need_rank(n, X, 3, s->last ? GENAI_MAX_RANK - 1 : 3, err);
 
@@ -114,8 +114,8 @@ static int32_t conv_sizes(struct cref_node *n, struct conv_state *s,
 static int32_t conv_past(struct cref_node *n, const struct conv_state *s,
 			 int64_t *out_dims, struct genai_error *err)
 {
-	const struct cref_tensor *x = n->in[X], *p = conv_in(n, PAST);
-	struct cref_tensor want = *x;
+	const struct exec_tensor *x = n->in[X], *p = conv_in(n, PAST);
+	struct exec_tensor want = *x;
 
 	want.dims[s->last ? 1 : 2] = s->history;
 	memcpy(out_dims, want.dims, sizeof(want.dims));
@@ -180,7 +180,7 @@ struct conv_call {
 };
 
 // The length samples that tensor t has of a line.
-static void conv_move(const struct conv_state *s, const struct cref_tensor *t,
+static void conv_move(const struct conv_state *s, const struct exec_tensor *t,
 		      int64_t length, int64_t line, float *v, bool store)
 {
 	int64_t b = line / s->channels, c = line % s->channels;
@@ -207,7 +207,7 @@ static void conv_sums(const struct conv_call *c, int64_t line, const float *x,
 		      float *y)
 {
 	const struct conv_state *s = &c->s;
-	const struct cref_tensor *w = c->n->in[WEIGHT],
+	const struct exec_tensor *w = c->n->in[WEIGHT],
 				 *b = conv_in(c->n, BIAS);
 	uint64_t ch = (uint64_t)(line % s->channels);
 	double first = b ? cref_load(b->data, b->dtype, ch) : 0;
@@ -246,7 +246,7 @@ static void conv_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct conv_call *c = ctx;
 	const struct conv_state *s = &c->s;
-	const struct cref_tensor *past = conv_in(c->n, PAST);
+	const struct exec_tensor *past = conv_in(c->n, PAST);
 	int64_t room = s->history + 2 * s->length;
 
 	for (int64_t k = (int64_t)begin; k < (int64_t)end; k++) {

@@ -253,7 +253,7 @@ int64_t ops_whole(double x)
 	return f_to_i(x);
 }
 
-int64_t ops_get_int(const struct cref_tensor *t, const void *data, uint64_t i)
+int64_t ops_get_int(const struct exec_tensor *t, const void *data, uint64_t i)
 {
 	int64_t v;
 

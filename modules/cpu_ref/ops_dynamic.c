@@ -25,7 +25,7 @@ int32_t ops_dynamic_quant_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_dynamic_quant_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	uint64_t count = cref_elements(x);
 	float low = 0, high = 0, v, scale, zero;
 
@@ -57,7 +57,7 @@ int32_t ops_dynamic_quant_run(struct cref_node *n, const struct cref_run *r)
 static int32_t need_zero(struct cref_node *n, uint32_t i, int64_t count,
 			 struct genai_error *err)
 {
-	const struct cref_tensor *z = i < n->n_in ? n->in[i] : NULL;
+	const struct exec_tensor *z = i < n->n_in ? n->in[i] : NULL;
 
 	if (!z || cref_elements(z) == 1)
 		return GENAI_OK;
@@ -67,7 +67,7 @@ static int32_t need_zero(struct cref_node *n, uint32_t i, int64_t count,
 int32_t ops_matmul_integer_prepare(struct cref_node *n, struct genai_error *err)
 {
 	const uint32_t mask = OPS_BIT(GENAI_DT_I8) | OPS_BIT(GENAI_DT_U8);
-	const struct cref_tensor *a, *b;
+	const struct exec_tensor *a, *b;
 	int64_t dims[GENAI_MAX_RANK];
 	int32_t rc = ops_check(n, NULL, 2, 4, 1, err);
 
@@ -100,7 +100,7 @@ int32_t ops_matmul_integer_prepare(struct cref_node *n, struct genai_error *err)
 
 static int64_t zero_of(const struct cref_node *n, uint32_t i, int64_t at)
 {
-	const struct cref_tensor *z = i < n->n_in ? n->in[i] : NULL;
+	const struct exec_tensor *z = i < n->n_in ? n->in[i] : NULL;
 
 	return z ? ops_get_int(z, z->data,
 			       cref_elements(z) == 1 ? 0 : (uint64_t)at)
@@ -110,7 +110,7 @@ static int64_t zero_of(const struct cref_node *n, uint32_t i, int64_t at)
 static void product_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct cref_node *n = ctx;
-	const struct cref_tensor *a = n->in[0], *b = n->in[1];
+	const struct exec_tensor *a = n->in[0], *b = n->in[1];
 	const int64_t K = a->dims[a->rank - 1], N = b->dims[b->rank - 1];
 	const int64_t M = a->dims[a->rank - 2];
 
@@ -142,7 +142,7 @@ static void product_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_matmul_integer_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *a = n->in[0], *b = n->in[1];
+	const struct exec_tensor *a = n->in[0], *b = n->in[1];
 	uint64_t rows = ops_span(a, 0, a->rank - 1);
 
 	if (rows && cref_elements(n->out[0]))
@@ -162,7 +162,7 @@ int32_t ops_group_norm_prepare(struct cref_node *n, struct genai_error *err)
 	static const char *const attrs[] = {"epsilon", "num_groups",
 					    "stash_type", NULL};
 	bool instance = n->op->code == OPS_INSTANCE;
-	const struct cref_tensor *x;
+	const struct exec_tensor *x;
 	int64_t groups;
 	int32_t rc = ops_check(
 		n, instance ? (const char *const[]){"epsilon", NULL} : attrs, 3,
@@ -197,7 +197,7 @@ int32_t ops_group_norm_prepare(struct cref_node *n, struct genai_error *err)
 static void group_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct cref_node *n = ctx;
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	const int64_t plane = (int64_t)ops_span(x, 2, x->rank);
 	const int64_t groups = channel_state(n)->groups;
 	const int64_t each = x->dims[1] / groups, len = each * plane;
@@ -239,7 +239,7 @@ static void group_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_group_norm_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	uint64_t total = cref_elements(x), rows;
 
 	if (!total)

@@ -193,7 +193,7 @@ int32_t ops_mod_run(struct cref_node *n, const struct cref_run *r)
 	int32_t ops_##op##_prepare(struct cref_node *n,                        \
 				   struct genai_error *err)                    \
 	{                                                                      \
-		return ops_same_prepare(n, NULL, 1, CREF_MAX_IN, mask, err);   \
+		return ops_same_prepare(n, NULL, 1, EXEC_MAX_IN, mask, err);   \
 	}                                                                      \
 	int32_t ops_##op##_run(struct cref_node *n, const struct cref_run *r)  \
 	{                                                                      \

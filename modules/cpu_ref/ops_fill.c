@@ -1,10 +1,10 @@
 // ops_fill.c - operators that write values beside copied ones: Pad, Trilu.
 #include "ops.h"
 
-static void copy_one(struct cref_tensor *y, uint64_t to,
-		     const struct cref_tensor *x, uint64_t from)
+static void copy_one(struct exec_tensor *y, uint64_t to,
+		     const struct exec_tensor *x, uint64_t from)
 {
-	uint64_t size = cref_dtype_bits(y->dtype) / 8;
+	uint64_t size = exec_bits(y->dtype) / 8;
 
 	memcpy((char *)y->data + to * size, (const char *)x->data + from * size,
 	       size);
@@ -34,8 +34,8 @@ int32_t ops_trilu_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_trilu_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0];
-	uint64_t size = cref_dtype_bits(x->dtype) / 8;
+	const struct exec_tensor *x = n->in[0];
+	uint64_t size = exec_bits(x->dtype) / 8;
 	int64_t rows = x->dims[x->rank - 2], cols = x->dims[x->rank - 1];
 	bool upper = cref_attr_int(n->node, "upper", 1) != 0;
 	uint64_t total = rows && cols ? cref_elements(x) / (uint64_t)cols : 0;
@@ -201,9 +201,9 @@ static int64_t pad_source(int64_t mode, int64_t i, int64_t dim)
 int32_t ops_pad_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct pad_state *s = pad_state(n);
-	const struct cref_tensor *x = n->in[0];
-	const struct cref_tensor *v = n->n_in > 2 ? n->in[2] : NULL;
-	struct cref_tensor *y = n->out[0], fill = *x;
+	const struct exec_tensor *x = n->in[0];
+	const struct exec_tensor *v = n->n_in > 2 ? n->in[2] : NULL;
+	struct exec_tensor *y = n->out[0], fill = *x;
 	enum ops_class c = ops_class_of(x->dtype);
 	float attr = (float)cref_attr_float(n->node, "value", 0);
 	uint64_t total = cref_elements(y), value = 0;
@@ -261,7 +261,7 @@ static int32_t fill_value(struct cref_node *n, uint32_t *dtype,
 	t = genai_graph_tensor(n->graph, a->tensor);
 	f = genai_graph_file(n->graph, t->file);
 	if (t->dtype > 31 || !(OPS_BYTES & OPS_BIT(t->dtype)) ||
-	    t->bytes != cref_dtype_bits(t->dtype) / 8)
+	    t->bytes != exec_bits(t->dtype) / 8)
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "value of type %s and %llu bytes must be "
 				      "one number",
@@ -295,8 +295,8 @@ int32_t ops_constant_of_shape_prepare(struct cref_node *n,
 
 int32_t ops_constant_of_shape_run(struct cref_node *n, const struct cref_run *r)
 {
-	struct cref_tensor *y = n->out[0];
-	uint64_t size = cref_dtype_bits(y->dtype) / 8;
+	struct exec_tensor *y = n->out[0];
+	uint64_t size = exec_bits(y->dtype) / 8;
 	uint64_t total = cref_elements(y);
 
 	(void)r;
@@ -327,14 +327,14 @@ int32_t ops_eye_like_prepare(struct cref_node *n, struct genai_error *err)
 // Reads no data of its input.
 int32_t ops_eye_like_run(struct cref_node *n, const struct cref_run *r)
 {
-	struct cref_tensor *y = n->out[0];
+	struct exec_tensor *y = n->out[0];
 	int64_t rows = y->dims[0], cols = y->dims[1], one = 1;
 	int64_t k = cref_attr_int(n->node, "k", 0);
 
 	(void)r;
 	if (!rows || !cols)
 		return GENAI_OK;
-	memset(y->data, 0, cref_elements(y) * cref_dtype_bits(y->dtype) / 8);
+	memset(y->data, 0, cref_elements(y) * exec_bits(y->dtype) / 8);
 	for (int64_t i = 0; i < rows; i++)
 		if (k >= -i && k < cols - i)
 			ops_store(OPS_I64, &one, y->dtype, y->data,

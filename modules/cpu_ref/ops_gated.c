@@ -4,12 +4,12 @@
 
 #include <math.h>
 
-static const struct cref_tensor *input(const struct cref_node *n, uint32_t i)
+static const struct exec_tensor *input(const struct cref_node *n, uint32_t i)
 {
 	return i < n->n_in ? n->in[i] : NULL;
 }
 
-static bool same_shape(const struct cref_tensor *a, const struct cref_tensor *b)
+static bool same_shape(const struct exec_tensor *a, const struct exec_tensor *b)
 {
 	return a->rank == b->rank &&
 	       !memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims));
@@ -32,7 +32,7 @@ enum { A, DT_BIAS, DECAY_SCALE, B };
 int32_t ops_linear_gate_prepare(struct cref_node *n, struct genai_error *err)
 {
 	int32_t rc = ops_check(n, NULL, 3, 4, 2, err);
-	const struct cref_tensor *a = rc ? NULL : n->in[A];
+	const struct exec_tensor *a = rc ? NULL : n->in[A];
 
 	if (!rc)
 		rc = ops_need_dtype(n, A, OPS_F32S, err);
@@ -64,8 +64,8 @@ int32_t ops_linear_gate_prepare(struct cref_node *n, struct genai_error *err)
 static void gate_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct cref_node *n = ctx;
-	const struct cref_tensor *a = n->in[A], *b = input(n, B);
-	const struct cref_tensor *beta = n->n_out > 1 ? n->out[1] : NULL;
+	const struct exec_tensor *a = n->in[A], *b = input(n, B);
+	const struct exec_tensor *beta = n->n_out > 1 ? n->out[1] : NULL;
 	const uint64_t heads = (uint64_t)a->dims[2];
 
 	for (uint64_t i = begin; i < end; i++) {
@@ -98,7 +98,7 @@ enum { X, Y, GATE };
 int32_t ops_gated_add_prepare(struct cref_node *n, struct genai_error *err)
 {
 	int32_t rc = cref_attr_check(n, NULL, err);
-	struct cref_tensor want;
+	struct exec_tensor want;
 
 	if (!rc && n->n_in > 3 && n->in[3])
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -128,7 +128,7 @@ int32_t ops_gated_add_prepare(struct cref_node *n, struct genai_error *err)
 static void gated_add_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct cref_node *n = ctx;
-	const struct cref_tensor *x = n->in[X], *y = n->in[Y], *o = n->out[0];
+	const struct exec_tensor *x = n->in[X], *y = n->in[Y], *o = n->out[0];
 	const uint64_t len = (uint64_t)x->dims[x->rank - 1];
 
 	for (uint64_t k = begin; k < end; k++) {
@@ -148,7 +148,7 @@ static void gated_add_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_gated_add_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[X];
+	const struct exec_tensor *x = n->in[X];
 	uint64_t len = (uint64_t)x->dims[x->rank - 1];
 
 	if (len)

@@ -4,7 +4,7 @@
 // Every index of tensor idx is checked before anything is written, so that a
 // bad one leaves no half-written output.
 static int32_t check_indices(struct cref_node *n, const struct cref_run *r,
-			     const struct cref_tensor *idx, int64_t dim)
+			     const struct exec_tensor *idx, int64_t dim)
 {
 	uint64_t count = cref_elements(idx);
 
@@ -20,16 +20,16 @@ static int32_t check_indices(struct cref_node *n, const struct cref_run *r,
 	return GENAI_OK;
 }
 
-static int64_t index_at(const struct cref_tensor *idx, uint64_t i, int64_t dim)
+static int64_t index_at(const struct exec_tensor *idx, uint64_t i, int64_t dim)
 {
 	int64_t v = ops_get_int(idx, idx->data, i);
 
 	return v < 0 ? v + dim : v;
 }
 
-static uint64_t bytes_of(const struct cref_tensor *t)
+static uint64_t bytes_of(const struct exec_tensor *t)
 {
-	return cref_dtype_bits(t->dtype) / 8;
+	return exec_bits(t->dtype) / 8;
 }
 
 static const char *const axis_attr[] = {"axis", NULL};
@@ -49,7 +49,7 @@ int32_t ops_gather_prepare(struct cref_node *n, struct genai_error *err)
 {
 	int32_t rc = ops_check(n, axis_attr, 2, 2, 1, err);
 	int64_t dims[2 * GENAI_MAX_RANK];
-	const struct cref_tensor *x, *idx;
+	const struct exec_tensor *x, *idx;
 	uint32_t axis = 0, rank = 0;
 
 	if (!rc)
@@ -97,7 +97,7 @@ static void gather_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_gather_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	uint32_t axis = index_state(n)->axis;
 	struct gather g = {n, cref_elements(n->in[1]),
 			   ops_span(x, axis + 1, x->rank) * bytes_of(x),
@@ -134,7 +134,7 @@ static void walk_next(struct walk *w)
 }
 
 // Where element w of the indices points to in t along axis.
-static uint64_t walk_offset(const struct walk *w, const struct cref_tensor *t,
+static uint64_t walk_offset(const struct walk *w, const struct exec_tensor *t,
 			    uint32_t axis, int64_t index)
 {
 	int64_t off = 0;
@@ -148,7 +148,7 @@ static uint64_t walk_offset(const struct walk *w, const struct cref_tensor *t,
 
 static int32_t elements_check(struct cref_node *n, struct genai_error *err)
 {
-	const struct cref_tensor *x = n->in[0], *idx = n->in[1];
+	const struct exec_tensor *x = n->in[0], *idx = n->in[1];
 	uint32_t axis;
 	int32_t rc = ops_need_dtype(n, 0, OPS_BYTES, err);
 	bool fits = x->rank == idx->rank;
@@ -185,7 +185,7 @@ int32_t ops_gather_elements_prepare(struct cref_node *n,
 
 int32_t ops_gather_elements_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0], *idx = n->in[1];
+	const struct exec_tensor *x = n->in[0], *idx = n->in[1];
 	uint32_t axis = index_state(n)->axis;
 	uint64_t count = cref_elements(idx), size = bytes_of(x);
 	int32_t rc = check_indices(n, r, idx, x->dims[axis]);
@@ -230,8 +230,8 @@ static int32_t reduction(struct cref_node *n, struct genai_error *err)
 	 : how == WRITE_MAX ? (a > b || a != a ? a : b)                        \
 			    : (a < b || a != a ? a : b))
 
-static void meet(int64_t how, struct cref_tensor *y, uint64_t at,
-		 const struct cref_tensor *u, uint64_t from)
+static void meet(int64_t how, struct exec_tensor *y, uint64_t at,
+		 const struct exec_tensor *u, uint64_t from)
 {
 	union {
 		float f;
@@ -276,7 +276,7 @@ int32_t ops_scatter_elements_prepare(struct cref_node *n,
 {
 	static const char *const attrs[] = {"axis", "reduction", NULL};
 	int32_t rc = ops_check(n, attrs, 3, 3, 1, err);
-	const struct cref_tensor *idx, *u;
+	const struct exec_tensor *idx, *u;
 
 	if (!rc)
 		rc = elements_check(n, err);
@@ -300,8 +300,8 @@ int32_t ops_scatter_elements_prepare(struct cref_node *n,
 
 int32_t ops_scatter_elements_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *idx = n->in[1], *u = n->in[2];
-	struct cref_tensor *y = n->out[0];
+	const struct exec_tensor *idx = n->in[1], *u = n->in[2];
+	struct exec_tensor *y = n->out[0];
 	uint32_t axis = index_state(n)->axis;
 	uint64_t count = cref_elements(idx), size = bytes_of(y);
 	int32_t rc = check_indices(n, r, idx, y->dims[axis]);
@@ -328,8 +328,8 @@ int32_t ops_scatter_elements_run(struct cref_node *n, const struct cref_run *r)
 
 // The element offset that tuple i of idx names, in dims [first, ...) of t.
 static int32_t nd_offset(struct cref_node *n, const struct cref_run *r,
-			 const struct cref_tensor *t, uint32_t first,
-			 const struct cref_tensor *idx, uint64_t i,
+			 const struct exec_tensor *t, uint32_t first,
+			 const struct exec_tensor *idx, uint64_t i,
 			 uint64_t *out)
 {
 	uint32_t k = (uint32_t)idx->dims[idx->rank - 1];
@@ -357,7 +357,7 @@ int32_t ops_gather_nd_prepare(struct cref_node *n, struct genai_error *err)
 	int32_t rc = ops_check(n, attrs, 2, 2, 1, err);
 	int64_t b = cref_attr_int(n->node, "batch_dims", 0), k = 0;
 	int64_t dims[2 * GENAI_MAX_RANK];
-	const struct cref_tensor *x, *idx;
+	const struct exec_tensor *x, *idx;
 	uint32_t rank = 0;
 	bool fits;
 
@@ -389,7 +389,7 @@ int32_t ops_gather_nd_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_gather_nd_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0], *idx = n->in[1];
+	const struct exec_tensor *x = n->in[0], *idx = n->in[1];
 	uint32_t b = (uint32_t)cref_attr_int(n->node, "batch_dims", 0);
 	uint32_t k = (uint32_t)idx->dims[idx->rank - 1];
 	uint64_t tuples = ops_span(idx, 0, idx->rank - 1);
@@ -415,7 +415,7 @@ int32_t ops_scatter_nd_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"reduction", NULL};
 	int32_t rc = ops_check(n, attrs, 3, 3, 1, err);
-	const struct cref_tensor *x, *idx, *u;
+	const struct exec_tensor *x, *idx, *u;
 	int64_t k = 0;
 	bool fits;
 
@@ -452,8 +452,8 @@ int32_t ops_scatter_nd_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_scatter_nd_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *idx = n->in[1], *u = n->in[2];
-	struct cref_tensor *y = n->out[0];
+	const struct exec_tensor *idx = n->in[1], *u = n->in[2];
+	struct exec_tensor *y = n->out[0];
 	uint32_t k = (uint32_t)idx->dims[idx->rank - 1];
 	uint64_t tuples = ops_span(idx, 0, idx->rank - 1), off;
 	uint64_t line = ops_span(y, k, y->rank), size = bytes_of(y);

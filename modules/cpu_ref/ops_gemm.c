@@ -18,7 +18,7 @@ int32_t ops_gemm_prepare(struct cref_node *n, struct genai_error *err)
 	bool ta = cref_attr_int(n->node, "transA", 0) != 0;
 	bool tb = cref_attr_int(n->node, "transB", 0) != 0;
 	int32_t rc = ops_check(n, attrs, 2, 3, 1, err);
-	const struct cref_tensor *a, *b, *c;
+	const struct exec_tensor *a, *b, *c;
 	int64_t dims[2];
 	bool fits = true;
 
@@ -58,8 +58,8 @@ int32_t ops_gemm_prepare(struct cref_node *n, struct genai_error *err)
 static void gemm_ints(const struct gemm *q, int64_t m, int64_t first,
 		      uint32_t n)
 {
-	const struct cref_tensor *a = q->n->in[0], *b = q->n->in[1];
-	const struct cref_tensor *c = q->n->n_in > 2 ? q->n->in[2] : NULL;
+	const struct exec_tensor *a = q->n->in[0], *b = q->n->in[1];
+	const struct exec_tensor *c = q->n->n_in > 2 ? q->n->in[2] : NULL;
 	uint64_t acc[OPS_CHUNK] = {0}, v[OPS_CHUNK], s;
 
 	for (int64_t k = 0; k < q->K; k++) {
@@ -85,8 +85,8 @@ static void gemm_ints(const struct gemm *q, int64_t m, int64_t first,
 static void gemm_reals(const struct gemm *q, int64_t m, int64_t first,
 		       uint32_t n)
 {
-	const struct cref_tensor *a = q->n->in[0], *b = q->n->in[1];
-	const struct cref_tensor *c = q->n->n_in > 2 ? q->n->in[2] : NULL;
+	const struct exec_tensor *a = q->n->in[0], *b = q->n->in[1];
+	const struct exec_tensor *c = q->n->n_in > 2 ? q->n->in[2] : NULL;
 	double acc[OPS_CHUNK] = {0}, v[OPS_CHUNK], s;
 
 	for (int64_t k = 0; k < q->K; k++) {
@@ -127,8 +127,8 @@ static void gemm_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_gemm_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *a = n->in[0], *b = n->in[1];
-	const struct cref_tensor *c = n->n_in > 2 ? n->in[2] : NULL;
+	const struct exec_tensor *a = n->in[0], *b = n->in[1];
+	const struct exec_tensor *c = n->n_in > 2 ? n->in[2] : NULL;
 	bool ta = cref_attr_int(n->node, "transA", 0) != 0;
 	bool tb = cref_attr_int(n->node, "transB", 0) != 0;
 	struct gemm q = {
@@ -166,7 +166,7 @@ struct einsum {
 	int64_t size[LABELS];
 	uint32_t seen[LABELS]; /* how often in the inputs */
 	bool in_out[LABELS];
-	int64_t strides[CREF_MAX_IN][LABELS];
+	int64_t strides[EXEC_MAX_IN][LABELS];
 	uint32_t n_out, n_sum;
 	uint32_t out[EIN_RANK], sum[LABELS];
 	uint64_t terms;
@@ -207,7 +207,7 @@ static int ein_term(const char **s, uint32_t dots, uint32_t *list)
 
 static bool ein_input(struct einsum *q, const char **s, uint32_t i)
 {
-	const struct cref_tensor *x = q->n->in[i];
+	const struct exec_tensor *x = q->n->in[i];
 	uint32_t list[EIN_RANK], dots = 0;
 	const char *t = *s;
 	int letters = ein_term(&t, 0, list), n;
@@ -299,7 +299,7 @@ static bool ein_parse(struct einsum *q, const struct cref_node *n)
 int32_t ops_einsum_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"equation", NULL};
-	int32_t rc = ops_check(n, attrs, 1, CREF_MAX_IN, 1, err);
+	int32_t rc = ops_check(n, attrs, 1, EXEC_MAX_IN, 1, err);
 	int64_t dims[EIN_RANK];
 	struct einsum q;
 
@@ -352,12 +352,12 @@ static void ein_part(void *ctx, uint64_t begin, uint64_t end)
 	for (uint64_t k = begin; k < end; k++) {
 		sum.u = p.u = 0; // 0.0 too
 		for (uint64_t t = 0; t < q->terms; t++) {
-			int64_t at[CREF_MAX_IN] = {0};
+			int64_t at[EXEC_MAX_IN] = {0};
 
 			ein_offsets(q, q->out, q->n_out, k, at);
 			ein_offsets(q, q->sum, q->n_sum, t, at);
 			for (uint32_t i = 0; i < q->n_in; i++) {
-				const struct cref_tensor *x = q->n->in[i];
+				const struct exec_tensor *x = q->n->in[i];
 
 				ops_load(c, &v, x->dtype, x->data, at[i], 1, 1);
 				if (!i)

@@ -6,8 +6,8 @@
 
 struct lines {
 	const struct cref_node *n;
-	const struct cref_tensor *x;
-	struct cref_tensor *y;
+	const struct exec_tensor *x;
+	struct exec_tensor *y;
 	int64_t len, stride;
 	enum ops_class c;
 	bool log, exclusive, reverse, prod;
@@ -79,7 +79,7 @@ int32_t ops_softmax_prepare(struct cref_node *n, struct genai_error *err)
 		       err);
 }
 
-static void load_f32(const struct lines *q, const struct cref_tensor *t,
+static void load_f32(const struct lines *q, const struct exec_tensor *t,
 		     float *buf, int64_t first, int64_t i, uint32_t n)
 {
 	ops_load(OPS_F32, buf, t->dtype, t->data, first + i * q->stride,
@@ -156,7 +156,7 @@ static void softmax_f32(const struct lines *q, int64_t first)
 	}
 }
 
-static double get_f64(const struct cref_tensor *t, int64_t at)
+static double get_f64(const struct exec_tensor *t, int64_t at)
 {
 	double v;
 
@@ -164,7 +164,7 @@ static double get_f64(const struct cref_tensor *t, int64_t at)
 	return v;
 }
 
-static void put_f64(struct cref_tensor *t, int64_t at, double v)
+static void put_f64(struct exec_tensor *t, int64_t at, double v)
 {
 	ops_store(OPS_F64, &v, t->dtype, t->data, at, 1, 1);
 }

@@ -176,7 +176,7 @@ int32_t ops_isinf_run(struct cref_node *n, const struct cref_run *r)
 
 static uint32_t carrier(uint32_t dtype)
 {
-	switch (cref_dtype_bits(dtype)) {
+	switch (exec_bits(dtype)) {
 	case 8:
 		return GENAI_DT_U8;
 	case 16:

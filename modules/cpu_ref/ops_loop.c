@@ -16,7 +16,7 @@ void ops_rows(struct cref_pool *pool, cref_part_fn fn, void *ctx,
 void ops_ew_init(struct ops_ew *e, const struct cref_node *n, uint32_t n_in,
 		 ops_ew_fn fn)
 {
-	const struct cref_tensor *out = n->out[0];
+	const struct exec_tensor *out = n->out[0];
 
 	e->fn = fn;
 	e->n_in = n_in;
@@ -27,7 +27,7 @@ void ops_ew_init(struct ops_ew *e, const struct cref_node *n, uint32_t n_in,
 	memcpy(e->dims, out->dims, sizeof(e->dims));
 	atomic_init(&e->bad, 0);
 	for (uint32_t i = 0; i < n_in; i++) {
-		const struct cref_tensor *t = n->in[i];
+		const struct exec_tensor *t = n->in[i];
 		uint32_t pad = out->rank - t->rank;
 
 		e->in[i] = t->data;
@@ -91,7 +91,7 @@ static size_t class_bytes(enum ops_class c)
 static void ew_chunk(struct ops_ew *e, const int64_t *at, int64_t pos,
 		     uint32_t n, union ops_buf *bufs)
 {
-	const void *in[CREF_MAX_IN];
+	const void *in[EXEC_MAX_IN];
 	union ops_buf result;
 	void *out = &result;
 	bool direct = is_native(e->out_dtype, e->out_class, e->out);
@@ -119,8 +119,8 @@ static void ew_chunk(struct ops_ew *e, const int64_t *at, int64_t pos,
 static void ew_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	struct ops_ew *e = ctx;
-	union ops_buf bufs[CREF_MAX_IN];
-	int64_t index[GENAI_MAX_RANK], at[CREF_MAX_IN] = {0};
+	union ops_buf bufs[EXEC_MAX_IN];
+	int64_t index[GENAI_MAX_RANK], at[EXEC_MAX_IN] = {0};
 	uint32_t last = e->rank - 1;
 	int64_t rest = (int64_t)begin;
 

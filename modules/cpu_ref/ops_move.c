@@ -2,11 +2,11 @@
 // strided copy, or one for each input or output.
 #include "ops.h"
 
-static void copy_init(struct ops_copy *c, const struct cref_tensor *dst,
-		      const struct cref_tensor *src)
+static void copy_init(struct ops_copy *c, const struct exec_tensor *dst,
+		      const struct exec_tensor *src)
 {
 	c->rank = 0;
-	c->bytes = cref_dtype_bits(dst->dtype) / 8;
+	c->bytes = exec_bits(dst->dtype) / 8;
 	c->dst = dst->data;
 	c->src = src->data;
 }
@@ -53,7 +53,7 @@ int32_t ops_transpose_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_transpose_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0], *y = n->out[0];
+	const struct exec_tensor *x = n->in[0], *y = n->out[0];
 	struct ops_copy c;
 
 	copy_init(&c, y, x);
@@ -70,7 +70,7 @@ int32_t ops_expand_prepare(struct cref_node *n, struct genai_error *err)
 {
 	int64_t want[GENAI_MAX_RANK];
 	int32_t rc = ops_check(n, NULL, 2, 2, 1, err);
-	struct cref_tensor shape = {0};
+	struct exec_tensor shape = {0};
 	uint32_t rank, k = 0;
 
 	if (!rc)
@@ -103,7 +103,7 @@ int32_t ops_expand_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_expand_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0], *y = n->out[0];
+	const struct exec_tensor *x = n->in[0], *y = n->out[0];
 	uint32_t pad = y->rank - x->rank;
 	struct ops_copy c;
 
@@ -146,7 +146,7 @@ int32_t ops_tile_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_tile_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0], *y = n->out[0];
+	const struct exec_tensor *x = n->in[0], *y = n->out[0];
 	struct ops_copy c;
 
 	copy_init(&c, y, x);
@@ -165,7 +165,7 @@ int32_t ops_tile_run(struct cref_node *n, const struct cref_run *r)
 
 struct split_state {
 	uint32_t axis;
-	int64_t len[CREF_MAX_OUT + 1]; // one more than there can be
+	int64_t len[EXEC_MAX_OUT + 1]; // one more than there can be
 };
 EXEC_STATE(split_state, cref_node)
 
@@ -178,10 +178,10 @@ static int32_t split_lengths(struct cref_node *n, int64_t dim,
 	int32_t rc = GENAI_OK;
 
 	if (n->n_in > 1 && n->in[1]) {
-		rc = ops_ints(n, 1, len, CREF_MAX_OUT, &k, err);
+		rc = ops_ints(n, 1, len, EXEC_MAX_OUT, &k, err);
 	} else if (a) {
-		k = a->count < CREF_MAX_OUT + 1 ? (uint32_t)a->count
-						: CREF_MAX_OUT + 1;
+		k = a->count < EXEC_MAX_OUT + 1 ? (uint32_t)a->count
+						: EXEC_MAX_OUT + 1;
 		if (k)
 			memcpy(len, a->ints, k * sizeof(len[0]));
 	} else {
@@ -212,7 +212,7 @@ int32_t ops_split_prepare(struct cref_node *n, struct genai_error *err)
 	struct split_state *s = split_state(n);
 	static const char *const attrs[] = {"axis", "split", "num_outputs",
 					    NULL};
-	int32_t rc = ops_check(n, attrs, 1, 2, CREF_MAX_OUT, err);
+	int32_t rc = ops_check(n, attrs, 1, 2, EXEC_MAX_OUT, err);
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t axis = 0;
 
@@ -241,12 +241,12 @@ int32_t ops_split_prepare(struct cref_node *n, struct genai_error *err)
 int32_t ops_split_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct split_state *s = split_state(n);
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	uint32_t axis = s->axis;
 	int64_t at = 0;
 
 	for (uint32_t i = 0; i < n->n_out; i++) {
-		const struct cref_tensor *y = n->out[i];
+		const struct exec_tensor *y = n->out[i];
 		struct ops_copy c;
 
 		if (y) {
@@ -272,7 +272,7 @@ EXEC_STATE(concat_state, cref_node)
 int32_t ops_concat_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", NULL};
-	int32_t rc = ops_check(n, attrs, 1, CREF_MAX_IN, 1, err);
+	int32_t rc = ops_check(n, attrs, 1, EXEC_MAX_IN, 1, err);
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t axis = 0, rank;
 
@@ -286,7 +286,7 @@ int32_t ops_concat_prepare(struct cref_node *n, struct genai_error *err)
 	rank = n->in[0]->rank;
 	memcpy(dims, n->in[0]->dims, sizeof(dims));
 	for (uint32_t i = 1; i < n->n_in; i++) {
-		const struct cref_tensor *t = n->in[i];
+		const struct exec_tensor *t = n->in[i];
 		bool same = t && t->rank == rank;
 
 		for (uint32_t d = 0; same && d < rank; d++)
@@ -311,12 +311,12 @@ int32_t ops_concat_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_concat_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *y = n->out[0];
+	const struct exec_tensor *y = n->out[0];
 	uint32_t axis = concat_state(n)->axis;
 	int64_t at = 0;
 
 	for (uint32_t i = 0; i < n->n_in; i++) {
-		const struct cref_tensor *x = n->in[i];
+		const struct exec_tensor *x = n->in[i];
 		struct ops_copy c;
 
 		copy_init(&c, y, x);
@@ -441,7 +441,7 @@ int32_t ops_slice_prepare(struct cref_node *n, struct genai_error *err)
 int32_t ops_slice_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct slice_state *s = slice_state(n);
-	const struct cref_tensor *x = n->in[0], *y = n->out[0];
+	const struct exec_tensor *x = n->in[0], *y = n->out[0];
 	struct ops_copy c;
 
 	if (!cref_elements(y))
@@ -490,10 +490,10 @@ int32_t ops_depth_space_prepare(struct cref_node *n, struct genai_error *err)
 int32_t ops_depth_space_run(struct cref_node *n, const struct cref_run *r)
 {
 	bool to_space = n->op->code == OPS_TO_SPACE;
-	const struct cref_tensor *x = n->in[0], *y = n->out[0];
+	const struct exec_tensor *x = n->in[0], *y = n->out[0];
 	// the side with many channels, and the one with many pixels
-	const struct cref_tensor *deep = to_space ? x : y;
-	const struct cref_tensor *wide = to_space ? y : x;
+	const struct exec_tensor *deep = to_space ? x : y;
+	const struct exec_tensor *wide = to_space ? y : x;
 	int64_t b = cref_attr_int(n->node, "blocksize", 0);
 	int64_t c = wide->dims[1], h = deep->dims[2], w = deep->dims[3];
 	bool dcr = strcmp(cref_attr_string(n->node, "mode", "DCR"), "CRD") != 0;

@@ -6,8 +6,8 @@
 #include <math.h>
 
 struct norm {
-	const struct cref_tensor *x, *skip, *gamma, *beta, *bias, *gate;
-	struct cref_tensor *y, *mean, *inv, *sum;
+	const struct exec_tensor *x, *skip, *gamma, *beta, *bias, *gate;
+	struct exec_tensor *y, *mean, *inv, *sum;
 	uint64_t len, skip_rows;
 	float eps;
 	bool rms;
@@ -15,7 +15,7 @@ struct norm {
 };
 
 // Elements [i, i + n) of row k of t as floats: in place, or in buf.
-static const float *row_piece(const struct cref_tensor *t, uint64_t k,
+static const float *row_piece(const struct exec_tensor *t, uint64_t k,
 			      uint64_t len, uint64_t i, uint32_t n, float *buf)
 {
 	uint64_t at = k * len + i;
@@ -53,7 +53,7 @@ static uint32_t piece(uint64_t len, uint64_t i)
 	return len - i < OPS_CHUNK ? (uint32_t)(len - i) : OPS_CHUNK;
 }
 
-static void put(struct cref_tensor *t, uint64_t at, float v)
+static void put(struct exec_tensor *t, uint64_t at, float v)
 {
 	if (t)
 		ops_store(OPS_F32, &v, t->dtype, t->data, (int64_t)at, 1, 1);
@@ -148,12 +148,12 @@ static void norm_part(void *ctx, uint64_t begin, uint64_t end)
 		norm_row(ctx, k);
 }
 
-static const struct cref_tensor *input(const struct cref_node *n, uint32_t i)
+static const struct exec_tensor *input(const struct cref_node *n, uint32_t i)
 {
 	return i < n->n_in ? n->in[i] : NULL;
 }
 
-static struct cref_tensor *output(const struct cref_node *n, uint32_t i)
+static struct exec_tensor *output(const struct cref_node *n, uint32_t i)
 {
 	return i < n->n_out ? n->out[i] : NULL;
 }
@@ -184,7 +184,7 @@ static int32_t check_stash(struct cref_node *n, struct genai_error *err)
 static int32_t check_weight(struct cref_node *n, uint32_t i, uint32_t axis,
 			    struct genai_error *err)
 {
-	const struct cref_tensor *x = n->in[0], *w = input(n, i);
+	const struct exec_tensor *x = n->in[0], *w = input(n, i);
 	uint32_t rank = x->rank - axis, extra;
 	bool fits = true;
 
@@ -208,7 +208,7 @@ static int32_t check_weight(struct cref_node *n, uint32_t i, uint32_t axis,
 static int32_t stat_out(struct cref_node *n, uint32_t i, uint32_t axis,
 			struct genai_error *err)
 {
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	int64_t dims[GENAI_MAX_RANK];
 
 	for (uint32_t d = 0; d < x->rank; d++)
@@ -229,7 +229,7 @@ int32_t ops_norm_prepare(struct cref_node *n, struct genai_error *err)
 					    NULL};
 	bool rms = n->op->code == OPS_RMS;
 	int32_t rc = ops_check(n, attrs, 2, rms ? 2 : 3, rms ? 2 : 3, err);
-	const struct cref_tensor *x;
+	const struct exec_tensor *x;
 	uint32_t axis = 0;
 
 	if (!rc)
@@ -279,7 +279,7 @@ int32_t ops_norm_run(struct cref_node *n, const struct cref_run *r)
 // skip has x's shape, or lacks or has 1 for the batch.
 static int32_t check_skip(struct cref_node *n, struct genai_error *err)
 {
-	const struct cref_tensor *x = n->in[0], *s = n->in[1];
+	const struct exec_tensor *x = n->in[0], *s = n->in[1];
 	uint32_t pad = x->rank - s->rank;
 	bool fits = s->rank <= x->rank && s->rank + 1 >= x->rank && s->rank > 1;
 
@@ -299,7 +299,7 @@ int32_t ops_skip_norm_prepare(struct cref_node *n, struct genai_error *err)
 	static const char *const attrs[] = {"epsilon", NULL};
 	bool rms = n->op->code == OPS_RMS;
 	int32_t rc = ops_check(n, attrs, 3, rms ? 4 : 5, 4, err);
-	const struct cref_tensor *x;
+	const struct exec_tensor *x;
 
 	if (!rc)
 		rc = ops_need_dtype(n, 0, OPS_F32S, err);
@@ -355,7 +355,7 @@ int32_t ops_gated_norm_prepare(struct cref_node *n, struct genai_error *err)
 	static const char *const attrs[] = {"activation", "epsilon", NULL};
 	const char *act = cref_attr_string(n->node, "activation", "silu");
 	int32_t rc = ops_check(n, attrs, 3, 3, 1, err);
-	const struct cref_tensor *x, *w;
+	const struct exec_tensor *x, *w;
 
 	if (!rc)
 		rc = ops_need_dtype(n, X, OPS_F32S, err);

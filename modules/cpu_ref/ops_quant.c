@@ -114,8 +114,8 @@ enum quant_kind { PER_TENSOR, PER_AXIS, BLOCKED };
 // Element (outer, a, i) of x [outer, dim, inner] has scale
 // (outer, a / block, i) of [outer, blocks, inner]; or a, or 0.
 struct quant {
-	const struct cref_tensor *x, *scale, *zero;
-	struct cref_tensor *y;
+	const struct exec_tensor *x, *scale, *zero;
+	struct exec_tensor *y;
 	int64_t dim, inner, block, blocks;
 	enum quant_kind kind;
 	bool saturate;
@@ -167,7 +167,7 @@ EXEC_STATE(quant_state, cref_node)
 static int32_t check_scale(struct cref_node *n, struct genai_error *err)
 {
 	struct quant_state *q = quant_state(n);
-	const struct cref_tensor *x = n->in[0], *s = n->in[1];
+	const struct exec_tensor *x = n->in[0], *s = n->in[1];
 	int64_t block = cref_attr_int(n->node, "block_size", 0), blocks;
 	int64_t axis = cref_attr_int(n->node, "axis", 1);
 	uint32_t a = 0;
@@ -204,8 +204,8 @@ static int32_t check_scale(struct cref_node *n, struct genai_error *err)
 
 static int32_t check_zero(struct cref_node *n, struct genai_error *err)
 {
-	const struct cref_tensor *s = n->in[1];
-	const struct cref_tensor *z = n->n_in > 2 ? n->in[2] : NULL;
+	const struct exec_tensor *s = n->in[1];
+	const struct exec_tensor *z = n->n_in > 2 ? n->in[2] : NULL;
 
 	if (z && quant_state(n)->kind == PER_TENSOR && cref_elements(z) == 1)
 		return GENAI_OK;
@@ -220,7 +220,7 @@ static int32_t check_zero(struct cref_node *n, struct genai_error *err)
 
 static void quant_init(struct quant *q, const struct cref_node *n)
 {
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	uint32_t axis = quant_state(n)->axis;
 
 	q->x = x;
@@ -360,7 +360,7 @@ int32_t ops_quant_prepare(struct cref_node *n, struct genai_error *err)
 
 static void limits(uint32_t dtype, double *lo, double *hi)
 {
-	uint32_t bits = cref_dtype_bits(dtype);
+	uint32_t bits = exec_bits(dtype);
 
 	*lo = ops_class_of(dtype) == OPS_I64 ? -(double)(1 << (bits - 1)) : 0;
 	*hi = *lo + (double)((1 << bits) - 1);

@@ -13,8 +13,8 @@ union acc {
 };
 
 struct reduce {
-	const struct cref_tensor *x;
-	struct cref_tensor *y;
+	const struct exec_tensor *x;
+	struct exec_tensor *y;
 	enum ops_code kind;
 	enum ops_class c;
 	uint64_t count; /* elements of one output */
@@ -86,7 +86,7 @@ static void reduce_dim(uint32_t *n, int64_t *dims, int64_t *strides,
 
 static union acc reduce_start(const struct reduce *q)
 {
-	uint32_t bits = cref_dtype_bits(q->x->dtype);
+	uint32_t bits = exec_bits(q->x->dtype);
 	bool real = q->c == OPS_F32 || q->c == OPS_F64;
 	union acc a = {.u = 0};
 
@@ -292,7 +292,7 @@ static void reduce_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_reduce_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	struct reduce q = {.x = x,
 			   .y = n->out[0],
 			   .kind = n->op->code,

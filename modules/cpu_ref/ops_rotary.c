@@ -5,8 +5,8 @@
 #include "ops.h"
 
 struct rotary {
-	const struct cref_tensor *x, *pos, *cos, *sin;
-	struct cref_tensor *y;
+	const struct exec_tensor *x, *pos, *cos, *sin;
+	struct exec_tensor *y;
 	int64_t batch, seq, heads, size, rot;
 	int64_t b_stride, s_stride, h_stride; /* elements of x and y */
 	const int64_t *section;		      // pairs of each position, or NULL
@@ -25,7 +25,7 @@ EXEC_STATE(rotary_state, cref_node)
 static int32_t head_layout(struct cref_node *n, int64_t size,
 			   struct genai_error *err)
 {
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	int64_t heads = cref_attr_int(n->node, "num_heads", 0);
 	struct rotary_state *s = rotary_state(n);
 
@@ -59,7 +59,7 @@ static int32_t head_layout(struct cref_node *n, int64_t size,
 
 // One for each token, or three; or, where one may stand for all, that.
 static bool positions_fit(const struct rotary_state *s,
-			  const struct cref_tensor *pos, bool one)
+			  const struct exec_tensor *pos, bool one)
 {
 	if (s->three)
 		return pos->rank == 3 && pos->dims[0] == 3 &&
@@ -73,9 +73,9 @@ static bool positions_fit(const struct rotary_state *s,
 static int32_t rotary_prepare(struct cref_node *n, uint32_t i_pos,
 			      uint32_t i_cos, struct genai_error *err)
 {
-	const struct cref_tensor *x = n->in[0], *c = n->in[i_cos];
-	const struct cref_tensor *sin = n->in[i_cos + 1];
-	const struct cref_tensor *pos = i_pos < n->n_in ? n->in[i_pos] : NULL;
+	const struct exec_tensor *x = n->in[0], *c = n->in[i_cos];
+	const struct exec_tensor *sin = n->in[i_cos + 1];
+	const struct exec_tensor *pos = i_pos < n->n_in ? n->in[i_pos] : NULL;
 	int64_t rot = cref_attr_int(n->node, "rotary_embedding_dim", 0);
 	struct rotary_state *s = rotary_state(n);
 	bool fits;
@@ -121,7 +121,7 @@ static int32_t rotary_prepare(struct cref_node *n, uint32_t i_pos,
 static void cache_rows(const struct rotary *q, int64_t b, int64_t t,
 		       int64_t *rows)
 {
-	const struct cref_tensor *pos = q->pos;
+	const struct exec_tensor *pos = q->pos;
 	int64_t at = b * q->seq + t;
 
 	for (int64_t i = 0; i < 3; i++) {
@@ -153,7 +153,7 @@ static int section_of(const struct rotary *q, int64_t i)
 #define PAIRS (OPS_CHUNK / 2)
 
 // Pairs [i, i + n) of a cache.
-static void load_pairs(const struct rotary *q, const struct cref_tensor *t,
+static void load_pairs(const struct rotary *q, const struct exec_tensor *t,
 		       const int64_t *rows, int64_t i, uint32_t n, float *out)
 {
 	const int64_t half = q->rot / 2;
@@ -275,7 +275,7 @@ static int32_t sections(struct cref_node *n, struct genai_error *err)
 {
 	const struct genai_attr *a = cref_attr_find(n->node, "mrope_section");
 	const int64_t rot = cref_attr_int(n->node, "rotary_embedding_dim", 0);
-	const struct cref_tensor *c = n->in[2];
+	const struct exec_tensor *c = n->in[2];
 	struct rotary_state *s = rotary_state(n);
 	int64_t left = rot / 2;
 	bool fits = a && a->kind == GENAI_ATTR_INTS && a->count == 3;

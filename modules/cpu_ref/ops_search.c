@@ -8,7 +8,7 @@ struct line {
 };
 
 // Line number k of tensor t along axis.
-static struct line line_at(const struct cref_tensor *t, uint32_t axis,
+static struct line line_at(const struct exec_tensor *t, uint32_t axis,
 			   uint64_t k)
 {
 	int64_t inner = (int64_t)ops_span(t, axis + 1, t->rank);
@@ -26,7 +26,7 @@ union number {
 	uint64_t u;
 };
 
-static union number get(enum ops_class c, const struct cref_tensor *t,
+static union number get(enum ops_class c, const struct exec_tensor *t,
 			const void *data, int64_t at)
 {
 	union number v;
@@ -95,7 +95,7 @@ static void arg_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct cref_node *n = ctx;
 	const int sign = n->op->code == OPS_MAX ? 1 : -1;
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	uint32_t axis = arg_state(n)->axis;
 	enum ops_class c = ops_class_of(x->dtype);
 	bool last = cref_attr_int(n->node, "select_last_index", 0) != 0;
@@ -170,7 +170,7 @@ int32_t ops_topk_prepare(struct cref_node *n, struct genai_error *err)
 }
 
 struct heap {
-	const struct cref_tensor *x;
+	const struct exec_tensor *x;
 	enum ops_class c;
 	struct line l;
 	int sign;
@@ -231,14 +231,14 @@ static void select_best(struct heap *h, int64_t dim, int64_t k)
 
 int32_t ops_topk_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	uint32_t axis = topk_state(n)->axis;
 	int64_t k = topk_state(n)->k;
 	struct heap h = {.x = x,
 			 .c = ops_class_of(x->dtype),
 			 .sign = topk_state(n)->sign,
 			 .at = r->workspace};
-	uint64_t lines, size = cref_dtype_bits(x->dtype) / 8;
+	uint64_t lines, size = exec_bits(x->dtype) / 8;
 
 	if (!k || !cref_elements(x))
 		return GENAI_OK;
@@ -317,9 +317,9 @@ int32_t ops_onehot_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_onehot_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *idx = n->in[0];
-	struct cref_tensor *y = n->out[0];
-	uint64_t size = cref_dtype_bits(y->dtype) / 8;
+	const struct exec_tensor *idx = n->in[0];
+	struct exec_tensor *y = n->out[0];
+	uint64_t size = exec_bits(y->dtype) / 8;
 	uint64_t count = cref_elements(y), total = cref_elements(idx);
 	int64_t depth = onehot_state(n)->depth;
 
@@ -342,7 +342,7 @@ int32_t ops_onehot_run(struct cref_node *n, const struct cref_run *r)
 
 // ---- NonZero ----
 
-static bool is_set(const struct cref_tensor *t, const void *data, uint64_t i)
+static bool is_set(const struct exec_tensor *t, const void *data, uint64_t i)
 {
 	enum ops_class c = ops_class_of(t->dtype);
 	union number v = get(c, t, data, (int64_t)i);
@@ -376,7 +376,7 @@ int32_t ops_nonzero_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_nonzero_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	uint64_t count = cref_elements(x);
 	int64_t found = 0, hits = n->out[0]->dims[1];
 
@@ -411,7 +411,7 @@ int32_t ops_compress_prepare(struct cref_node *n, struct genai_error *err)
 	const struct genai_attr *a = cref_attr_find(n->node, "axis");
 	int32_t rc = ops_check(n, attrs, 2, 2, 1, err);
 	int64_t dims[GENAI_MAX_RANK], dim;
-	const struct cref_tensor *x, *c;
+	const struct exec_tensor *x, *c;
 	uint32_t axis = 0;
 	uint64_t hits = 0;
 
@@ -449,10 +449,10 @@ int32_t ops_compress_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_compress_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct cref_tensor *x = n->in[0], *c = n->in[1];
+	const struct exec_tensor *x = n->in[0], *c = n->in[1];
 	bool flat = compress_state(n)->flat;
 	uint32_t axis = compress_state(n)->axis;
-	uint64_t size = cref_dtype_bits(x->dtype) / 8, done = 0;
+	uint64_t size = exec_bits(x->dtype) / 8, done = 0;
 	uint64_t outer = flat ? 1 : ops_span(x, 0, axis);
 	uint64_t dim = flat ? cref_elements(x) : (uint64_t)x->dims[axis];
 	uint64_t line = (flat ? 1 : ops_span(x, axis + 1, x->rank)) * size;

@@ -42,9 +42,9 @@ int32_t ops_reverse_sequence_prepare(struct cref_node *n,
 int32_t ops_reverse_sequence_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct reverse_state *s = reverse_state(n);
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	const uint64_t row =
-		ops_span(x, 2, x->rank) * (cref_dtype_bits(x->dtype) / 8);
+		ops_span(x, 2, x->rank) * (exec_bits(x->dtype) / 8);
 
 	for (int64_t b = 0; b < x->dims[s->batch]; b++) {
 		int64_t len =
@@ -84,7 +84,7 @@ int32_t ops_tensor_scatter_prepare(struct cref_node *n, struct genai_error *err)
 	static const char *const attrs[] = {"axis", "mode", NULL};
 	const char *mode = cref_attr_string(n->node, "mode", "linear");
 	struct scatter_state *s = scatter_state(n);
-	const struct cref_tensor *x, *u;
+	const struct exec_tensor *x, *u;
 	int32_t rc = ops_check(n, attrs, 2, 3, 1, err);
 	bool fits;
 
@@ -123,10 +123,10 @@ int32_t ops_tensor_scatter_prepare(struct cref_node *n, struct genai_error *err)
 int32_t ops_tensor_scatter_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct scatter_state *s = scatter_state(n);
-	const struct cref_tensor *x = n->in[0], *u = n->in[1];
-	const struct cref_tensor *at = n->n_in > 2 ? n->in[2] : NULL;
-	const uint64_t row = ops_span(x, s->axis + 1, x->rank) *
-			     (cref_dtype_bits(x->dtype) / 8);
+	const struct exec_tensor *x = n->in[0], *u = n->in[1];
+	const struct exec_tensor *at = n->n_in > 2 ? n->in[2] : NULL;
+	const uint64_t row =
+		ops_span(x, s->axis + 1, x->rank) * (exec_bits(x->dtype) / 8);
 	const int64_t len = x->dims[s->axis], rows = u->dims[s->axis];
 	const int64_t outer = (int64_t)ops_span(x, 0, s->axis);
 	char *y = n->out[0]->data;
@@ -218,7 +218,7 @@ int32_t ops_unique_prepare(struct cref_node *n, struct genai_error *err)
 	struct unique_state *s = unique_state(n);
 	int64_t dims[GENAI_MAX_RANK];
 	int32_t rc = ops_check(n, attrs, 1, 1, 4, err);
-	const struct cref_tensor *x;
+	const struct exec_tensor *x;
 
 	if (!rc)
 		rc = ops_need_dtype(n, 0, OPS_BYTES, err);
@@ -268,9 +268,8 @@ static void put(struct cref_node *n, uint32_t i, int64_t at, int64_t v)
 int32_t ops_unique_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct unique_state *s = unique_state(n);
-	const struct cref_tensor *x = n->in[0];
-	const uint64_t row =
-		(uint64_t)s->inner * (cref_dtype_bits(x->dtype) / 8);
+	const struct exec_tensor *x = n->in[0];
+	const uint64_t row = (uint64_t)s->inner * (exec_bits(x->dtype) / 8);
 	int64_t *list = r->workspace, k = 0;
 	int64_t outer = s->flat ? 1 : (int64_t)ops_span(x, 0, s->axis);
 

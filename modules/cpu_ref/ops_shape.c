@@ -7,8 +7,7 @@
 // Copy for the operators that alias (when an output cannot share its bytes).
 int32_t ops_alias_run(struct cref_node *n, const struct cref_run *r)
 {
-	uint64_t bits =
-		cref_elements(n->in[0]) * cref_dtype_bits(n->in[0]->dtype);
+	uint64_t bits = cref_elements(n->in[0]) * exec_bits(n->in[0]->dtype);
 
 	(void)r;
 	if (bits && n->out[0]->data != n->in[0]->data)
@@ -30,11 +29,11 @@ int32_t ops_identity_prepare(struct cref_node *n, struct genai_error *err)
 static int32_t reshape_dims(struct cref_node *n, int64_t *dims, uint32_t rank,
 			    struct genai_error *err)
 {
-	const struct cref_tensor *x = n->in[0];
+	const struct exec_tensor *x = n->in[0];
 	bool allow_zero = cref_attr_int(n->node, "allowzero", 0) != 0;
 	uint64_t known = 1, total = cref_elements(x);
 	int64_t infer = -1;
-	struct cref_tensor want = {.rank = rank};
+	struct exec_tensor want = {.rank = rank};
 
 	memcpy(want.dims, dims, rank * sizeof(dims[0]));
 	for (uint32_t i = 0; i < rank; i++) {
@@ -159,7 +158,7 @@ int32_t ops_dropout_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"seed", "ratio", NULL};
 	int32_t rc = ops_check(n, attrs, 1, 3, 2, err);
-	const struct cref_tensor *x, *mode;
+	const struct exec_tensor *x, *mode;
 
 	if (rc)
 		return rc;
@@ -303,7 +302,7 @@ int32_t ops_range_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_range_run(struct cref_node *n, const struct cref_run *r)
 {
-	struct cref_tensor *out = n->out[0];
+	struct exec_tensor *out = n->out[0];
 	enum ops_class c = ops_class_of(out->dtype);
 	union {
 		float f;

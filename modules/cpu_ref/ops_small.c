@@ -174,7 +174,7 @@ void ops_load_packed(enum ops_class c, void *dst, uint32_t dtype,
 		     const unsigned char *p, int64_t first, int64_t stride,
 		     uint32_t n)
 {
-	const unsigned bits = cref_dtype_bits(dtype), per = 8 / bits;
+	const unsigned bits = exec_bits(dtype), per = 8 / bits;
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t at = (uint64_t)(first + i * stride);
@@ -197,7 +197,7 @@ void ops_load_packed(enum ops_class c, void *dst, uint32_t dtype,
 void ops_store_packed(enum ops_class c, const void *src, uint32_t dtype,
 		      unsigned char *p, int64_t first, uint32_t n)
 {
-	const unsigned bits = cref_dtype_bits(dtype), per = 8 / bits;
+	const unsigned bits = exec_bits(dtype), per = 8 / bits;
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t at = (uint64_t)first + i;

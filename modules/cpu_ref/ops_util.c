@@ -240,7 +240,7 @@ int32_t cref_attr_check(const struct cref_node *n, const char *const *known,
 	return GENAI_OK;
 }
 
-uint64_t cref_elements(const struct cref_tensor *t)
+uint64_t cref_elements(const struct exec_tensor *t)
 {
 	return ops_span(t, 0, t->rank);
 }
@@ -279,7 +279,7 @@ const char *ops_dtype_name(uint32_t dtype)
 	return "an unknown type";
 }
 
-void cref_set_dense(struct cref_tensor *t, uint32_t dtype, uint32_t rank,
+void cref_set_dense(struct exec_tensor *t, uint32_t dtype, uint32_t rank,
 		    const int64_t *dims)
 {
 	int64_t stride = 1;
@@ -294,7 +294,7 @@ void cref_set_dense(struct cref_tensor *t, uint32_t dtype, uint32_t rank,
 	}
 }
 
-struct ops_text ops_shape_text(const struct cref_tensor *t)
+struct ops_text ops_shape_text(const struct exec_tensor *t)
 {
 	struct ops_text x;
 	size_t k = 1;
@@ -328,9 +328,9 @@ static bool dims_legal(uint32_t rank, const int64_t *dims)
 static int32_t check_input(struct cref_node *n, uint32_t i,
 			   struct genai_error *err)
 {
-	const struct cref_tensor *t = n->in[i];
+	const struct exec_tensor *t = n->in[i];
 
-	if (!cref_dtype_bits(t->dtype))
+	if (!exec_bits(t->dtype))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "input %u '%.60s' is of type %s", i,
 				      t->name ? t->name : "",
@@ -391,7 +391,7 @@ int32_t ops_out(struct cref_node *n, uint32_t i, uint32_t dtype, uint32_t rank,
 int32_t ops_need_dtype(struct cref_node *n, uint32_t i, uint32_t mask,
 		       struct genai_error *err)
 {
-	const struct cref_tensor *t = i < n->n_in ? n->in[i] : NULL;
+	const struct exec_tensor *t = i < n->n_in ? n->in[i] : NULL;
 	char want[160] = "";
 	size_t k = 0;
 
@@ -423,8 +423,8 @@ int32_t ops_need_same_dtype(struct cref_node *n, uint32_t i, uint32_t j,
 int32_t ops_need_shape(struct cref_node *n, uint32_t i, uint32_t rank,
 		       const int64_t *dims, bool flat, struct genai_error *err)
 {
-	const struct cref_tensor *t = i < n->n_in ? n->in[i] : NULL;
-	struct cref_tensor want;
+	const struct exec_tensor *t = i < n->n_in ? n->in[i] : NULL;
+	struct exec_tensor want;
 
 	if (!t || exec_is_shape(t, rank, dims, flat))
 		return GENAI_OK;
@@ -439,7 +439,7 @@ int32_t ops_need_shape(struct cref_node *n, uint32_t i, uint32_t rank,
 int32_t ops_need_rank(struct cref_node *n, uint32_t i, uint32_t min,
 		      uint32_t max, struct genai_error *err)
 {
-	const struct cref_tensor *t = i < n->n_in ? n->in[i] : NULL;
+	const struct exec_tensor *t = i < n->n_in ? n->in[i] : NULL;
 
 	if (!t || (t->rank >= min && t->rank <= max))
 		return GENAI_OK;

@@ -51,7 +51,7 @@ static void visit(struct exec_variant *v, uint32_t node, uint32_t input,
 		  uint32_t index, struct genai_visit *x)
 {
 	const struct cref_node *n = cref_node_of(v, node);
-	const struct cref_tensor *b = n->in[input];
+	const struct exec_tensor *b = n->in[input];
 	struct cref_columns *c = columns_of(v, node);
 
 	(void)index;
@@ -62,7 +62,7 @@ static void visit(struct exec_variant *v, uint32_t node, uint32_t input,
 		return;
 	*c = (struct cref_columns){b->value, (uint64_t)b->dims[0],
 				   (uint64_t)b->dims[1],
-				   cref_dtype_bits(b->dtype) / 8};
+				   exec_bits(b->dtype) / 8};
 	x->flags |= GENAI_WEIGHT_FILL_PARTS;
 	x->fill = pack_columns;
 	x->fill_ctx = c;
@@ -111,7 +111,7 @@ static int32_t fold(struct cref_variant *v, uint32_t i, struct genai_error *err)
 	struct exec_node *x = &v->x.facts[i];
 	struct cref_node *n = cref_node_of(&v->x, i);
 	struct cref_run run = {.err = err};
-	void *ws = NULL, *saved[CREF_MAX_IN];
+	void *ws = NULL, *saved[EXEC_MAX_IN];
 	int32_t rc = 0;
 
 	x->silent = x->folded = true;

@@ -4,7 +4,7 @@
 
 #define MOST 64
 
-int64_t cep_fold_get(const struct cep_tensor *t, uint64_t i)
+int64_t cep_fold_get(const struct exec_tensor *t, uint64_t i)
 {
 	int64_t v8;
 	int32_t v4;
@@ -20,7 +20,7 @@ int64_t cep_fold_get(const struct cep_tensor *t, uint64_t i)
 	return ((const unsigned char *)t->value)[i] != 0;
 }
 
-void cep_fold_put(const struct cep_tensor *t, void *out, uint64_t i, int64_t v)
+void cep_fold_put(const struct exec_tensor *t, void *out, uint64_t i, int64_t v)
 {
 	int32_t v4 = (int32_t)v;
 
@@ -32,11 +32,11 @@ void cep_fold_put(const struct cep_tensor *t, void *out, uint64_t i, int64_t v)
 		((unsigned char *)out)[i] = v != 0;
 }
 
-static bool small_int(const struct cep_tensor *t)
+static bool small_int(const struct exec_tensor *t)
 {
 	return (t->dtype == GENAI_DT_I64 || t->dtype == GENAI_DT_I32 ||
 		t->dtype == GENAI_DT_BOOL) &&
-	       t->rank <= 1 && cep_count(t) <= MOST && cep_is_dense(t);
+	       t->rank <= 1 && exec_count(t) <= MOST && exec_is_dense(t);
 }
 
 static bool arith(enum cep_ew_op op, int64_t a, int64_t b, int64_t *v)
@@ -87,11 +87,11 @@ static bool arith(enum cep_ew_op op, int64_t a, int64_t b, int64_t *v)
 
 bool cep_fold_binary(const struct cep_node *n, void *out)
 {
-	const struct cep_tensor *a = n->in[0], *b = n->in[1], *o = n->out[0];
+	const struct exec_tensor *a = n->in[0], *b = n->in[1], *o = n->out[0];
 
-	for (uint64_t i = 0; i < cep_count(o); i++) {
-		int64_t v, x = cep_fold_get(a, cep_count(a) == 1 ? 0 : i);
-		int64_t y = cep_fold_get(b, cep_count(b) == 1 ? 0 : i);
+	for (uint64_t i = 0; i < exec_count(o); i++) {
+		int64_t v, x = cep_fold_get(a, exec_count(a) == 1 ? 0 : i);
+		int64_t y = cep_fold_get(b, exec_count(b) == 1 ? 0 : i);
 
 		if (!arith(n->op->code, x, y, &v))
 			return false;
@@ -102,11 +102,11 @@ bool cep_fold_binary(const struct cep_node *n, void *out)
 
 bool cep_fold_gather(const struct cep_node *n, void *out)
 {
-	const struct cep_tensor *t = n->in[0], *idx = n->in[1], *o = n->out[0];
+	const struct exec_tensor *t = n->in[0], *idx = n->in[1], *o = n->out[0];
 
 	if (t->rank != 1)
 		return false;
-	for (uint64_t i = 0; i < cep_count(o); i++) {
+	for (uint64_t i = 0; i < exec_count(o); i++) {
 		int64_t k = cep_fold_get(idx, i), len = t->dims[0];
 
 		if (k < -len || k >= len)
@@ -122,7 +122,7 @@ bool cep_fold_concat(const struct cep_node *n, void *out)
 	uint64_t at = 0;
 
 	for (uint32_t k = 0; k < n->n_in; k++)
-		for (uint64_t i = 0; i < cep_count(n->in[k]); i++)
+		for (uint64_t i = 0; i < exec_count(n->in[k]); i++)
 			cep_fold_put(n->out[0], out, at++,
 				     cep_fold_get(n->in[k], i));
 	return true;
@@ -130,16 +130,16 @@ bool cep_fold_concat(const struct cep_node *n, void *out)
 
 bool cep_fold_copy(const struct cep_node *n, void *out)
 {
-	for (uint64_t i = 0; i < cep_count(n->out[0]); i++)
+	for (uint64_t i = 0; i < exec_count(n->out[0]); i++)
 		cep_fold_put(n->out[0], out, i, cep_fold_get(n->in[0], i));
 	return true;
 }
 
 bool cep_fold(const struct cep_node *n, void *out, uint64_t cap)
 {
-	const struct cep_tensor *o = n->n_out == 1 ? n->out[0] : NULL;
+	const struct exec_tensor *o = n->n_out == 1 ? n->out[0] : NULL;
 
-	if (!n->op->fold || !o || !small_int(o) || cep_bytes(o) > cap)
+	if (!n->op->fold || !o || !small_int(o) || exec_bytes(o) > cap)
 		return false;
 	for (uint32_t i = 0; i < n->n_in; i++)
 		if (n->in[i] && !EXEC_HAS(n->op->facts.dims_only, i) &&

@@ -34,14 +34,14 @@ static void add_parts(struct genai_access *a, uint32_t *count,
 		      uint32_t i)
 {
 	uint64_t all = (uint64_t)n->in[i]->dims[0];
-	uint64_t row = cep_span(n->in[i]) / (all ? all : 1);
+	uint64_t row = exec_span(n->in[i]) / (all ? all : 1);
 
 	for (uint32_t k = 0; k < r->n_parts; k++) {
 		uint64_t rows = all - (uint64_t)k * r->part_rows;
 
 		if (rows > r->part_rows)
 			rows = r->part_rows;
-		add_access(a, count, r->parts[k * CEP_MAX_IN + i], rows * row,
+		add_access(a, count, r->parts[k * EXEC_MAX_IN + i], rows * row,
 			   GENAI_READ);
 	}
 }
@@ -51,7 +51,7 @@ static int32_t declare(struct exec_step *s, const struct cep_node *n,
 		       const struct cep_run *r)
 {
 	const struct exec_node *x = &s->variant->facts[n->index];
-	struct genai_access a[CEP_MAX_IN + CEP_MAX_OUT + 2 + 6 * CEP_TILES];
+	struct genai_access a[EXEC_MAX_IN + EXEC_MAX_OUT + 2 + 6 * CEP_TILES];
 	struct genai_work w = {
 		.size = sizeof(w),
 		.node = n->index,
@@ -69,15 +69,15 @@ static int32_t declare(struct exec_step *s, const struct cep_node *n,
 			add_parts(a, &count, n, r, i);
 			continue;
 		}
-		bytes = cep_span(n->in[i]);
+		bytes = exec_span(n->in[i]);
 		if (rows && EXEC_HAS(x->cut, i) && n->in[i]->dims[0])
 			bytes = bytes / (uint64_t)n->in[i]->dims[0] * rows;
 		add_access(a, &count, n->in[i]->addr, bytes, GENAI_READ);
 	}
 	for (uint32_t i = 0; i < n->n_out; i++)
-		if (n->out[i] && n->out[i]->root == CEP_OWN)
+		if (n->out[i] && n->out[i]->root == EXEC_OWN)
 			add_access(a, &count, n->out[i]->addr,
-				   cep_span(n->out[i]), GENAI_WRITE);
+				   exec_span(n->out[i]), GENAI_WRITE);
 	if (n->workspace_bytes)
 		add_access(a, &count, r->workspace, n->workspace_bytes,
 			   GENAI_READ | GENAI_WRITE);
@@ -121,8 +121,8 @@ static int32_t poke_all(struct exec_step *s, uint64_t at)
 
 	for (uint32_t i = 0; i < p->graph->n_values && !rc; i++) {
 		const struct exec_value *x = &p->values[i];
-		const struct cep_tensor *t = &s->variant->tensors[i];
-		uint64_t bytes = cep_bytes(t);
+		const struct exec_tensor *t = &s->variant->tensors[i];
+		uint64_t bytes = exec_bytes(t);
 
 		if (!x->known || s->variant->where[i] != EXEC_KNOWN || !bytes)
 			continue;
@@ -191,7 +191,7 @@ int32_t cep_end(struct exec_step *s)
 
 	for (uint32_t o = 0; o < p->graph->n_outputs && !rc; o++) {
 		uint32_t value = p->graph->outputs[o];
-		const struct cep_tensor *t = &s->variant->tensors[value];
+		const struct exec_tensor *t = &s->variant->tensors[value];
 		const struct genai_view *b = &p->outputs[o];
 		struct genai_access a[2];
 		uint32_t n = 0;
@@ -202,8 +202,8 @@ int32_t cep_end(struct exec_step *s)
 		rc = cep_run_copy(&r, cep_dtype_bytes(t->dtype), t->rank,
 				  t->dims, b->addr, b->strides, t->addr,
 				  t->strides);
-		add_access(a, &n, t->addr, cep_span(t), GENAI_READ);
-		add_access(a, &n, b->addr, cep_bytes(t), GENAI_WRITE);
+		add_access(a, &n, t->addr, exec_span(t), GENAI_READ);
+		add_access(a, &n, b->addr, exec_bytes(t), GENAI_WRITE);
 		if (!rc)
 			rc = S(p)->launch(SELF(p), s->stream, &w, a, n, s->err);
 	}

@@ -15,13 +15,6 @@
 #include <stddef.h>
 #include "modules/cuda_ep/cep.h"
 
-#define CEP_MAX_IN EXEC_MAX_IN
-#define CEP_MAX_OUT EXEC_MAX_OUT
-#define CEP_OWN EXEC_OWN
-
-/* addr is set at run. */
-#define cep_tensor exec_tensor
-
 struct cep_op;
 
 /* Inputs of a product with a norm in front of it. */
@@ -32,9 +25,9 @@ struct cep_node {
 	const struct cep_op *op;
 	struct cep *self;
 	uint32_t index, n_in, n_out;
-	struct cep_tensor *in[CEP_MAX_IN]; /* NULL: omitted */
-	struct cep_tensor *out[CEP_MAX_OUT];
-	uint32_t in_value[CEP_MAX_IN], out_value[CEP_MAX_OUT];
+	struct exec_tensor *in[EXEC_MAX_IN]; /* NULL: omitted */
+	struct exec_tensor *out[EXEC_MAX_OUT];
+	uint32_t in_value[EXEC_MAX_IN], out_value[EXEC_MAX_OUT];
 	/* prepare asks, for the largest use the operator can make of memory
 	 * with these dims or smaller ones */
 	uint64_t workspace_bytes; /* shared by all nodes, contents undefined */
@@ -55,7 +48,7 @@ struct cep_run {
 	uint64_t workspace, sync;
 	uint64_t row_begin, row_end; /* tiled operators; else 0 and 0 */
 	/* all parts of the rows at once: where part k of input i lies is
-	 * parts[k * CEP_MAX_IN + i]; every part but the last has part_rows */
+	 * parts[k * EXEC_MAX_IN + i]; every part but the last has part_rows */
 	const uint64_t *parts;
 	uint32_t n_parts, part_rows;
 	bool overlap; /* the unit before is a kernel of ours */
@@ -88,8 +81,9 @@ const struct genai_exec_op *cep_op_list(uint32_t *out_count);
  * out (cap bytes). */
 bool cep_fold(const struct cep_node *n, void *out, uint64_t cap);
 /* Element i of a known integer tensor, and of out, which becomes t's value. */
-int64_t cep_fold_get(const struct cep_tensor *t, uint64_t i);
-void cep_fold_put(const struct cep_tensor *t, void *out, uint64_t i, int64_t v);
+int64_t cep_fold_get(const struct exec_tensor *t, uint64_t i);
+void cep_fold_put(const struct exec_tensor *t, void *out, uint64_t i,
+		  int64_t v);
 bool cep_fold_binary(const struct cep_node *n, void *out);
 bool cep_fold_gather(const struct cep_node *n, void *out);
 bool cep_fold_concat(const struct cep_node *n, void *out);
@@ -137,10 +131,6 @@ int32_t cep_ints(const struct cep_node *n, uint32_t i, int64_t *out,
 int32_t cep_axis(const struct cep_node *n, int64_t axis, uint32_t rank,
 		 uint32_t *out_axis, struct genai_error *err);
 
-#define cep_count exec_count
-#define cep_bytes exec_bytes
-#define cep_span exec_span
-#define cep_is_dense exec_is_dense
 /* 0: less than a byte, or not known */
 static inline uint32_t cep_dtype_bytes(uint32_t dtype)
 {

@@ -85,7 +85,7 @@ static const struct flash *find_flash(const struct cep_node *n,
 	return f->size ? f : NULL;
 }
 
-static const struct cep_tensor *input(const struct cep_node *n, uint32_t i)
+static const struct exec_tensor *input(const struct cep_node *n, uint32_t i)
 {
 	return i < n->n_in ? n->in[i] : NULL;
 }
@@ -130,8 +130,8 @@ static int32_t check_attrs(const struct cep_node *n, struct genai_error *err)
 static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 {
 	struct gqa_state *s = gqa_state(n);
-	const struct cep_tensor *q = n->in[0], *k = input(n, 1);
-	const struct cep_tensor *past = n->in[3], *cosc = input(n, 7);
+	const struct exec_tensor *q = n->in[0], *k = input(n, 1);
+	const struct exec_tensor *past = n->in[3], *cosc = input(n, 7);
 	int64_t heads = cep_attr_int(n, "num_heads", 0);
 	int64_t kv = cep_attr_int(n, "kv_num_heads", 0), size, width;
 
@@ -145,7 +145,7 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 	if (size * width != q->dims[2] || past->dims[1] != kv ||
 	    past->dims[3] != size || past->dims[0] != q->dims[0] ||
 	    memcmp(past->dims, n->in[4]->dims, 4 * sizeof(int64_t)) ||
-	    cep_count(n->in[5]) != (uint64_t)q->dims[0] ||
+	    exec_count(n->in[5]) != (uint64_t)q->dims[0] ||
 	    n->in[5]->dtype != GENAI_DT_I32 || !n->in[5]->rank ||
 	    (k && (!input(n, 2) || k->rank != 3 || k->dims[2] != kv * size ||
 		   k->dims[1] != q->dims[1] || k->dims[0] != q->dims[0] ||
@@ -184,7 +184,7 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 {
 	struct gqa_state *s = gqa_state(n);
-	const struct cep_tensor *bias = input(n, 10), *pos = input(n, 9);
+	const struct exec_tensor *bias = input(n, 10), *pos = input(n, 9);
 	int64_t window = cep_attr_int(n, "local_window_size", -1);
 	static const uint8_t vectors[] = {11, 14, 15};
 
@@ -201,14 +201,14 @@ static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "attention_bias of rank %u", bias->rank);
 	if (pos && (pos->dtype != GENAI_DT_I64 ||
-		    cep_count(pos) != (uint64_t)(s->batch * s->seq)))
+		    exec_count(pos) != (uint64_t)(s->batch * s->seq)))
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "position_ids do not fit");
 	for (uint32_t i = 0; i < sizeof(vectors); i++) {
-		const struct cep_tensor *t = input(n, vectors[i]);
+		const struct exec_tensor *t = input(n, vectors[i]);
 		int64_t want = i ? s->size : s->heads;
 
-		if (t && (cep_count(t) != (uint64_t)want ||
+		if (t && (exec_count(t) != (uint64_t)want ||
 			  t->dtype != n->in[0]->dtype))
 			return cep_node_fail(n, err, GENAI_E_FORMAT,
 					     "input %u does not have %lld "
@@ -303,7 +303,7 @@ int32_t cep_prepare_gqa(struct cep_node *n, struct genai_error *err)
 	return rc;
 }
 
-static int32_t cache_view(const struct cep_node *n, const struct cep_tensor *t,
+static int32_t cache_view(const struct cep_node *n, const struct exec_tensor *t,
 			  uint64_t *addr, int64_t *s, struct genai_error *err)
 {
 	uint32_t size = cep_dtype_bytes(t->dtype);
@@ -328,7 +328,7 @@ err_view:
 
 static uint64_t address(const struct cep_node *n, uint32_t i)
 {
-	const struct cep_tensor *t = input(n, i);
+	const struct exec_tensor *t = input(n, i);
 
 	return t ? t->addr : 0;
 }
@@ -338,7 +338,7 @@ static void set_sources(const struct cep_node *n, struct cep_gqa *p)
 	const struct gqa_state *s = gqa_state(n);
 	uint32_t size = cep_dtype_bytes(n->in[0]->dtype);
 	int64_t q = s->heads * s->size, kv = s->kv_heads * s->size;
-	const struct cep_tensor *bias = input(n, 10);
+	const struct exec_tensor *bias = input(n, 10);
 
 	p->q = n->in[0]->addr;
 	p->q_tok = n->in[0]->dims[2];

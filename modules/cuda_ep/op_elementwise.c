@@ -46,7 +46,7 @@ static int32_t broadcast(struct cep_node *n, uint32_t n_in, uint32_t dtype,
 	for (uint32_t d = 0; d < rank; d++)
 		dims[d] = 1;
 	for (uint32_t i = 0; i < n_in; i++) {
-		const struct cep_tensor *t = n->in[i];
+		const struct exec_tensor *t = n->in[i];
 
 		for (uint32_t d = 0; d < t->rank; d++) {
 			int64_t *o = &dims[rank - t->rank + d];
@@ -162,13 +162,13 @@ int32_t cep_prepare_cast(struct cep_node *n, struct genai_error *err)
 		rc = broadcast(n, 1, to, err);
 	if (rc)
 		return rc;
-	if (to == n->in[0]->dtype && cep_is_dense(n->in[0]))
+	if (to == n->in[0]->dtype && exec_is_dense(n->in[0]))
 		cep_alias(n, 0, 0, 0);
 	return finish(n, CEP_EW_COPY, 1,
 		      cep_is_int(to) && cep_is_int(n->in[0]->dtype));
 }
 
-static float float_of(const struct cep_tensor *t)
+static float float_of(const struct exec_tensor *t)
 {
 	uint16_t h;
 	float f = 0;
@@ -209,7 +209,7 @@ int32_t cep_prepare_clip(struct cep_node *n, struct genai_error *err)
 		if (!n->in[i])
 			continue;
 		rc = cep_need_same(n, i, 0, err);
-		if (!rc && (!n->in[i]->value || cep_count(n->in[i]) != 1))
+		if (!rc && (!n->in[i]->value || exec_count(n->in[i]) != 1))
 			rc = cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 					   "input %u is not a constant", i);
 		if (rc)
@@ -301,7 +301,7 @@ int32_t cep_prepare_where(struct cep_node *n, struct genai_error *err)
 static int32_t layout(const struct cep_node *n, struct cep_ew *p,
 		      struct genai_error *err)
 {
-	const struct cep_tensor *o = n->out[0];
+	const struct exec_tensor *o = n->out[0];
 	uint32_t rank = 0;
 
 	p->dense = 1;
@@ -312,7 +312,7 @@ static int32_t layout(const struct cep_node *n, struct cep_ew *p,
 		if (o->dims[d] == 1)
 			continue;
 		for (uint32_t i = 0; i < p->n_in; i++) {
-			const struct cep_tensor *t = n->in[i];
+			const struct exec_tensor *t = n->in[i];
 			uint32_t lead = o->rank - t->rank;
 
 			if (d >= lead && t->dims[d - lead] != 1)
@@ -343,7 +343,7 @@ int32_t cep_run_ew(struct cep_node *n, struct cep_run *r)
 {
 	const struct ew_state *s = ew_state(n);
 	struct cep_ew p = {
-		.count = cep_count(n->out[0]),
+		.count = exec_count(n->out[0]),
 		.out = n->out[0]->addr,
 		.op = s->op,
 		.n_in = s->n_in,

@@ -9,7 +9,7 @@ EXEC_STATE(gather_state, cep_node)
 int32_t cep_prepare_gather(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", NULL};
-	const struct cep_tensor *t = n->in[0], *idx;
+	const struct exec_tensor *t = n->in[0], *idx;
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t axis, rank = 0;
 	int32_t rc = cep_check(n, attrs, 2, 2, 1, err);
@@ -43,7 +43,7 @@ int32_t cep_prepare_gather(struct cep_node *n, struct genai_error *err)
 
 int32_t cep_run_gather(struct cep_node *n, struct cep_run *r)
 {
-	const struct cep_tensor *t = n->in[0], *idx = n->in[1];
+	const struct exec_tensor *t = n->in[0], *idx = n->in[1];
 	uint32_t axis = gather_state(n)->axis;
 	struct cep_gather p = {
 		.data = t->addr,
@@ -51,7 +51,7 @@ int32_t cep_run_gather(struct cep_node *n, struct cep_run *r)
 		.out = n->out[0]->addr,
 		.outer = 1,
 		.axis = (uint64_t)t->dims[axis],
-		.n_idx = cep_count(idx),
+		.n_idx = exec_count(idx),
 		.inner = cep_dtype_bytes(t->dtype),
 		.idx64 = idx->dtype == GENAI_DT_I64,
 		.unit = 16,
@@ -96,7 +96,7 @@ int32_t cep_prepare_gbq(struct cep_node *n, struct genai_error *err)
 	struct gbq_state *q = gbq_state(n);
 	static const char *const attrs[] = {"bits", "block_size", "gather_axis",
 					    "quantize_axis", NULL};
-	const struct cep_tensor *t = n->in[0], *s = n->in[2], *idx;
+	const struct exec_tensor *t = n->in[0], *s = n->in[2], *idx;
 	int64_t dims[GENAI_MAX_RANK], bits, block, cols;
 	bool packed;
 	int32_t rc = cep_check(n, attrs, 3, 4, 1, err);
@@ -158,7 +158,7 @@ int32_t cep_prepare_gbq(struct cep_node *n, struct genai_error *err)
 int32_t cep_run_gbq(struct cep_node *n, struct cep_run *r)
 {
 	const struct gbq_state *q = gbq_state(n);
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	struct cep_gbq p = {
 		.data = t->addr,
 		.scales = n->in[2]->addr,
@@ -166,7 +166,7 @@ int32_t cep_run_gbq(struct cep_node *n, struct cep_run *r)
 		.idx = n->in[1]->addr,
 		.out = n->out[0]->addr,
 		.rows = (uint64_t)t->dims[0],
-		.n_idx = cep_count(n->in[1]),
+		.n_idx = exec_count(n->in[1]),
 		.dim = (uint32_t)q->cols,
 		.block = (uint32_t)q->block,
 		.n_blocks = (uint32_t)q->blocks,
@@ -202,7 +202,7 @@ int32_t cep_prepare_rope(struct cep_node *n, struct genai_error *err)
 	static const char *const attrs[] = {"interleaved",	    "num_heads",
 					    "rotary_embedding_dim", "scale",
 					    "is_packed_batching",   NULL};
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	int64_t heads, size, rot;
 	int32_t rc = cep_check(n, attrs, 4, 4, 1, err);
 
@@ -242,8 +242,8 @@ int32_t cep_prepare_rope(struct cep_node *n, struct genai_error *err)
 	if (heads < 1 || size < 1 || rot > size || rot % 2 ||
 	    n->in[2]->dims[1] * 2 != rot ||
 	    (t->rank == 3 && heads * size != t->dims[2]) ||
-	    (cep_count(n->in[1]) != 1 &&
-	     cep_count(n->in[1]) != (uint64_t)(t->dims[0] * s->seq)))
+	    (exec_count(n->in[1]) != 1 &&
+	     exec_count(n->in[1]) != (uint64_t)(t->dims[0] * s->seq)))
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "%lld heads of %lld with %lld rotary "
 				     "channels do not fit",
@@ -254,7 +254,7 @@ int32_t cep_prepare_rope(struct cep_node *n, struct genai_error *err)
 
 int32_t cep_run_rope(struct cep_node *n, struct cep_run *r)
 {
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	const struct rope_state *s = rope_state(n);
 	int64_t heads = s->heads, seq = s->seq, size = s->size;
 	struct cep_rope p = {
@@ -270,7 +270,7 @@ int32_t cep_run_rope(struct cep_node *n, struct cep_run *r)
 		.rot = (uint32_t)s->rot,
 		.rows = (uint32_t)n->in[2]->dims[0],
 		.interleaved = (uint32_t)cep_attr_int(n, "interleaved", 0),
-		.pos_n = cep_count(n->in[1]) == 1 ? 1 : 2,
+		.pos_n = exec_count(n->in[1]) == 1 ? 1 : 2,
 		.scale = cep_attr_float(n, "scale", 1.f),
 		.blame = cep_blame_of(n, r),
 	};
@@ -279,12 +279,12 @@ int32_t cep_run_rope(struct cep_node *n, struct cep_run *r)
 	p.xs[1] = s->bnsh ? seq * size : size;
 	p.xs[2] = s->bnsh ? size : heads * size;
 	memcpy(p.os, p.xs, sizeof(p.os));
-	if (!cep_count(t))
+	if (!exec_count(t))
 		return 0;
 	return cep_run_kernel(
 		r,
 		cep_by_dtype(t->dtype, CEP_K_cep_rope_f32, CEP_K_cep_rope_f16,
 			     CEP_K_cep_rope_bf16),
-		(struct cep_dim3){cep_blocks(r->self, cep_count(t)), 1, 1}, 256,
-		0, &p);
+		(struct cep_dim3){cep_blocks(r->self, exec_count(t)), 1, 1},
+		256, 0, &p);
 }

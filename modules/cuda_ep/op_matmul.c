@@ -13,14 +13,14 @@ EXEC_STATE(mm_state, cep_node)
 static int32_t matmul_batch(struct cep_node *n, int64_t *out_batch,
 			    struct genai_error *err)
 {
-	const struct cep_tensor *a = n->in[0], *b = n->in[1];
+	const struct exec_tensor *a = n->in[0], *b = n->in[1];
 	int64_t batch = 1;
 
 	if (b->rank == 2) {
 		*out_batch = 1;
 		return 0;
 	}
-	if (a->rank != b->rank || !cep_is_dense(b))
+	if (a->rank != b->rank || !exec_is_dense(b))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "batches of rank %u and %u", a->rank,
 				     b->rank);
@@ -37,7 +37,7 @@ static int32_t matmul_batch(struct cep_node *n, int64_t *out_batch,
 int32_t cep_prepare_matmul(struct cep_node *n, struct genai_error *err)
 {
 	struct mm_state *s = mm_state(n);
-	const struct cep_tensor *a = n->in[0], *b = n->in[1];
+	const struct exec_tensor *a = n->in[0], *b = n->in[1];
 	int64_t dims[GENAI_MAX_RANK], k, cols, batch = 1, sk, sn, splits;
 	int32_t rc = cep_check(n, NULL, 2, 2, 1, err);
 
@@ -71,7 +71,7 @@ int32_t cep_prepare_matmul(struct cep_node *n, struct genai_error *err)
 	s->n = cols;
 	s->k = k;
 	s->batch = batch;
-	s->m = batch ? (int64_t)cep_count(a) / k / batch : 0;
+	s->m = batch ? (int64_t)exec_count(a) / k / batch : 0;
 	s->nk = sn != 1 && sk == 1;
 	s->ldb = s->nk ? sn : sk;
 	s->a_batch = s->m * k;
@@ -89,7 +89,7 @@ int32_t cep_prepare_matmul(struct cep_node *n, struct genai_error *err)
 int32_t cep_run_matmul(struct cep_node *n, struct cep_run *r)
 {
 	const struct mm_state *s = mm_state(n);
-	const struct cep_tensor *a = n->in[0], *b = n->in[1];
+	const struct exec_tensor *a = n->in[0], *b = n->in[1];
 	uint32_t size = cep_dtype_bytes(a->dtype);
 	uint32_t batch = (uint32_t)s->batch;
 	struct cep_mm p = {

@@ -40,7 +40,7 @@ static int32_t nbits_shapes(struct cep_node *n, struct genai_error *err)
 	int64_t k = cep_attr_int(n, "K", 0), cols = cep_attr_int(n, "N", 0);
 	int64_t bits = cep_attr_int(n, "bits", 4);
 	int64_t block = cep_attr_int(n, "block_size", 0), blocks;
-	const struct cep_tensor *a = n->in[0], *z;
+	const struct exec_tensor *a = n->in[0], *z;
 	int64_t dims[3];
 	int32_t rc;
 
@@ -75,7 +75,7 @@ static int32_t nbits_shapes(struct cep_node *n, struct genai_error *err)
 	s->bits = bits;
 	s->block = block;
 	s->blocks = blocks;
-	s->m = (int64_t)cep_count(a) / k;
+	s->m = (int64_t)exec_count(a) / k;
 	s->zp = CEP_ZP_NONE;
 	s->zp_row = (blocks * bits + 7) / 8;
 	z = n->n_in > 3 ? n->in[3] : NULL;
@@ -170,7 +170,7 @@ static int32_t prepare(struct cep_node *n, struct genai_error *err)
 					    "accuracy_level",
 					    "weight_prepacked",
 					    NULL};
-	const struct cep_tensor *a = n->in[0];
+	const struct exec_tensor *a = n->in[0];
 	int64_t dims[GENAI_MAX_RANK];
 	struct cep_sum4 o;
 	int32_t rc = cep_check(n, attrs, 3, 6, 1, err);
@@ -209,7 +209,7 @@ static int32_t prepare(struct cep_node *n, struct genai_error *err)
 static int32_t prepare_norm(struct cep_node *n, struct genai_error *err)
 {
 	struct nbits_state *s = nbits_state(n);
-	const struct cep_tensor *a = n->in[0];
+	const struct exec_tensor *a = n->in[0];
 
 	if (!n->norm)
 		return 0;
@@ -290,7 +290,7 @@ static int32_t set_parts(const struct cep_node *n, const struct cep_run *r,
 	uint64_t low = 0;
 
 	for (uint32_t k = 0; k < count; k++) {
-		const uint64_t *at = r->parts + k * CEP_MAX_IN + first;
+		const uint64_t *at = r->parts + k * EXEC_MAX_IN + first;
 
 		b[k] = r->n_parts ? at[0] : n->in[first]->addr;
 		low |= b[k] % 16;
@@ -400,12 +400,12 @@ static uint32_t async_of(const struct cep_node *n, const uint64_t *s,
 static struct cep_norm norm_of(const struct cep_node *n,
 			       const struct cep_run *r, const struct cep_mm *p)
 {
-	const struct cep_tensor *skip = n->in[CEP_IN_SKIP];
+	const struct exec_tensor *skip = n->in[CEP_IN_SKIP];
 
 	return (struct cep_norm){
 		.x = n->in[0]->addr,
 		.skip = skip ? skip->addr : 0,
-		.skip_rows = skip ? cep_count(skip) / p->k : 0,
+		.skip_rows = skip ? exec_count(skip) / p->k : 0,
 		.gamma = n->in[CEP_IN_GAMMA]->addr,
 		.out = r->workspace + (uint64_t)nbits_state(n)->normed,
 		.sum = n->out[1] ? n->out[1]->addr : 0,
@@ -519,7 +519,7 @@ static struct cep_mm nbits_params(const struct cep_node *n,
 				  uint32_t bias)
 {
 	const struct nbits_state *s = nbits_state(n);
-	const struct cep_tensor *a = n->in[0];
+	const struct exec_tensor *a = n->in[0];
 	struct cep_mm p = {
 		.a = a->addr,
 		.b = n->in[first]->addr,
@@ -646,7 +646,7 @@ static bool is_prompt(const struct cep_node *n, const struct nbits_state *s)
 int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 {
 	struct nbits_state *s = nbits_state(n);
-	struct cep_tensor *in[CEP_MAX_IN];
+	struct exec_tensor *in[EXEC_MAX_IN];
 	uint32_t n_in = n->n_in, n_out = n->n_out;
 	int64_t rows;
 	int32_t rc;

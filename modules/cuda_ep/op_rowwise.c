@@ -25,7 +25,7 @@ int32_t cep_prepare_norm(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", "epsilon", "stash_type",
 					    NULL};
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	uint32_t axis;
 	int64_t dim = 1;
 	int32_t rc = cep_check(n, attrs, 1, 3, 1, err);
@@ -44,12 +44,12 @@ int32_t cep_prepare_norm(struct cep_node *n, struct genai_error *err)
 	for (uint32_t d = axis; d < t->rank; d++)
 		dim *= t->dims[d];
 	for (uint32_t i = 1; i < n->n_in; i++)
-		if (n->in[i] && cep_count(n->in[i]) != (uint64_t)dim)
+		if (n->in[i] && exec_count(n->in[i]) != (uint64_t)dim)
 			return cep_node_fail(
 				n, err, GENAI_E_FORMAT,
 				"input %u has %llu elements for "
 				"rows of %lld",
-				i, (unsigned long long)cep_count(n->in[i]),
+				i, (unsigned long long)exec_count(n->in[i]),
 				(long long)dim);
 	if (dim < 1 || dim * 4 > n->self->max_smem - 20480)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -64,7 +64,7 @@ int32_t cep_prepare_norm(struct cep_node *n, struct genai_error *err)
 int32_t cep_prepare_skipnorm(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"epsilon", NULL};
-	const struct cep_tensor *t = n->in[0], *skip = n->in[1];
+	const struct exec_tensor *t = n->in[0], *skip = n->in[1];
 	bool layer = n->op->code == CEP_NORM_LAYER;
 	int64_t dim;
 	int32_t rc = cep_check(n, attrs, 3, layer ? 5 : 4, 4, err);
@@ -79,18 +79,18 @@ int32_t cep_prepare_skipnorm(struct cep_node *n, struct genai_error *err)
 		return rc;
 	dim = t->rank ? t->dims[t->rank - 1] : 0;
 	for (uint32_t i = 2; i < n->n_in; i++)
-		if (n->in[i] && cep_count(n->in[i]) != (uint64_t)dim)
+		if (n->in[i] && exec_count(n->in[i]) != (uint64_t)dim)
 			return cep_node_fail(n, err, GENAI_E_FORMAT,
 					     "input %u does not have %lld "
 					     "elements",
 					     i, (long long)dim);
 	if (dim < 1 || dim * 4 > n->self->max_smem - 20480 ||
-	    (cep_count(t) &&
-	     (!cep_count(skip) || cep_count(t) % cep_count(skip) ||
-	      cep_count(skip) % (uint64_t)dim)))
+	    (exec_count(t) &&
+	     (!exec_count(skip) || exec_count(t) % exec_count(skip) ||
+	      exec_count(skip) % (uint64_t)dim)))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "skip of %llu elements, rows of %lld",
-				     (unsigned long long)cep_count(skip),
+				     (unsigned long long)exec_count(skip),
 				     (long long)dim);
 	*norm_state(n) = (struct norm_state){
 		.dim = dim,
@@ -136,7 +136,7 @@ int32_t cep_run_norm_of(const struct cep_node *n, struct cep_run *r,
 
 int32_t cep_run_norm(struct cep_node *n, struct cep_run *r)
 {
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	const struct norm_state *s = norm_state(n);
 	bool layer = n->op->code == CEP_NORM_LAYER;
 	struct cep_norm p = {
@@ -147,10 +147,10 @@ int32_t cep_run_norm(struct cep_node *n, struct cep_run *r)
 		.eps = s->eps,
 	};
 
-	p.rows = cep_count(t) / p.dim;
+	p.rows = exec_count(t) / p.dim;
 	if (s->skip) {
 		p.skip = addr_of(n, 1);
-		p.skip_rows = cep_count(n->in[1]) / p.dim;
+		p.skip_rows = exec_count(n->in[1]) / p.dim;
 		p.gamma = addr_of(n, 2);
 		p.beta = layer ? addr_of(n, 3) : 0;
 		p.bias = addr_of(n, layer ? 4 : 3);
@@ -171,7 +171,7 @@ EXEC_STATE(row_state, cep_node)
 
 static void row_shape(struct cep_node *n, uint32_t from, uint32_t to)
 {
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	int64_t inner = 1, len = 1;
 
 	for (uint32_t d = to; d < t->rank; d++)
@@ -181,7 +181,7 @@ static void row_shape(struct cep_node *n, uint32_t from, uint32_t to)
 	*row_state(n) = (struct row_state){
 		.inner = inner,
 		.len = len,
-		.rows = len ? (int64_t)cep_count(t) / len : 0,
+		.rows = len ? (int64_t)exec_count(t) / len : 0,
 	};
 }
 
@@ -237,7 +237,7 @@ int32_t cep_prepare_argmax(struct cep_node *n, struct genai_error *err)
 	struct row_state *s = row_state(n);
 	static const char *const attrs[] = {"axis", "keepdims",
 					    "select_last_index", NULL};
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t axis, rank = 0;
 	int32_t rc = cep_check(n, attrs, 1, 1, 1, err);
@@ -293,7 +293,7 @@ int32_t cep_prepare_reduce(struct cep_node *n, struct genai_error *err)
 	static const char *const attrs[] = {"axes", "keepdims",
 					    "noop_with_empty_axes", NULL};
 	const struct genai_attr *a = cep_attr(n, "axes");
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	int64_t dims[GENAI_MAX_RANK], axes[GENAI_MAX_RANK];
 	uint32_t count = 0, mask = 0, rank = 0, from = 0, to, at;
 	int32_t rc = cep_check(n, attrs, 1, 2, 1, err);

@@ -18,10 +18,10 @@ static int32_t rename_dims(struct cep_node *n, uint32_t rank,
 		rc = cep_out(n, 0, n->in[0]->dtype, rank, dims, err);
 	if (rc)
 		return rc;
-	if (cep_count(n->out[0]) != cep_count(n->in[0]))
+	if (exec_count(n->out[0]) != exec_count(n->in[0]))
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "%llu elements do not fit the new shape",
-				     (unsigned long long)cep_count(n->in[0]));
+				     (unsigned long long)exec_count(n->in[0]));
 	cep_alias(n, 0, 0, 0);
 	return 0;
 }
@@ -36,7 +36,7 @@ int32_t cep_prepare_identity(struct cep_node *n, struct genai_error *err)
 int32_t cep_prepare_reshape(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"allowzero", NULL};
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	int64_t dims[GENAI_MAX_RANK], known = 1;
 	uint32_t rank = 0, hole = UINT32_MAX;
 	int32_t rc = cep_check(n, attrs, 2, 2, 1, err);
@@ -64,7 +64,7 @@ int32_t cep_prepare_reshape(struct cep_node *n, struct genai_error *err)
 					     (long long)dims[d]);
 	}
 	if (hole != UINT32_MAX)
-		dims[hole] = known ? (int64_t)cep_count(t) / known : 0;
+		dims[hole] = known ? (int64_t)exec_count(t) / known : 0;
 	return rename_dims(n, rank, dims, err);
 }
 
@@ -149,7 +149,7 @@ int32_t cep_prepare_unsqueeze(struct cep_node *n, struct genai_error *err)
 	if (rc)
 		return rc;
 	if (n->n_in > 1 && n->in[1])
-		count = (uint32_t)cep_count(n->in[1]);
+		count = (uint32_t)exec_count(n->in[1]);
 	else if (cep_attr(n, "axes"))
 		count = (uint32_t)cep_attr(n, "axes")->count;
 	rank = n->in[0]->rank + count;
@@ -199,7 +199,7 @@ bool cep_fold_shape(const struct cep_node *n, void *out)
 {
 	const int64_t *from = n->in[0]->dims + shape_state(n)->start;
 
-	for (uint64_t i = 0; i < cep_count(n->out[0]); i++)
+	for (uint64_t i = 0; i < exec_count(n->out[0]); i++)
 		cep_fold_put(n->out[0], out, i, from[i]);
 	return true;
 }
@@ -223,10 +223,10 @@ int32_t cep_run_fill(struct cep_node *n, struct cep_run *r)
 {
 	CUresult e;
 
-	if (!cep_bytes(n->out[0]))
+	if (!exec_bytes(n->out[0]))
 		return 0;
 	e = CU(r->self, cuMemsetD8Async)(n->out[0]->addr, 0,
-					 cep_bytes(n->out[0]), r->stream);
+					 exec_bytes(n->out[0]), r->stream);
 	r->overlap = false;
 	return e ? cep_cuda_fail(r->self, r->err, e, "memset") : 0;
 }
@@ -242,9 +242,9 @@ EXEC_STATE(view_state, cep_node)
 int32_t cep_run_view_copy(struct cep_node *n, struct cep_run *r)
 {
 	const struct view_state *s = view_state(n);
-	const struct cep_tensor *o = n->out[0];
+	const struct exec_tensor *o = n->out[0];
 
-	if (o->root != CEP_OWN)
+	if (o->root != EXEC_OWN)
 		return 0;
 	return cep_run_copy(r, cep_dtype_bytes(o->dtype), o->rank, o->dims,
 			    o->addr, o->strides,
@@ -262,7 +262,7 @@ static int32_t need_bytes(const struct cep_node *n, struct genai_error *err)
 int32_t cep_prepare_expand(struct cep_node *n, struct genai_error *err)
 {
 	struct view_state *s = view_state(n);
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	int64_t shape[GENAI_MAX_RANK], dims[GENAI_MAX_RANK];
 	uint32_t count = 0, rank;
 	int32_t rc = cep_check(n, NULL, 2, 2, 1, err);
@@ -295,7 +295,7 @@ int32_t cep_prepare_transpose(struct cep_node *n, struct genai_error *err)
 	struct view_state *s = view_state(n);
 	static const char *const attrs[] = {"perm", NULL};
 	const struct genai_attr *a = cep_attr(n, "perm");
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t seen = 0;
 	int32_t rc = cep_check(n, attrs, 1, 1, 1, err);
@@ -332,7 +332,7 @@ int32_t cep_prepare_transpose(struct cep_node *n, struct genai_error *err)
 int32_t cep_prepare_slice(struct cep_node *n, struct genai_error *err)
 {
 	struct view_state *view = view_state(n);
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	int64_t v[4][GENAI_MAX_RANK], dims[GENAI_MAX_RANK], off = 0;
 	uint32_t count[4] = {0, 0, 0, 0}, at;
 	int32_t rc = cep_check(n, NULL, 3, 5, 1, err);
@@ -387,13 +387,13 @@ int32_t cep_prepare_slice(struct cep_node *n, struct genai_error *err)
 
 bool cep_fold_slice(const struct cep_node *n, void *out)
 {
-	const struct cep_tensor *t = n->in[0], *o = n->out[0];
+	const struct exec_tensor *t = n->in[0], *o = n->out[0];
 	const struct view_state *s = view_state(n);
 	int64_t at = s->offset / cep_dtype_bytes(t->dtype);
 
 	if (t->rank != 1)
 		return false;
-	for (uint64_t i = 0; i < cep_count(o); i++) {
+	for (uint64_t i = 0; i < exec_count(o); i++) {
 		cep_fold_put(o, out, i, cep_fold_get(t, (uint64_t)at));
 		at += s->strides[0];
 	}
@@ -402,7 +402,7 @@ bool cep_fold_slice(const struct cep_node *n, void *out)
 
 struct split_state {
 	uint32_t axis;
-	int64_t sizes[CEP_MAX_OUT]; /* along it */
+	int64_t sizes[EXEC_MAX_OUT]; /* along it */
 };
 EXEC_STATE(split_state, cep_node)
 
@@ -411,14 +411,14 @@ EXEC_STATE(split_state, cep_node)
 static void split_in_place(struct cep_node *n, uint32_t axis)
 {
 	const int64_t *sizes = split_state(n)->sizes;
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	uint64_t rows = 1, row = cep_dtype_bytes(t->dtype), at = 0;
 
 	for (uint32_t d = 0; d < axis; d++)
 		rows *= (uint64_t)t->dims[d];
 	for (uint32_t d = axis + 1; d < t->rank; d++)
 		row *= (uint64_t)t->dims[d];
-	if (rows != 1 || !cep_is_dense(t) || t->value)
+	if (rows != 1 || !exec_is_dense(t) || t->value)
 		return;
 	for (uint32_t i = 0; i < n->n_out; i++) {
 		if (at % 16)
@@ -437,11 +437,11 @@ int32_t cep_prepare_split(struct cep_node *n, struct genai_error *err)
 	static const char *const attrs[] = {"axis", "num_outputs", "split",
 					    NULL};
 	const struct genai_attr *a = cep_attr(n, "split");
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	struct split_state *s = split_state(n);
 	int64_t *sizes = s->sizes, dims[GENAI_MAX_RANK], sum = 0, each;
 	uint32_t axis, count = 0;
-	int32_t rc = cep_check(n, attrs, 1, 2, CEP_MAX_OUT, err);
+	int32_t rc = cep_check(n, attrs, 1, 2, EXEC_MAX_OUT, err);
 
 	if (!rc)
 		rc = need_bytes(n, err);
@@ -449,10 +449,10 @@ int32_t cep_prepare_split(struct cep_node *n, struct genai_error *err)
 		rc = cep_axis(n, cep_attr_int(n, "axis", 0), t->rank, &axis,
 			      err);
 	if (!rc && n->n_in > 1 && n->in[1])
-		rc = cep_ints(n, 1, sizes, CEP_MAX_OUT, &count, err);
+		rc = cep_ints(n, 1, sizes, EXEC_MAX_OUT, &count, err);
 	if (rc)
 		return rc;
-	if (a && a->kind == GENAI_ATTR_INTS && a->count <= CEP_MAX_OUT) {
+	if (a && a->kind == GENAI_ATTR_INTS && a->count <= EXEC_MAX_OUT) {
 		count = (uint32_t)a->count;
 		memcpy(sizes, a->ints, count * sizeof(sizes[0]));
 	}
@@ -484,14 +484,14 @@ int32_t cep_prepare_split(struct cep_node *n, struct genai_error *err)
 
 int32_t cep_run_split(struct cep_node *n, struct cep_run *r)
 {
-	const struct cep_tensor *t = n->in[0];
+	const struct exec_tensor *t = n->in[0];
 	const struct split_state *s = split_state(n);
 	uint32_t size = cep_dtype_bytes(t->dtype);
 	uint64_t at = t->addr;
 	int32_t rc = 0;
 
 	for (uint32_t i = 0; i < n->n_out && !rc; i++) {
-		const struct cep_tensor *o = n->out[i];
+		const struct exec_tensor *o = n->out[i];
 
 		if (o)
 			rc = cep_run_copy(r, size, o->rank, o->dims, o->addr,
@@ -511,7 +511,7 @@ int32_t cep_prepare_concat(struct cep_node *n, struct genai_error *err)
 	static const char *const attrs[] = {"axis", NULL};
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t axis, rank;
-	int32_t rc = cep_check(n, attrs, 1, CEP_MAX_IN, 1, err);
+	int32_t rc = cep_check(n, attrs, 1, EXEC_MAX_IN, 1, err);
 
 	if (!rc)
 		rc = need_bytes(n, err);
@@ -523,7 +523,7 @@ int32_t cep_prepare_concat(struct cep_node *n, struct genai_error *err)
 	rank = n->in[0]->rank;
 	memcpy(dims, n->in[0]->dims, sizeof(dims));
 	for (uint32_t i = 1; i < n->n_in; i++) {
-		const struct cep_tensor *t = n->in[i];
+		const struct exec_tensor *t = n->in[i];
 
 		if (!t || t->rank != rank || t->dtype != n->in[0]->dtype)
 			return cep_node_fail(n, err, GENAI_E_FORMAT,
@@ -543,14 +543,14 @@ int32_t cep_prepare_concat(struct cep_node *n, struct genai_error *err)
 
 int32_t cep_run_concat(struct cep_node *n, struct cep_run *r)
 {
-	const struct cep_tensor *o = n->out[0];
+	const struct exec_tensor *o = n->out[0];
 	uint32_t size = cep_dtype_bytes(o->dtype);
 	uint32_t axis = concat_state(n)->axis;
 	uint64_t at = o->addr;
 	int32_t rc = 0;
 
 	for (uint32_t i = 0; i < n->n_in && !rc; i++) {
-		const struct cep_tensor *t = n->in[i];
+		const struct exec_tensor *t = n->in[i];
 
 		rc = cep_run_copy(r, size, t->rank, t->dims, at, o->strides,
 				  t->addr, t->strides);

@@ -131,7 +131,7 @@ int32_t cep_check(const struct cep_node *n, const char *const *attrs,
 int32_t cep_out(struct cep_node *n, uint32_t i, uint32_t dtype, uint32_t rank,
 		const int64_t *dims, struct genai_error *err)
 {
-	struct cep_tensor *t = i < n->n_out ? n->out[i] : NULL;
+	struct exec_tensor *t = i < n->n_out ? n->out[i] : NULL;
 	int64_t stride = 1;
 
 	if (!t)
@@ -160,11 +160,11 @@ int32_t cep_out(struct cep_node *n, uint32_t i, uint32_t dtype, uint32_t rank,
 
 void cep_alias(struct cep_node *n, uint32_t i, uint32_t k, uint64_t offset)
 {
-	struct cep_tensor *t = n->out[i];
+	struct exec_tensor *t = n->out[i];
 
 	if (!t)
 		return;
-	t->root = n->in[k]->root == CEP_OWN ? n->in_value[k] : n->in[k]->root;
+	t->root = n->in[k]->root == EXEC_OWN ? n->in_value[k] : n->in[k]->root;
 	t->offset = n->in[k]->offset + offset;
 }
 
@@ -184,7 +184,7 @@ bool cep_is_int(uint32_t dtype)
 int32_t cep_need_dense(const struct cep_node *n, uint32_t i,
 		       struct genai_error *err)
 {
-	if (i >= n->n_in || !n->in[i] || cep_is_dense(n->in[i]))
+	if (i >= n->n_in || !n->in[i] || exec_is_dense(n->in[i]))
 		return 0;
 	return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 			     "input %u (%s) is not contiguous", i,
@@ -243,7 +243,7 @@ static struct shape_text shape_text(uint32_t rank, const int64_t *dims)
 int32_t cep_need_shape(const struct cep_node *n, uint32_t i, uint32_t rank,
 		       const int64_t *dims, bool flat, struct genai_error *err)
 {
-	const struct cep_tensor *t = i < n->n_in ? n->in[i] : NULL;
+	const struct exec_tensor *t = i < n->n_in ? n->in[i] : NULL;
 
 	if (!t || exec_is_shape(t, rank, dims, flat))
 		return 0;
@@ -274,8 +274,8 @@ static int64_t int_at(const void *p, uint32_t dtype, uint64_t i)
 int32_t cep_ints(const struct cep_node *n, uint32_t i, int64_t *out,
 		 uint32_t cap, uint32_t *out_n, struct genai_error *err)
 {
-	const struct cep_tensor *t = n->in[i];
-	uint64_t count = cep_count(t);
+	const struct exec_tensor *t = n->in[i];
+	uint64_t count = exec_count(t);
 
 	if (t->dtype != GENAI_DT_I64 && t->dtype != GENAI_DT_I32 &&
 	    t->dtype != GENAI_DT_BOOL)

@@ -28,7 +28,7 @@ static bool is_silent(const struct cep_node *n)
 	if (n->folded || n->absorbed)
 		return true;
 	for (uint32_t i = 0; i < n->n_out; i++)
-		if (n->out[i] && n->out[i]->root == CEP_OWN)
+		if (n->out[i] && n->out[i]->root == EXEC_OWN)
 			return false;
 	return true;
 }
@@ -43,7 +43,7 @@ static uint64_t cut_rows(const struct exec_variant *v, const struct cep_node *n)
 		if (!n->in[i] || !EXEC_HAS(n->op->facts.rows, i))
 			continue;
 		if (!exec_is_weight(v, n->in_value[i]) ||
-		    n->in[i]->root != CEP_OWN || n->in[i]->rank < 2 ||
+		    n->in[i]->root != EXEC_OWN || n->in[i]->rank < 2 ||
 		    (rows && n->in[i]->dims[0] != rows))
 			return 0;
 		rows = n->in[i]->dims[0];
@@ -58,18 +58,18 @@ static void fold(struct exec_variant *v, struct cep_node *n)
 	if (cep_fold(n, room, CEP_FOLD_BYTES)) {
 		n->folded = true;
 		n->out[0]->value = room;
-		n->out[0]->root = CEP_OWN;
+		n->out[0]->root = EXEC_OWN;
 		n->out[0]->offset = 0;
 		return;
 	}
 	for (uint32_t k = 0; k < n->n_out; k++) {
-		struct cep_tensor *t = n->out[k];
-		const struct cep_tensor *r;
+		struct exec_tensor *t = n->out[k];
+		const struct exec_tensor *r;
 
-		if (!t || t->root == CEP_OWN)
+		if (!t || t->root == EXEC_OWN)
 			continue;
 		r = &v->tensors[t->root];
-		if (r->value && cep_is_dense(t))
+		if (r->value && exec_is_dense(t))
 			t->value = (const char *)r->value + t->offset;
 	}
 }

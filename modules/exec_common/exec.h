@@ -20,8 +20,6 @@
 #include "facts.h"
 #include "tensor.h"
 
-#define EXEC_MAX_IN 20 /* of a node */
-#define EXEC_MAX_OUT 8
 #define EXEC_MAX_PARTS 64 /* that one launch may take */
 #define EXEC_VARIANTS 16  /* kept at a time */
 #define EXEC_RECORDINGS                                                        \

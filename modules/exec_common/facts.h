@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define EXEC_MAX_IN 20 /* of a node */
+#define EXEC_MAX_OUT 8
+
 /* Masks of inputs and outputs, by their numbers. */
 #define IN(i) (1u << (i))
 #define OUT(i) (1u << (i))

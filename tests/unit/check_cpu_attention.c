@@ -558,9 +558,9 @@ static void paged_node(struct knode *k, struct paged *p, int64_t T)
 	}
 	if (c->positions)
 		knode_in(k, 13, GENAI_DT_I64, p->pos, DIMS(1, T));
-	k->t[CREF_MAX_IN].data = p->out;
-	k->t[CREF_MAX_IN + 1].data = p->kc;
-	k->t[CREF_MAX_IN + 2].data = p->vc;
+	k->t[EXEC_MAX_IN].data = p->out;
+	k->t[EXEC_MAX_IN + 1].data = p->kc;
+	k->t[EXEC_MAX_IN + 2].data = p->vc;
 }
 
 static void all_ff(const char *p, uint64_t n)

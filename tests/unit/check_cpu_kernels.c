@@ -139,7 +139,7 @@ static void nb_node(struct knode *k, const struct nb_data *d, void *a,
 		knode_in(k, 3, c->dtype, d->z, DIMS(N, KB));
 	if (c->bias)
 		knode_in(k, 5, c->dtype, d->bias, DIMS(N));
-	k->t[CREF_MAX_IN].data = y;
+	k->t[EXEC_MAX_IN].data = y;
 }
 
 // Rows [m0, m0 + M) of A, rows [n0, n1) of B, into y.
@@ -407,7 +407,7 @@ static void mm_run(void *a, const int64_t *da, void *b, const int64_t *db,
 	knode_init(&k, "MatMul", 2, 1);
 	knode_in(&k, 0, dtype, a, da);
 	knode_in(&k, 1, dtype, b, db);
-	k.t[CREF_MAX_IN].data = y;
+	k.t[EXEC_MAX_IN].data = y;
 	ck_assert_msg(!knode_prepare(&k, cref_matmul_prepare), "%s",
 		      k.err.text);
 	ck_assert_int_eq(knode_run(&k, cref_matmul_run, pool, 0, 0), 0);

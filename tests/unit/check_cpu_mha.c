@@ -143,7 +143,7 @@ static void build(struct knode *n, struct mha_data *d)
 		if (c->P)
 			knode_in(n, 6 + i, c->dtype, d->past[i],
 				 DIMS(c->B, c->N, c->P, w[i]));
-		n->t[CREF_MAX_IN + 1 + i].data = d->present[i];
+		n->t[EXEC_MAX_IN + 1 + i].data = d->present[i];
 	}
 	if (c->bias)
 		knode_in(n, 3, c->dtype, d->bias,
@@ -154,7 +154,7 @@ static void build(struct knode *n, struct mha_data *d)
 		knode_in(n, 4, GENAI_DT_I32, d->mask, DIMS(c->B, d->T));
 	else if (c->mask == 3)
 		knode_in(n, 5, c->dtype, d->add, DIMS(1, c->N, c->S, d->T));
-	n->t[CREF_MAX_IN].data = d->y;
+	n->t[EXEC_MAX_IN].data = d->y;
 }
 
 static void check(struct mha_case c, struct cref_pool *pool)

@@ -38,7 +38,7 @@ static void make(struct moe_node *m)
 	for (size_t i = 0; i < sizeof(m->w2); i++)
 		m->w2[i] = (unsigned char)krand(&seed);
 	knode_init(&m->k, "QMoE", 15, 1);
-	m->k.t[CREF_MAX_IN].data = m->y;
+	m->k.t[EXEC_MAX_IN].data = m->y;
 	knode_in(&m->k, 0, GENAI_DT_F32, m->x, DIMS(1, ROWS, WIDTH));
 	knode_in(&m->k, 1, GENAI_DT_F32, m->logits, DIMS(ROWS, EXPERTS));
 	knode_in(&m->k, 2, GENAI_DT_U8, m->w1,
@@ -60,7 +60,7 @@ static int32_t prepare(struct moe_node *m)
 
 static void run_all(struct moe_node *m, struct cref_pool *pool, float *y)
 {
-	m->k.t[CREF_MAX_IN].data = y;
+	m->k.t[EXEC_MAX_IN].data = y;
 	ck_assert_int_eq(knode_run(&m->k, cref_moe_run, pool, 0, 0), 0);
 }
 

@@ -30,7 +30,7 @@ static void compare(const struct ops_case *c, struct text_run *r, uint32_t i,
 		    enum text_mode mode)
 {
 	const struct text_tensor *w = &r->want[i];
-	const struct cref_tensor *t = r->k.n.out[i];
+	const struct exec_tensor *t = r->k.n.out[i];
 
 	ck_assert_msg(t->dtype == w->dtype && t->rank == w->rank,
 		      "%s(%s): output %u of dtype %u rank %u", c->op, c->in, i,
@@ -53,11 +53,11 @@ static void run_case(const struct ops_case *c, enum text_mode mode)
 	struct text_run r;
 
 	memset(&r, 0, sizeof(r));
-	r.n_in = text_tensors(c->in, r.in, CREF_MAX_IN);
+	r.n_in = text_tensors(c->in, r.in, EXEC_MAX_IN);
 	if (c->out[0] == '!') // an attention gives its cache, too
 		r.n_out = strstr(c->op, "GroupQuery") ? 3 : 1;
 	else
-		r.n_out = text_tensors(c->out, r.want, CREF_MAX_OUT);
+		r.n_out = text_tensors(c->out, r.want, EXEC_MAX_OUT);
 	text_execute(&r, c, mode, mode == TEXT_THREADS ? pools[3] : NULL);
 	if (c->out[0] == '!') {
 		const char *words = strchr(c->out, ' ') + 1;

@@ -294,7 +294,7 @@ START_TEST(gather_bytes)
 		knode_in(&k, 2, GENAI_DT_F32, scale, DIMS(3, 2));
 		if (zero)
 			knode_in(&k, 3, GENAI_DT_U8, z, DIMS(3, 1));
-		k.t[CREF_MAX_IN].data = y;
+		k.t[EXEC_MAX_IN].data = y;
 		ck_assert_msg(!gather(&k), "%s", k.err.text);
 		ck_assert_uint_eq(k.n.out[0]->rank, 3);
 		ck_assert_int_eq(k.n.out[0]->dims[2], 48);
@@ -334,7 +334,7 @@ START_TEST(gather_typed)
 		knode_in(&k, 2, GENAI_DT_F32, scale, DIMS(3, 1));
 		if (!sign)
 			knode_in(&k, 3, dt, z, DIMS(3, 1));
-		k.t[CREF_MAX_IN].data = y;
+		k.t[EXEC_MAX_IN].data = y;
 		ck_assert_msg(!gather(&k), "%s", k.err.text);
 		for (int e = 0; e < 51; e++) {
 			int v = q[e / 2] >> e % 2 * 4 & 15, w = 0;
@@ -362,7 +362,7 @@ START_TEST(gather_refusals)
 	knode_in(&k, 0, GENAI_DT_U8, q, DIMS(3, 16));
 	knode_in(&k, 1, GENAI_DT_I64, index, DIMS(1));
 	knode_in(&k, 2, GENAI_DT_F32, scale, DIMS(3, 1));
-	k.t[CREF_MAX_IN].data = y;
+	k.t[EXEC_MAX_IN].data = y;
 	ck_assert_int_eq(gather(&k), GENAI_E_INVAL);
 	ck_assert_ptr_nonnull(strstr(k.err.text, "index 3 at 0"));
 	index[0] = -4;

@@ -176,7 +176,7 @@ static inline void gqa_attrs(struct knode *k, const struct gqa_case *c)
 }
 
 // The cache as a view of rows; position-major or head-major memory.
-static inline void cache_view(const struct gqa_data *d, struct cref_tensor *t,
+static inline void cache_view(const struct gqa_data *d, struct exec_tensor *t,
 			      int64_t rows, char *data)
 {
 	const struct gqa_case *c = &d->c;
@@ -257,7 +257,7 @@ static inline void gqa_build(struct gqa_call *x, const struct gqa_data *d,
 		knode_in(k, 14, c->dtype, d->qn, DIMS(c->H));
 		knode_in(k, 15, c->dtype, d->kn, DIMS(c->H));
 	}
-	k->t[CREF_MAX_IN].data = out;
+	k->t[EXEC_MAX_IN].data = out;
 }
 
 static inline void gqa_free(struct gqa_call *x)

@@ -16,7 +16,7 @@ struct knode {
 	struct genai_attr attrs[16];
 	struct genai_node node;
 	struct cref_node n;
-	struct cref_tensor t[CREF_MAX_IN + CREF_MAX_OUT];
+	struct exec_tensor t[EXEC_MAX_IN + EXEC_MAX_OUT];
 	struct genai_error err;
 	void *ws;
 };
@@ -37,7 +37,7 @@ static inline void knode_init(struct knode *k, const char *op, uint32_t n_in,
 	k->n.n_in = n_in;
 	k->n.n_out = n_out;
 	for (uint32_t i = 0; i < n_out; i++)
-		k->n.out[i] = &k->t[CREF_MAX_IN + i];
+		k->n.out[i] = &k->t[EXEC_MAX_IN + i];
 }
 
 static inline struct genai_attr *knode_attr(struct knode *k, const char *name,
@@ -84,16 +84,16 @@ static inline int32_t knode_prepare(struct knode *k,
 				    int32_t (*prepare)(struct cref_node *,
 						       struct genai_error *))
 {
-	void *data[CREF_MAX_IN + CREF_MAX_OUT];
+	void *data[EXEC_MAX_IN + EXEC_MAX_OUT];
 	int32_t rc;
 
 	// data is not there while planning
-	for (int i = 0; i < CREF_MAX_IN + CREF_MAX_OUT; i++) {
+	for (int i = 0; i < EXEC_MAX_IN + EXEC_MAX_OUT; i++) {
 		data[i] = k->t[i].data;
 		k->t[i].data = NULL;
 	}
 	rc = prepare(&k->n, &k->err);
-	for (int i = 0; i < CREF_MAX_IN + CREF_MAX_OUT; i++)
+	for (int i = 0; i < EXEC_MAX_IN + EXEC_MAX_OUT; i++)
 		k->t[i].data = data[i];
 	free(k->ws);
 	k->ws = aligned_alloc(64, (k->n.workspace_bytes + 127) / 64 * 64);
@@ -183,7 +183,7 @@ static inline double kuniform(uint64_t *s) // [-1, 1)
 
 static inline uint64_t ksize(uint32_t dtype)
 {
-	return cref_dtype_bits(dtype) / 8;
+	return exec_bits(dtype) / 8;
 }
 
 // n random numbers of a float dtype; the caller frees.

@@ -35,9 +35,9 @@ enum text_mode { TEXT_PLAIN, TEXT_UNALIGNED, TEXT_THREADS };
 struct text_run {
 	struct knode k;
 	struct text_attr attrs[TEXT_ATTRS];
-	struct text_tensor in[CREF_MAX_IN], want[CREF_MAX_OUT];
+	struct text_tensor in[EXEC_MAX_IN], want[EXEC_MAX_OUT];
 	uint32_t n_in, n_out;
-	void *copies[CREF_MAX_IN], *results[CREF_MAX_OUT];
+	void *copies[EXEC_MAX_IN], *results[EXEC_MAX_OUT];
 	int32_t rc;
 };
 
@@ -62,9 +62,9 @@ static void text_inputs(struct text_run *r, enum text_mode mode)
 	}
 }
 
-static uint64_t text_out_bytes(const struct cref_tensor *t)
+static uint64_t text_out_bytes(const struct exec_tensor *t)
 {
-	return (cref_elements(t) * cref_dtype_bits(t->dtype) + 7) / 8;
+	return (cref_elements(t) * exec_bits(t->dtype) + 7) / 8;
 }
 
 // Prepare and run; r->rc is what failed first.
@@ -104,11 +104,11 @@ static void text_execute(struct text_run *r, const struct ops_case *c,
 
 static void text_release(struct text_run *r)
 {
-	for (uint32_t i = 0; i < CREF_MAX_IN; i++) {
+	for (uint32_t i = 0; i < EXEC_MAX_IN; i++) {
 		free(r->in[i].data);
 		free(r->copies[i]);
 	}
-	for (uint32_t i = 0; i < CREF_MAX_OUT; i++) {
+	for (uint32_t i = 0; i < EXEC_MAX_OUT; i++) {
 		free(r->want[i].data);
 		free(r->results[i]);
 	}
