@@ -128,7 +128,7 @@ static int32_t answer(struct chat *ch)
 				 .ctx = ch};
 	int64_t *ids = NULL;
 	size_t n = 0, common = 0;
-	int32_t rc = cli_render(ch->c, ch->m.folder, ch->m.tok, ch->messages,
+	int32_t rc = cli_render(ch->c, ch->m.text, ch->m.tok, ch->messages,
 				&ids, &n);
 
 	cli_interrupted = 0;
@@ -406,6 +406,7 @@ static const struct cli_option options[] = {
 	 &args.max_new, 1, INT32_MAX},
 	{"model", 'm', CLI_TEXT, "DIR", "the model, where DIR is not given",
 	 &args.model},
+	CLI_TOKENIZER_AT,
 	CLI_SAMPLING(args.sampling),
 	{0}};
 

@@ -21,6 +21,7 @@
 
 struct cli {
 	const char *config_path;
+	const char *tokenizer; /* where it is; NULL: with the model */
 	const char *sets[MAX_SETS];
 	uint32_t n_sets;
 	bool quiet, verbose, no_progress;
@@ -165,10 +166,19 @@ struct cli_model {
 	struct genai_tokenizer *tok; /* may be NULL */
 	struct genai_model_info info;
 	char folder[4200];
+	char text[4200]; /* the folder of tokenizer and template */
 	double start;
 };
 #define CLI_ALL_LOGITS 1u
 #define CLI_TOKENIZER 2u
+/* The row of --tokenizer, for commands that open a model with cli_open. */
+#define CLI_TOKENIZER_AT                                                       \
+	{                                                                      \
+		.name = "tokenizer", .kind = CLI_CALL, .arg = "DIR",           \
+		.help = "where tokenizer and template are (the model's)",      \
+		.call = cli_tokenizer_at                                       \
+	}
+int cli_tokenizer_at(struct cli *c, const char *value);
 /* A .gguf path is imported to the cache folder first.  On failure c->err is
  * filled. */
 int32_t cli_open(struct cli *c, const char *path, uint32_t flags,

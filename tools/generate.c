@@ -46,6 +46,7 @@ static const struct cli_option options[] = {
 	{"json", 0, CLI_FLAG, NULL, "one JSON object", &o.json},
 	{"model", 'm', CLI_TEXT, "DIR", "the model, where DIR is not given",
 	 &o.model},
+	CLI_TOKENIZER_AT,
 	CLI_SAMPLING(o.sampling),
 	{0}};
 
@@ -79,7 +80,7 @@ static int32_t encode_chat(struct cli *c, struct cli_model *m,
 	if (!rc)
 		rc = cli_message(c, messages, where, "user", text, bytes);
 	if (!rc)
-		rc = cli_render(c, m->folder, m->tok, messages, ids, n);
+		rc = cli_render(c, m->text, m->tok, messages, ids, n);
 	json_decref(messages);
 	return rc;
 }
@@ -165,7 +166,7 @@ static void hint(const struct cli *c, const struct cli_model *m,
 	size_t blank = strspn(r->text, " \t\r\n");
 
 	if (!c->quiet && !o.chat && !o.system && blank == r->n_text &&
-	    !strcmp(r->finish, "eos") && cli_has_template(m->folder))
+	    !strcmp(r->finish, "eos") && cli_has_template(m->text))
 		fprintf(stderr, "genai: the model ended the text at once; it "
 				"is made for conversations: try --chat\n");
 }
@@ -184,7 +185,7 @@ static int32_t open_constraint(struct cli *c, struct cli_model *m,
 		return 0;
 	if (file && !cli_slurp(c, file, &read, &n))
 		return c->err.code;
-	rc = constrain_open(m->folder, m->info.vocab_size, m->info.eos,
+	rc = constrain_open(m->text, m->info.vocab_size, m->info.eos,
 			    m->info.n_eos, out_lib, &c->err);
 	if (!rc)
 		rc = constraint_open(*out_lib,
@@ -253,10 +254,11 @@ static int generate(struct cli *c, int argc, char **argv)
 	if (status)
 		return status;
 	cli_catch_interrupts(1);
-	if (cli_open(c, o.model, o.ids ? 0 : CLI_TOKENIZER, &m))
-		return cli_fail(c);
 	// ids need no tokenizer, but text is shown if there is one
-	if (o.ids && cli_tokenizer(c, m.folder, &m.tok)) {
+	if (cli_open(c, o.model, o.ids && !c->tokenizer ? 0 : CLI_TOKENIZER,
+		     &m))
+		return cli_fail(c);
+	if (!m.tok && cli_tokenizer(c, m.text, &m.tok)) {
 		m.tok = NULL;
 		c->err = (struct genai_error)GENAI_ERROR_INIT;
 	}

@@ -317,6 +317,7 @@ static const struct cli_option score_options[] = {
 	 &scoring.window, 1, INT32_MAX},
 	{"stride", 0, CLI_INT, "N", "new positions per window (half of it)",
 	 &scoring.stride, 1, INT32_MAX},
+	CLI_TOKENIZER_AT,
 	{"json", 0, CLI_FLAG, NULL, "one JSON object", &scoring.json},
 	{0}};
 

@@ -94,6 +94,26 @@ static int32_t load_progress(void *ctx, const char *what, uint64_t done,
 	return cli_interrupted;
 }
 
+int cli_tokenizer_at(struct cli *c, const char *value)
+{
+	if (!*value)
+		return cli_usage(c, "--tokenizer: a folder is needed");
+	c->tokenizer = value;
+	return 0;
+}
+
+// The folder of the tokenizer and the template.
+static int32_t text_folder(struct cli *c, struct cli_model *m)
+{
+	if (c->tokenizer && cli_is_gguf(c->tokenizer))
+		return cli_folder(c, c->tokenizer, m->text, sizeof(m->text));
+	if (c->tokenizer)
+		genai_tokenizer_folder(c->tokenizer, m->text, sizeof(m->text));
+	else
+		snprintf(m->text, sizeof(m->text), "%s", m->folder);
+	return 0;
+}
+
 // A graph that is none is told of before its tokenizer is missed.
 static int32_t without_tokenizer(struct cli *c, const char *path, int32_t code)
 {
@@ -134,8 +154,10 @@ int32_t cli_open(struct cli *c, const char *path, uint32_t flags,
 	memset(m, 0, sizeof(*m));
 	m->start = cli_now();
 	rc = cli_folder(c, path, m->folder, sizeof(m->folder));
+	if (!rc)
+		rc = text_folder(c, m);
 	if (!rc && flags & CLI_TOKENIZER) {
-		rc = cli_tokenizer(c, m->folder, &m->tok);
+		rc = cli_tokenizer(c, m->text, &m->tok);
 		if (rc == GENAI_E_NOTFOUND && !gguf)
 			rc = without_tokenizer(c, path, rc);
 	}

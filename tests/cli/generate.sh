@@ -263,4 +263,46 @@ if [ -c /dev/full ]; then
 	is "a full disk: 1" "$? $(cat err)" \
 		"1 genai: error: cannot write the output"
 fi
+# ---- a tokenizer that lies elsewhere ----
+
+mkdir bare text
+cp "$plain/genai_config.json" "$plain/model.onnx" "$plain/model.onnx.data" bare
+cp "$plain/tokenizer.json" "$plain/tokenizer_config.json" \
+	"$plain/chat_template.jinja" text
+fails "without it" 1 "bare: no tokenizer here" generate bare --prompt x
+runs "a text" generate bare --tokenizer text --prompt "cold and the" --greedy \
+	--max-new-tokens 12 --json
+is "its ids" "$(json prompt_ids) $(json ids)" "[72,84,320,285,264] $first"
+runs "as an address" generate bare --prompt "cold and the" --json -n 1 \
+	--greedy --tokenizer "file://$PWD/text"
+is "is the same" "$(json prompt_ids)" '[72,84,320,285,264]'
+"$genai" generate "$plain" --prompt "cold and the" --greedy -n 12 >want
+runs "with ids" generate bare --tokenizer text --ids 72,84,320,285,264 \
+	--greedy --max-new-tokens 12
+is "text is shown" "$(cat out)" "$(cat want)"
+runs "its template" generate bare --tokenizer text --prompt hello --chat \
+	--greedy -n 4 --json
+both=$(json prompt_ids)
+runs "and the model's" generate "$plain" --prompt hello --chat --greedy -n 4 \
+	--json
+is "are the same" "$both" "$(json prompt_ids)"
+echo "{{ 'cold' }}" >text/chat_template.jinja
+runs "another template" generate "$plain" --tokenizer text --prompt hello \
+	--chat --greedy -n 1 --json
+is "wins over the model's" "$(json prompt_ids | cut -c1-7)" "[72,84,"
+echo hello | "$genai" chat bare --tokenizer text --greedy -n 4 >out 2>err
+is "chat" "$? $(wc -l <out) $(cat err)" "0 1 "
+runs "score" score bare --tokenizer text --file prompt.txt --json
+both=$(json nll)
+runs "score of the model's" score "$plain" --file prompt.txt --json
+is "has the same sum" "$both" "$(json nll)"
+"$probe" gguf tiny.gguf
+runs "that of a GGUF file" --quiet generate bare --tokenizer tiny.gguf \
+	--prompt abc --greedy -n 1 --json
+is "has other ids" "$(json prompt_ids)" '[6]'
+fails "no such folder" 1 "gone" generate bare --tokenizer gone --ids 1
+fails "a folder without one" 1 "bare: no tokenizer here" generate "$plain" \
+	--tokenizer bare --prompt x
+fails "no name" 2 "--tokenizer" generate "$plain" --tokenizer "" --prompt x
+
 finish
