@@ -12,6 +12,7 @@
 #include "core/config/keys.h"
 #include "core/config/spell.h"
 #include "core/base/secure.h"
+
 #include <genai/version.h>
 
 #define TEXT_(x) #x

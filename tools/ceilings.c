@@ -8,15 +8,15 @@
 
 #define MOST (UINT64_C(64) << 20)
 #define LEAST (UINT64_C(64) << 10)
-#define ROUNDS 5 /* at least, and until so long has passed */
+#define ROUNDS 5 // at least, and until so long has passed
 #define ROUNDS_S 0.05
-#define COPIES 64 /* in a row, for what each takes beside its bytes */
+#define COPIES 64 // in a row, for what each takes beside its bytes
 
 struct probe {
 	struct genai_device *d;
 	struct genai_stream *s;
 	struct genai_mem a, b, host;
-	uint64_t bytes; /* of each */
+	uint64_t bytes; // of each
 };
 
 // n copies in a row, and the wait for them.

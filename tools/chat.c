@@ -17,13 +17,13 @@ struct chat {
 	struct cli_sampling sampling;
 	int64_t max_new;
 	json_t *messages;
-	int64_t *ids; /* what the session holds, position by position */
+	int64_t *ids; // what the session holds, position by position
 	size_t n_ids;
 	struct cli_result last;
 	size_t last_prompt;
-	struct term *term; /* NULL: turns come from a pipe */
-	bool interrupted;  /* instead of a line */
-	int32_t rc;	   /* of reading a line */
+	struct term *term; // NULL: turns come from a pipe
+	bool interrupted;  // instead of a line
+	int32_t rc;	   // of reading a line
 };
 
 static void print_text(void *ctx, const char *text, size_t n)

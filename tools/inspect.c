@@ -22,7 +22,7 @@ struct inspect {
 	struct cli *c;
 	struct op_count ops[MAX_OPS];
 	uint32_t n_ops, n_unsupported;
-	json_t *j; /* everything found */
+	json_t *j; // everything found
 };
 
 static bool carried(const struct genai_exec_caps *x, const struct genai_node *n)

@@ -37,10 +37,10 @@ struct loop {
 	struct cli_result *r;
 	struct genai_detok *d;
 	float *logits;
-	size_t held; /* bytes of text not emitted: may begin a stop text */
+	size_t held; // bytes of text not emitted: may begin a stop text
 	size_t cap_ids, cap_text;
 	bool greedy;
-	double sim_s; /* the simulated clock when the last token came */
+	double sim_s; // the simulated clock when the last token came
 };
 
 static int32_t add_text(struct loop *l, const char *s, size_t n)

@@ -283,7 +283,7 @@ struct counts {
 struct tests {
 	struct cli *c;
 	struct genai_runtime *rt;
-	double rtol, atol; /* of the command line, or below 0 */
+	double rtol, atol; // of the command line, or below 0
 	bool list;
 	struct counts n;
 };

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <genai/module.h>
+
 #include "core/base/error.h"
 
 #if defined(__x86_64__)

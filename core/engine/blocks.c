@@ -10,18 +10,18 @@
 
 struct block {
 	uint32_t uses;
-	uint32_t older, newer;	 /* among the unused; older is taken first */
-	uint32_t same;		 /* the next one with its hash */
-	uint64_t serial, before; /* 0: its content is not known */
+	uint32_t older, newer;	 // among the unused; older is taken first
+	uint32_t same;		 // the next one with its hash
+	uint64_t serial, before; // 0: its content is not known
 };
 
 struct eng_blocks {
 	uint32_t n, size, n_free, n_cached;
 	uint32_t oldest, newest;
-	uint32_t mask;	 /* of hashes */
-	uint32_t *first; /* by hash */
-	uint64_t serial; /* the last one given */
-	int64_t *ids;	 /* of each block */
+	uint32_t mask;	 // of hashes
+	uint32_t *first; // by hash
+	uint64_t serial; // the last one given
+	int64_t *ids;	 // of each block
 	struct block *v;
 };
 

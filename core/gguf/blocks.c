@@ -2,6 +2,7 @@
 #include "core/gguf/blocks.h"
 
 #include <math.h>
+
 #include "core/modelgen/half.h"
 
 static float half_at(const uint8_t *p)

@@ -51,8 +51,8 @@ uint32_t imp_vocab_type(const struct imp_vocab *v, uint64_t id)
 // they are merged; then the longer the left part, then the right.
 struct merge {
 	float score;
-	uint32_t token, left, right;		 /* ids */
-	uint16_t left_chars, right_chars, split; /* split: bytes of left */
+	uint32_t token, left, right;		 // ids
+	uint16_t left_chars, right_chars, split; // split: bytes of left
 };
 
 static int earlier(const void *a, const void *b)

@@ -1,4 +1,4 @@
-/* model_text.c - the tokenizer of a model folder, which may lie beside it. */
+// model_text.c - the tokenizer of a model folder, which may lie beside it.
 #include <stdio.h>
 
 #include "core/model/folder.h"

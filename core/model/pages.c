@@ -9,8 +9,8 @@
 #include "core/base/mapping.h"
 #include "core/graph/build.h"
 
-#define TILED 2u     /* of cut: it is, wherever it lies */
-#define TILE_ROWS 8u /* tiles are cut at multiples of this many rows */
+#define TILED 2u     // of cut: it is, wherever it lies
+#define TILE_ROWS 8u // tiles are cut at multiples of this many rows
 
 // Where parts begin in a page: at lines of a cache, unless pages are so small
 // that this would waste too much of them.

@@ -8,9 +8,9 @@
 #include "core/base/error.h"
 
 #define MAX_PAGE (UINT64_C(16) << 20)
-#define MIN_PAGE (UINT64_C(4) << 10) /* where the pager cannot tell */
+#define MIN_PAGE (UINT64_C(4) << 10) // where the pager cannot tell
 #define LEAST_PAGE UINT64_C(256)
-#define MOST_PAGE (UINT64_C(1) << 62) /* sums of it do not overflow */
+#define MOST_PAGE (UINT64_C(1) << 62) // sums of it do not overflow
 #define MAX_PAGES 65536
 
 int32_t genai_paging_open(struct genai_runtime *rt, struct genai_paging *p,

@@ -11,7 +11,7 @@
 
 #include "core/base/error.h"
 
-#define TURN_AT 128 /* in the block of the past: which tables a step has */
+#define TURN_AT 128 // in the block of the past: which tables a step has
 
 // ---- binding ----
 

@@ -15,13 +15,13 @@
 struct single {
 	struct genai_runtime *rt;
 	struct genai_graph *graph;
-	uint32_t *source; /* per input of graph: index into inputs */
+	uint32_t *source; // per input of graph: index into inputs
 	const struct genai_host_tensor *inputs;
 	struct genai_stream *stream;
 	struct genai_paging paging;
 	bool paging_open;
 	struct genai_plan *plan;
-	struct genai_mem *in, *out, *stage; /* stage: inputs, then outputs */
+	struct genai_mem *in, *out, *stage; // stage: inputs, then outputs
 	struct genai_view *views;
 };
 

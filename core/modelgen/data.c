@@ -17,7 +17,7 @@ struct out {
 	int fd;
 	const char *path;
 	struct genai_error *err;
-	void *half; /* CHUNK_BYTES, for conversion */
+	void *half; // CHUNK_BYTES, for conversion
 };
 
 static int32_t put(struct out *o, uint64_t at, const void *data, uint64_t bytes)
@@ -184,7 +184,7 @@ static int32_t write_rows(struct out *o, const struct gen_job *job)
 struct chunk {
 	uint8_t *codes;
 	float *scales, *zeros, *terms;
-	float *terms_t; /* [blocks, rows] of the whole matrix */
+	float *terms_t; // [blocks, rows] of the whole matrix
 };
 
 static int32_t put_chunk(struct out *o, const struct gen_job *job,

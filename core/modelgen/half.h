@@ -47,13 +47,13 @@ static inline uint16_t genai_half_from_float(float f)
 	uint32_t bits = genai_float_bits(f), abs = bits & 0x7fffffff, round;
 	uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
 
-	if (abs > 0x7f800000) // NaN: quiet, payload kept as far as it fits
+	if (abs > 0x7f800000) /* NaN: quiet, payload kept as far as it fits */
 		return (uint16_t)(sign | 0x7e00 | (abs >> 13 & 0x1ff));
-	if (abs >= 0x477ff000) // 65520 and above round to infinity
+	if (abs >= 0x477ff000) /* 65520 and above round to infinity */
 		return sign | 0x7c00;
-	if (abs < 0x38800000) { // below 2^-14: subnormal, unit 2^-24
-		// adding 0.5 leaves the rounded multiple of 2^-24 in the
-		// lowest bits of the sum
+	if (abs < 0x38800000) { /* below 2^-14: subnormal, unit 2^-24 */
+		/* adding 0.5 leaves the rounded multiple of 2^-24 in the
+		 * lowest bits of the sum */
 		float sum = genai_float_from_bits(abs) + 0.5f;
 
 		return (uint16_t)(sign | (genai_float_bits(sum) - 0x3f000000));

@@ -15,12 +15,12 @@ struct arch {
 	double theta;
 	float epsilon;
 	bool tied;
-	uint32_t rope_factor;	/* of Llama 3's rescaled rotation; 0: none */
-	uint32_t experts, used; /* of ffn each; 0: one MLP */
-	uint32_t taps;		/* of short convolutions; 0: none */
-	uint32_t attention;	/* layers that are none, a bit each */
-	uint32_t delta_k, delta_v, delta; /* heads and size of delta networks,
-					     which have the taps, then */
+	uint32_t rope_factor;	// of Llama 3's rescaled rotation; 0: none
+	uint32_t experts, used; // of ffn each; 0: one MLP
+	uint32_t taps;		// of short convolutions; 0: none
+	uint32_t attention;	// layers that are none, a bit each
+	uint32_t delta_k, delta_v, delta; // heads and size of delta networks,
+					  // which have the taps, then
 };
 
 #define LLAMA "llama"
@@ -99,7 +99,7 @@ struct synth {
 	struct genai_form form;
 	uint64_t seed;
 	float factors[512];
-	uint8_t flags[MAX_LAYERS]; /* of layers */
+	uint8_t flags[MAX_LAYERS]; // of layers
 };
 
 // A counter through a mixer: any place of the stream costs the same.

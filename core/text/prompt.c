@@ -1,7 +1,7 @@
-/* prompt.c - what <genai/text.h> has of templates: variables as JSON
- * text, and conversations as ids.
- * Owns: the marks that keep what a message spells apart from what the template
- * says. */
+// prompt.c - what <genai/text.h> has of templates: variables as JSON
+// text, and conversations as ids.
+// Owns: the marks that keep what a message spells apart from what the template
+// says.
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,8 +104,8 @@ int32_t genai_template_chat(const struct genai_template *t, const char *text,
 
 // ---- messages that spell special tokens ----
 
-/* Two characters that no text has: what stands between them is encoded as text.
- * They are taken out of what a message brings itself. */
+// Two characters that no text has: what stands between them is encoded as text.
+// They are taken out of what a message brings itself.
 static const char open_mark[] = "\xf4\x8f\xbf\xbe";  // U+10FFFE
 static const char close_mark[] = "\xf4\x8f\xbf\xbf"; // U+10FFFF
 #define MARK 4

@@ -1,4 +1,4 @@
-/* sampler.c - the next token, by the rules of docs/SAMPLING.md. */
+// sampler.c - the next token, by the rules of docs/SAMPLING.md.
 #include <genai/text.h>
 
 #include <math.h>
@@ -393,8 +393,8 @@ static void sort_by_id(struct candidate *c, size_t n)
 		pop(c, &n, id_after);
 }
 
-/* Drop candidates of lowest rank that have less weight together than rest:
- * those below the lowest that has at least the mean share of rest. */
+// Drop candidates of lowest rank that have less weight together than rest:
+// those below the lowest that has at least the mean share of rest.
 static size_t prune(struct candidate *c, size_t n, uint64_t rest)
 {
 	uint64_t least = rest / n;
@@ -411,8 +411,8 @@ static size_t prune(struct candidate *c, size_t n, uint64_t rest)
 	return k;
 }
 
-/* The fewest candidates of highest rank that have the share top_p of all
- * weights: the last of the array, *out_n of them. */
+// The fewest candidates of highest rank that have the share top_p of all
+// weights: the last of the array, *out_n of them.
 static struct candidate *keep_share(const struct genai_sampler *s, size_t n,
 				    size_t *out_n)
 {

@@ -1,9 +1,9 @@
-/* batch.c - many prompts at once: an engine, requests, events.
- *
- *     batch DIR TEXT...
- *
- * prints each answer when it is done, then what sharing the steps saved.  The
- * last prompt is asked twice, and the second time it is cancelled. */
+// batch.c - many prompts at once: an engine, requests, events.
+//
+//     batch DIR TEXT...
+//
+// prints each answer when it is done, then what sharing the steps saved.  The
+// last prompt is asked twice, and the second time it is cancelled.
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -30,12 +30,12 @@ static int submit(struct genai_engine *e, struct answer *a, int64_t most,
 
 	r.text = a->prompt;
 	r.text_bytes = strlen(a->prompt);
-	r.max_tokens = most; /* -1: to the end of the context */
-	r.user = a;	     /* comes back with the events */
+	r.max_tokens = most; // -1: to the end of the context
+	r.user = a;	     // comes back with the events
 	return genai_engine_submit(e, &r, out_id, &err);
 }
 
-/* An event: more of an answer, or its end.  1 at the end. */
+// An event: more of an answer, or its end.  1 at the end.
 static int take(const struct genai_event *ev)
 {
 	struct answer *a = ev->user;
@@ -61,7 +61,7 @@ static int run(struct genai_engine *e, int left)
 	int rc = 0;
 
 	while (left && !rc) {
-		/* a program with other things to do waits for all of them */
+		// a program with other things to do waits for all of them
 		if (poll(&fd, 1, -1) < 0)
 			return -1;
 		ev.size = sizeof(ev);

@@ -1,9 +1,9 @@
-/* chat.c - a conversation on stdin and stdout: all of it together.
- *
- *     chat DIR
- *
- * A line is a turn.  What the new prompt has in common with what the session
- * has computed is kept: session and sampler go back to where the two differ. */
+// chat.c - a conversation on stdin and stdout: all of it together.
+//
+//     chat DIR
+//
+// A line is a turn.  What the new prompt has in common with what the session
+// has computed is kept: session and sampler go back to where the two differ.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include <genai/genai.h>
 #include <genai/text.h>
 
-#define MOST 64	     /* new tokens a turn */
-#define MAX_IDS 4096 /* of the conversation */
+#define MOST 64	     // new tokens a turn
+#define MAX_IDS 4096 // of the conversation
 
 static struct genai_error err = GENAI_ERROR_INIT;
 
@@ -25,9 +25,9 @@ struct chat {
 	struct genai_template *template;
 	struct genai_sampler *sampler;
 	float *logits;
-	int64_t ids[MAX_IDS]; /* what session and sampler know */
+	int64_t ids[MAX_IDS]; // what session and sampler know
 	size_t n_ids;
-	char vars[65536]; /* {"messages": [ ...  as far as it is */
+	char vars[65536]; // {"messages": [ ...  as far as it is
 	size_t n_vars;
 };
 
@@ -71,7 +71,7 @@ static void chat_close(struct chat *c)
 	genai_close(c->rt);
 }
 
-/* Append a message, whose text may be in pieces: begin, text..., end. */
+// Append a message, whose text may be in pieces: begin, text..., end.
 static void add(struct chat *c, const char *text, size_t n, int quote)
 {
 	for (; n && c->n_vars < sizeof(c->vars) - 16; n--, text++) {
@@ -97,7 +97,7 @@ static void begin(struct chat *c, const char *role)
 	add(c, head, (size_t)n, 0);
 }
 
-/* The ids of the whole conversation, made what session and sampler know. */
+// The ids of the whole conversation, made what session and sampler know.
 static int read_prompt(struct chat *c)
 {
 	size_t n = 0, same = 0, end = c->n_vars;
@@ -116,7 +116,7 @@ static int read_prompt(struct chat *c)
 			 n);
 		return -1;
 	}
-	/* one is computed at least, for its logits */
+	// one is computed at least, for its logits
 	while (same < c->n_ids && same < n - 1 && c->ids[same] == ids[same])
 		same++;
 	rc = genai_session_rewind(c->session, same, &err);

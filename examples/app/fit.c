@@ -1,9 +1,9 @@
-/* fit.c - will it fit?  What a model takes of the device, before any of its
- * weights are read.
- *
- *     fit DIR LIMIT
- *
- * LIMIT as in genai.ini: 6GiB, 75%, auto. */
+// fit.c - will it fit?  What a model takes of the device, before any of its
+// weights are read.
+//
+//     fit DIR LIMIT
+//
+// LIMIT as in genai.ini: 6GiB, 75%, auto.
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 		line("weights copied by every token", fit.streamed_bytes);
 		line("weights read in host memory", fit.in_place_bytes);
 		line("the least limit for this context", fit.least_bytes);
-		/* nothing was placed, so nothing can be run */
+		// nothing was placed, so nothing can be run
 		if (genai_session_open(model, &none, &err))
 			printf("%s\n", err.text);
 	}

@@ -1,9 +1,9 @@
-/* generate.c - ids in, ids out: a runtime, a model, a session.
- *
- *     generate DIR ID...
- *
- * prints the 16 most probable ids that follow; then the same again from the
- * logits, after a rewind; then what the step took. */
+// generate.c - ids in, ids out: a runtime, a model, a session.
+//
+//     generate DIR ID...
+//
+// prints the 16 most probable ids that follow; then the same again from the
+// logits, after a rewind; then what the step took.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static int failed(void)
 	return 1;
 }
 
-/* The device chooses; it is one step ahead of us, but for the last token. */
+// The device chooses; it is one step ahead of us, but for the last token.
 static int on_device(struct genai_session *s, int64_t *out)
 {
 	int i;
@@ -31,7 +31,7 @@ static int on_device(struct genai_session *s, int64_t *out)
 	return 0;
 }
 
-/* We choose: the logits of the last position, and append what we took. */
+// We choose: the logits of the last position, and append what we took.
 static int on_host(struct genai_session *s, uint32_t vocab, int64_t *out)
 {
 	float *logits = malloc(vocab * sizeof(*logits));
@@ -76,7 +76,7 @@ int main(int argc, char **argv)
 	for (; n < argc - 2; n++)
 		prompt[n] = strtoll(argv[n + 2], NULL, 10);
 
-	/* NULL: the genai.ini that every program of this user finds */
+	// NULL: the genai.ini that every program of this user finds
 	rc = genai_open(NULL, &rt, &err);
 	if (!rc)
 		rc = genai_model_open(rt, argv[1], NULL, &model, &err);
@@ -93,8 +93,8 @@ int main(int argc, char **argv)
 	if (!rc)
 		print("device", device);
 
-	/* back to the prompt, of which one token is computed again, because
-	 * its logits are wanted */
+	// back to the prompt, of which one token is computed again, because
+	// its logits are wanted
 	if (!rc)
 		rc = genai_session_rewind(s, (uint64_t)n - 1, &err);
 	if (!rc)

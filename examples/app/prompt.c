@@ -1,9 +1,9 @@
-/* prompt.c - a conversation to a prompt, by the folder's template and by one of
- * our own.
- *
- *     prompt DIR TEXT
- *
- * prints both, and how many ids the first one has. */
+// prompt.c - a conversation to a prompt, by the folder's template and by one of
+// our own.
+//
+//     prompt DIR TEXT
+//
+// prints both, and how many ids the first one has.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static struct genai_error err = GENAI_ERROR_INIT;
 static const char own[] = "{% for m in messages %}{{ m.role }}: {{ m.content }}"
 			  "\n{% endfor %}";
 
-/* TEXT as the content of a message; a real program has a JSON library. */
+// TEXT as the content of a message; a real program has a JSON library.
 static char *vars_of(const char *text)
 {
 	static const char head[] =
@@ -53,7 +53,7 @@ static int render(const struct genai_template *t, const char *vars,
 
 int main(int argc, char **argv)
 {
-	/* a clock that stands, so that the prompt is the same tomorrow */
+	// a clock that stands, so that the prompt is the same tomorrow
 	struct genai_chat_options options = {.size = sizeof(options),
 					     .flags = GENAI_CHAT_NOW,
 					     .now = 1721999655};

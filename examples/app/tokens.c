@@ -1,9 +1,9 @@
-/* tokens.c - text to ids and back; no model is opened.
- *
- *     tokens DIR TEXT
- *
- * prints the ids of the text with their pieces, as a stream gives them, and the
- * text again. */
+// tokens.c - text to ids and back; no model is opened.
+//
+//     tokens DIR TEXT
+//
+// prints the ids of the text with their pieces, as a stream gives them, and the
+// text again.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

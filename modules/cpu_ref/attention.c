@@ -1,31 +1,31 @@
-/* attention.c - softmax attention, tile by tile of keys.
- * Query rows of the heads that share a key head are taken together: row r is
- * query r / G of head r % G of the group.  With few rows the tiles are shared
- * out among threads and folded afterwards; with many, the rows are. */
+// attention.c - softmax attention, tile by tile of keys.
+// Query rows of the heads that share a key head are taken together: row r is
+// query r / G of head r % G of the group.  With few rows the tiles are shared
+// out among threads and folded afterwards; with many, the rows are.
 #include "modules/cpu_ref/attention.h"
 
-#define AT_ROWS 48u	 /* rows of a unit */
-#define AT_SLICES 32u	 /* threads that can take part */
-#define AT_PARTS 131072u /* floats of tiles' results that wait for the fold */
+#define AT_ROWS 48u	 // rows of a unit
+#define AT_SLICES 32u	 // threads that can take part
+#define AT_PARTS 131072u // floats of tiles' results that wait for the fold
 
 _Static_assert(AT_ROWS <= CREF_AT_ROWS, "a unit's rows are folded at once");
 
-/* One thread's scratch. */
+// One thread's scratch.
 struct at_slice {
 	float *q, *kt, *vt, *s, *tacc,
-		*acc; /* q: [rows][H], acc: [rows][wide] */
+		*acc; // q: [rows][H], acc: [rows][wide]
 	float m[AT_ROWS], l[AT_ROWS], tm[AT_ROWS], tl[AT_ROWS];
 };
 
 struct at_task {
 	const struct cref_attn *a;
 	const struct cref_kern *k;
-	uint64_t G, wide; /* Hv rounded up */
-	uint64_t blocks;  /* of AT_ROWS rows, per (b, kv head) */
+	uint64_t G, wide; // Hv rounded up
+	uint64_t blocks;  // of AT_ROWS rows, per (b, kv head)
 	uint64_t slices, units;
-	uint64_t tile0, tiles; /* of this round, when tiles are shared out */
-	float *part; /* [unit][tile]: acc[rows][wide], m[rows], l[rows] */
-	uint64_t part_rows; /* of a block */
+	uint64_t tile0, tiles; // of this round, when tiles are shared out
+	float *part;	    // [unit][tile]: acc[rows][wide], m[rows], l[rows]
+	uint64_t part_rows; // of a block
 };
 
 static uint64_t at_wide(uint64_t h)
@@ -41,7 +41,7 @@ static uint64_t at_slice_floats(uint64_t H, uint64_t wide)
 	       (CREF_AT_TILE + 2 * AT_ROWS) * wide + AT_ROWS * CREF_AT_TILE;
 }
 
-/* Do the results of two tiles or more of all rows fit? */
+// Do the results of two tiles or more of all rows fit?
 static bool at_parts_fit(uint64_t B, uint64_t S, uint64_t N, uint64_t wide)
 {
 	return B * S * N * (wide + 2) <= AT_PARTS;
@@ -77,13 +77,13 @@ static void at_slice_init(const struct at_task *t, uint64_t i,
 	s->acc = s->tacc + AT_ROWS * t->wide;
 }
 
-/* A unit: rows [r0, r0 + n) of key head h in batch entry b. */
+// A unit: rows [r0, r0 + n) of key head h in batch entry b.
 struct at_unit {
 	uint64_t b, h, r0, n;
-	uint64_t lo, hi; /* keys that any of them sees */
+	uint64_t lo, hi; // keys that any of them sees
 };
 
-/* Keys [lo, hi) that query i sees. */
+// Keys [lo, hi) that query i sees.
 static void at_seen(const struct cref_attn *a, uint64_t b, uint64_t i,
 		    int64_t *lo, int64_t *hi)
 {
@@ -95,7 +95,7 @@ static void at_seen(const struct cref_attn *a, uint64_t b, uint64_t i,
 		*hi = *lo = 0;
 }
 
-/* Query rows of batch entry b, and the first of them. */
+// Query rows of batch entry b, and the first of them.
 static uint64_t at_len(const struct cref_attn *a, uint64_t b)
 {
 	return a->first ? (uint64_t)(a->first[b + 1] - a->first[b]) : a->S;
@@ -156,8 +156,8 @@ static void at_gather_q(const struct at_task *t, const struct at_unit *x,
 	}
 }
 
-/* n rows from row on, at *out_stride elements, of a tile: where they lie, or,
- * if its rows are in several blocks or quantised, together in tmp. */
+// n rows from row on, at *out_stride elements, of a tile: where they lie, or,
+// if its rows are in several blocks or quantised, together in tmp.
 static const char *at_rows(const struct cref_kv *kv, const struct at_unit *x,
 			   int64_t row, uint64_t n, uint64_t d, float *tmp,
 			   int64_t *out_stride, uint32_t *out_dtype)
@@ -183,7 +183,7 @@ static const char *at_rows(const struct cref_kv *kv, const struct at_unit *x,
 	return (const char *)tmp;
 }
 
-/* Scores of row r of the unit into weights. */
+// Scores of row r of the unit into weights.
 static void at_weigh(const struct at_task *t, const struct at_unit *x,
 		     uint64_t key0, uint64_t r, struct at_slice *s)
 {
@@ -214,8 +214,8 @@ static void at_weigh(const struct at_task *t, const struct at_unit *x,
 	t->k->at_softmax(s->s + r * CREF_AT_TILE, &row, &s->tm[r], &s->tl[r]);
 }
 
-/* A tile's weights and weighted sums for the unit's rows, into s->tm, tl and
- * tacc.  s->q is there. */
+// A tile's weights and weighted sums for the unit's rows, into s->tm, tl and
+// tacc.  s->q is there.
 static void at_tile(const struct at_task *t, const struct at_unit *x,
 		    uint64_t tile, struct at_slice *s)
 {
@@ -228,7 +228,7 @@ static void at_tile(const struct at_task *t, const struct at_unit *x,
 	int64_t stride;
 
 	n = n < CREF_AT_TILE ? n : CREF_AT_TILE;
-	/* one of the two tiles is free while the other is filled */
+	// one of the two tiles is free while the other is filled
 	rows = at_rows(&a->k, x, row, n, a->H, s->vt, &stride, &dtype);
 	t->k->at_keys(s->kt, rows, dtype, stride, n, a->H);
 	for (uint64_t j = 0; j < n; j += CREF_MM_COLS)
@@ -250,7 +250,7 @@ static void at_tile(const struct at_task *t, const struct at_unit *x,
 			      t->wide, x->n, false);
 }
 
-/* Divide by the sum and store row r of the unit. */
+// Divide by the sum and store row r of the unit.
 static void at_finish(const struct at_task *t, const struct at_unit *x,
 		      uint64_t r, float *acc, float m, float l)
 {
@@ -289,7 +289,7 @@ static void at_start(const struct at_task *t, uint64_t n, struct at_slice *s)
 	}
 }
 
-/* Whole units, dealt out in turn: later rows see more keys. */
+// Whole units, dealt out in turn: later rows see more keys.
 static void at_units_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct at_task *t = ctx;
@@ -321,7 +321,7 @@ static float *at_part(const struct at_task *t, uint64_t u, uint64_t tile)
 	return t->part + (u * t->tiles + tile) * t->part_rows * (t->wide + 2);
 }
 
-/* Tiles of this round, their results put by. */
+// Tiles of this round, their results put by.
 static void at_tiles_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct at_task *t = ctx;
@@ -350,8 +350,8 @@ static void at_tiles_part(void *ctx, uint64_t begin, uint64_t end)
 	}
 }
 
-/* Fold a round's tiles into the rows' sums, which are laid out like one more
- * tile of each unit. */
+// Fold a round's tiles into the rows' sums, which are laid out like one more
+// tile of each unit.
 static void at_fold_round(const struct at_task *t, float *sums, bool first,
 			  bool last)
 {
@@ -381,7 +381,7 @@ static void at_fold_round(const struct at_task *t, float *sums, bool first,
 	}
 }
 
-/* Share the tiles out, as many at a time as the workspace holds. */
+// Share the tiles out, as many at a time as the workspace holds.
 static void at_run_tiles(struct at_task *t, struct cref_pool *pool)
 {
 	const struct cref_attn *a = t->a;
@@ -431,7 +431,7 @@ void cref_attn_run(const struct cref_attn *a, struct cref_pool *pool)
 	t.slices = threads < AT_SLICES ? threads : AT_SLICES;
 	one = t.units * (t.wide + 2) *
 	      (a->S * t.G < AT_ROWS ? a->S * t.G : AT_ROWS);
-	/* two tiles at least must fit beside the sums */
+	// two tiles at least must fit beside the sums
 	if (threads > 1 && !a->first && t.units < 4 * threads &&
 	    one * 3 <= AT_PARTS && at_parts_fit(a->B, a->S, a->N, t.wide))
 		at_run_tiles(&t, pool);

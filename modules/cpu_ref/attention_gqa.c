@@ -1,8 +1,8 @@
-/* attention_gqa.c - GroupQueryAttention while planning: attributes, shapes,
- * workspace.
- * Past and present may be strided in every dim but the last.  The present is
- * prepared with max(past rows, total_sequence_length) rows if that is known
- * while planning, else with past rows + S; run takes any larger number. */
+// attention_gqa.c - GroupQueryAttention while planning: attributes, shapes,
+// workspace.
+// Past and present may be strided in every dim but the last.  The present is
+// prepared with max(past rows, total_sequence_length) rows if that is known
+// while planning, else with past rows + S; run takes any larger number.
 #include "modules/cpu_ref/attention_gqa.h"
 
 static int32_t gqa_refuse(struct cref_node *n, struct genai_error *err)
@@ -96,7 +96,7 @@ int32_t gqa_too_large(struct cref_node *n, struct genai_error *err)
 			      OPS_SHAPE(n->in[QUERY]));
 }
 
-/* Dimension i of [batch, length, width], the batch of 1 left out or not. */
+// Dimension i of [batch, length, width], the batch of 1 left out or not.
 static int64_t gqa_dim(const struct exec_tensor *t, uint32_t i)
 {
 	return t->rank == 3 ? t->dims[i] : i ? t->dims[i - 1] : 1;
@@ -138,7 +138,7 @@ int32_t gqa_qkv(struct cref_node *n, struct gqa *g, struct genai_error *err)
 	return GENAI_OK;
 }
 
-/* Where the scales of keys, or of values, lie. */
+// Where the scales of keys, or of values, lie.
 static int32_t gqa_scales(struct cref_node *n, struct gqa *g, uint32_t part,
 			  struct genai_error *err)
 {
@@ -167,7 +167,7 @@ static int32_t gqa_scales(struct cref_node *n, struct gqa *g, uint32_t part,
 	return ops_need_dtype(n, K_SCALE + part, OPS_BIT(GENAI_DT_F32), err);
 }
 
-/* What a row of the cache is: elements as they are, or quantised. */
+// What a row of the cache is: elements as they are, or quantised.
 static int32_t gqa_row(struct cref_node *n, struct gqa *g,
 		       struct genai_error *err)
 {
@@ -205,7 +205,7 @@ static int32_t gqa_row(struct cref_node *n, struct gqa *g,
 	return rc;
 }
 
-/* The past's rows. */
+// The past's rows.
 static int32_t gqa_past(struct cref_node *n, const struct gqa *g,
 			int64_t *out_rows, struct genai_error *err)
 {
@@ -333,7 +333,7 @@ static int32_t gqa_dtypes(struct cref_node *n, struct genai_error *err)
 	return rc ? rc : ops_need_same_dtype(n, COS, SIN, err);
 }
 
-/* Rows of the present, as far as they are known now. */
+// Rows of the present, as far as they are known now.
 static int64_t gqa_rows(const struct cref_node *n, const struct gqa *g,
 			int64_t past, int64_t *total)
 {

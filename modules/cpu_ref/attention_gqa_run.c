@@ -1,18 +1,18 @@
-/* attention_gqa_run.c - GroupQueryAttention at run time: bounds, q/k norm and
- * rotary embedding, append to the cache, attention; the last three are
- * PagedAttention's too.
- *
- * The cache is shared when past and present have the same address: rows P..T-1
- * are written in place.  Otherwise past rows are copied first.  Keys and values
- * are read back from the cache, so that a prompt in pieces gives the same bits
- * as the whole.  With sliding_window_cache and fewer than T rows, attention
- * runs over a copy of the rows kept and the new ones, and the present gets the
- * last L(T) of them. */
+// attention_gqa_run.c - GroupQueryAttention at run time: bounds, q/k norm and
+// rotary embedding, append to the cache, attention; the last three are
+// PagedAttention's too.
+//
+// The cache is shared when past and present have the same address: rows P..T-1
+// are written in place.  Otherwise past rows are copied first.  Keys and values
+// are read back from the cache, so that a prompt in pieces gives the same bits
+// as the whole.  With sliding_window_cache and fewer than T rows, attention
+// runs over a copy of the rows kept and the new ones, and the present gets the
+// last L(T) of them.
 #include "modules/cpu_ref/attention_gqa.h"
 
 #include <math.h>
 
-/* ---- bounds ---- */
+// ---- bounds ----
 
 static int32_t gqa_view(struct gqa_call *c, const struct exec_tensor *t,
 			const char *what)
@@ -74,7 +74,7 @@ static int32_t gqa_length(struct gqa_call *c, int64_t b, int64_t sum)
 		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
 				      "seqlens_k[%lld] is %lld, negative",
 				      (long long)b, (long long)last);
-	/* a prompt padded on the right has nothing before it */
+	// a prompt padded on the right has nothing before it
 	if (T < g->S && sum != g->S)
 		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
 				      "seqlens_k[%lld] + 1 is %lld, less than "
@@ -146,7 +146,7 @@ static int32_t gqa_bounds(struct gqa_call *c)
 	return GENAI_OK;
 }
 
-/* What divides and multiplies by them must be a number of its own. */
+// What divides and multiplies by them must be a number of its own.
 static int32_t gqa_check_scales(const struct gqa_call *c)
 {
 	for (uint32_t i = K_SCALE; c->g.bits && i <= V_SCALE; i++) {
@@ -167,9 +167,9 @@ static int32_t gqa_check_scales(const struct gqa_call *c)
 	return GENAI_OK;
 }
 
-/* ---- the cache ---- */
+// ---- the cache ----
 
-/* part: 0 keys, 1 values */
+// part: 0 keys, 1 values
 static struct cref_kv kv_of(const struct gqa_call *c, uint32_t part,
 			    const struct exec_tensor *t)
 {
@@ -186,7 +186,7 @@ static struct cref_kv kv_of(const struct gqa_call *c, uint32_t part,
 	return kv;
 }
 
-/* Rows that a window's cache of C rows holds at length T. */
+// Rows that a window's cache of C rows holds at length T.
 static int64_t kept(const struct gqa *g, int64_t rows, int64_t T)
 {
 	const int64_t step = rows - g->window + 1;
@@ -194,7 +194,7 @@ static int64_t kept(const struct gqa *g, int64_t rows, int64_t T)
 	return T <= rows ? T : T - (T - rows + step - 1) / step * step;
 }
 
-/* n rows of every head from src to dst. */
+// n rows of every head from src to dst.
 static void copy_rows(const struct gqa *g, const struct cref_kv *dst,
 		      int64_t to, const struct cref_kv *src, int64_t from,
 		      int64_t b, int64_t n)
@@ -217,7 +217,7 @@ static void zero_rows(const struct gqa *g, const struct cref_kv *dst, int64_t b,
 			memset(cref_kv_at(dst, b, h, i), 0, bytes);
 }
 
-/* Past rows to where the new ones will go. */
+// Past rows to where the new ones will go.
 static void gqa_take_past(struct gqa_call *c, const struct cref_run *r)
 {
 	const struct gqa *g = &c->g;
@@ -256,7 +256,7 @@ static void gqa_take_past(struct gqa_call *c, const struct cref_run *r)
 	}
 }
 
-/* After the attention: what a window's cache keeps. */
+// After the attention: what a window's cache keeps.
 static void gqa_give_present(struct gqa_call *c)
 {
 	for (uint32_t i = 0; i < 2; i++) {
@@ -271,9 +271,9 @@ static void gqa_give_present(struct gqa_call *c)
 	}
 }
 
-/* ---- q, k, v of the new rows ---- */
+// ---- q, k, v of the new rows ----
 
-/* cos and sin of one position */
+// cos and sin of one position
 struct angles {
 	float cos[GQA_ROTARY / 2], sin[GQA_ROTARY / 2];
 };
@@ -316,7 +316,7 @@ static void head_norm(const struct gqa *g, float *x,
 		x[i] = x[i] * f * cref_load(w->data, w->dtype, i);
 }
 
-/* Head h of a new row of part 0 q, 1 k, 2 v. */
+// Head h of a new row of part 0 q, 1 k, 2 v.
 static const char *new_row(const struct gqa_call *c, uint32_t part, int64_t row,
 			   int64_t h)
 {
@@ -351,7 +351,7 @@ static void gqa_row(const struct gqa_call *c, int64_t b, int64_t i, float *tmp)
 		angles_at(c,
 			  pt ? ops_get_int(pt, pt->data, (uint64_t)row) : pos,
 			  &a);
-	/* tmp lies in the row's q */
+	// tmp lies in the row's q
 	for (int64_t h = 0; h < g->Nkv; h++) {
 		cref_widen(tmp, new_row(c, 1, row, h), dtype[1], H);
 		if (norm[1])
@@ -387,7 +387,7 @@ static void gqa_rows_part(void *ctx, uint64_t begin, uint64_t end)
 	}
 }
 
-/* ---- all of it ---- */
+// ---- all of it ----
 
 static void gqa_attend(struct gqa_call *c, const struct cref_run *r)
 {

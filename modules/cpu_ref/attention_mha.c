@@ -1,6 +1,6 @@
-/* attention_mha.c - MultiHeadAttention: separate query, key and value of rank
- * 3, with bias, a key padding mask or an attention bias, and a growing cache.
- * Keys and values go to the present, or to the workspace when there is none. */
+// attention_mha.c - MultiHeadAttention: separate query, key and value of rank
+// 3, with bias, a key padding mask or an attention bias, and a growing cache.
+// Keys and values go to the present, or to the workspace when there is none.
 #include "modules/cpu_ref/attention.h"
 #include "modules/cpu_ref/kernels.h"
 #include "modules/cpu_ref/ops.h"
@@ -10,7 +10,7 @@ enum { QUERY, KEY, VALUE, BIAS, MASK, ATTN_BIAS, PAST_K, PAST_V, N_CARRIED };
 struct mha {
 	int64_t B, S, L, P, T, N, H, Hv;
 	uint64_t mask_at, lens_at, kv_at[2],
-		attn_at; /* workspace; q is first */
+		attn_at; // workspace; q is first
 	float scale, filter;
 	bool causal;
 };
@@ -139,7 +139,7 @@ static int32_t mha_dtypes(struct cref_node *n, struct genai_error *err)
 	return rc;
 }
 
-/* Lay the workspace out; false: too large. */
+// Lay the workspace out; false: too large.
 static bool mha_layout(struct cref_node *n, struct mha *m)
 {
 	const uint64_t limit = (uint64_t)1 << 46, B = (uint64_t)m->B;
@@ -193,7 +193,7 @@ int32_t cref_mha_prepare(struct cref_node *n, struct genai_error *err)
 	return ops_out(n, 2, dtype, 4, (int64_t[]){m.B, m.N, m.T, m.Hv}, err);
 }
 
-/* ---- run ---- */
+// ---- run ----
 
 struct mha_call {
 	struct mha m;
@@ -202,9 +202,9 @@ struct mha_call {
 	struct cref_kv kv[2];
 };
 
-#define MHA_RUN 64 /* elements at a time */
+#define MHA_RUN 64 // elements at a time
 
-/* Elements [d, d + k) of head h of row r of input part, with bias. */
+// Elements [d, d + k) of head h of row r of input part, with bias.
 static void mha_head(const struct mha_call *c, uint32_t part, int64_t r,
 		     int64_t h, int64_t d, int64_t k, float *x)
 {
@@ -230,7 +230,7 @@ static void mha_q_part(void *ctx, uint64_t begin, uint64_t end)
 			mha_head(c, QUERY, r, h, 0, H, c->q + (r * N + h) * H);
 }
 
-/* Part p of (batch, head) i: past rows, then new ones. */
+// Part p of (batch, head) i: past rows, then new ones.
 static void mha_append(const struct mha_call *c, uint32_t p, int64_t i)
 {
 	const struct mha *m = &c->m;
@@ -263,7 +263,7 @@ static void mha_kv_part(void *ctx, uint64_t begin, uint64_t end)
 			mha_append(c, p, i);
 }
 
-/* The mask as numbers to add: one row a batch entry. */
+// The mask as numbers to add: one row a batch entry.
 static void mha_mask(const struct mha *m, const struct exec_tensor *mask,
 		     float *to)
 {

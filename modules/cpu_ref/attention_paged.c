@@ -1,12 +1,12 @@
-/* attention_paged.c - PagedAttention: rows of many sequences, packed one behind
- * the other, over a cache in blocks.
- *
- * key_cache, value_cache [blocks, rows of a block, heads, head size];
- * block_table [sequences, blocks of each]; past_seqlens [sequences];
- * cumulative_sequence_length [sequences + 1]: rows c[b] to c[b + 1] are those
- * of sequence b, at positions past[b] on.  Rows at or beyond the last are
- * padding: they write nothing, and their output is 0.  The bits are those of
- * GroupQueryAttention over a cache in one piece. */
+// attention_paged.c - PagedAttention: rows of many sequences, packed one behind
+// the other, over a cache in blocks.
+//
+// key_cache, value_cache [blocks, rows of a block, heads, head size];
+// block_table [sequences, blocks of each]; past_seqlens [sequences];
+// cumulative_sequence_length [sequences + 1]: rows c[b] to c[b + 1] are those
+// of sequence b, at positions past[b] on.  Rows at or beyond the last are
+// padding: they write nothing, and their output is 0.  The bits are those of
+// GroupQueryAttention over a cache in one piece.
 #include "modules/cpu_ref/attention_gqa.h"
 
 static int32_t paged_check(struct cref_node *n, struct genai_error *err)
@@ -123,7 +123,7 @@ int32_t cref_paged_prepare(struct cref_node *n, struct genai_error *err)
 	return rc;
 }
 
-/* Sequence b's rows, its length, and that every block of it is there. */
+// Sequence b's rows, its length, and that every block of it is there.
 static int32_t paged_length(struct gqa_call *c, int64_t b)
 {
 	const struct exec_tensor *table = c->n->in[PAGED_TABLE];

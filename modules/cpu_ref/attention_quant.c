@@ -1,6 +1,6 @@
-/* attention_quant.c - rows of a cache whose elements are 8 or 4 bits: x is
- * q * scale, one scale for all or one for each channel of each head.  Two
- * elements of 4 bits share a byte, the even one below, 8 more than they are. */
+// attention_quant.c - rows of a cache whose elements are 8 or 4 bits: x is
+// q * scale, one scale for all or one for each channel of each head.  Two
+// elements of 4 bits share a byte, the even one below, 8 more than they are.
 #include "modules/cpu_ref/attention.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static float kv_scale(const struct cref_kv *kv, int64_t h, uint64_t i)
 				 (kv->scale_head ? i : 0));
 }
 
-/* NaN is the lowest. */
+// NaN is the lowest.
 static int quantised(float x, float scale, int lowest, int highest)
 {
 	x = rintf(x / scale);

@@ -1,5 +1,5 @@
 // barrier.c - the two calls that wait: here they also make the device run.
-#include "cpu_ref.h"
+#include "modules/cpu_ref/cpu_ref.h"
 
 static bool late(struct cref_device *dev, uint64_t deadline_ns)
 {

@@ -4,7 +4,7 @@
 // by side; copies to the device share one engine, copies from it another.
 // A unit that reads host memory where it lies takes the link's time away from
 // later copies.  The clock stops where 64 bits end.
-#include "cpu_ref.h"
+#include "modules/cpu_ref/cpu_ref.h"
 
 static uint64_t later(uint64_t a, uint64_t b)
 {

@@ -1,7 +1,7 @@
 // device.c - the simulated device's address space.
 // Device memory is host memory under addresses that the host cannot use by
 // accident; a table says what is mapped, and nothing outside it is reachable.
-#include "cpu_ref.h"
+#include "modules/cpu_ref/cpu_ref.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 
 #define GRANULE (UINT64_C(64) << 10)
 
-#define POISON 0xff /* a NaN of every float type, -1 of every integer */
+#define POISON 0xff // a NaN of every float type, -1 of every integer
 
 static uint64_t round_up(uint64_t n, uint64_t to)
 {

@@ -1,5 +1,5 @@
 // exec.c - a node, or some of its rows, into a unit of work.
-#include "plan.h"
+#include "modules/cpu_ref/plan.h"
 
 #include <string.h>
 

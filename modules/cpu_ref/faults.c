@@ -1,5 +1,5 @@
 // faults.c - failures by number: fault = oom:N, copy:N, lost:N or slow:N.
-#include "cpu_ref.h"
+#include "modules/cpu_ref/cpu_ref.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,14 @@
-/* gather_bits.c - GatherBlockQuantized: rows of a quantised table, as floats.
- * Two forms: bytes with several elements each (attribute bits), and elements of
- * type int4 or uint4. */
+// gather_bits.c - GatherBlockQuantized: rows of a quantised table, as floats.
+// Two forms: bytes with several elements each (attribute bits), and elements of
+// type int4 or uint4.
 #include "modules/cpu_ref/kernels.h"
 #include "modules/cpu_ref/ops.h"
 
 struct gb_state {
-	int64_t V, D, blocks, count; /* rows, elements of one, ..., indices */
-	int64_t block, row, z_row;   /* bytes */
+	int64_t V, D, blocks, count; // rows, elements of one, ..., indices
+	int64_t block, row, z_row;   // bytes
 	uint32_t bits, rank;
-	bool typed; /* int4 or uint4 */
+	bool typed; // int4 or uint4
 	bool sign;
 };
 EXEC_STATE(gb_state, cref_node)
@@ -109,7 +109,7 @@ int32_t cref_gather_bits_prepare(struct cref_node *n, struct genai_error *err)
 	return ops_out(n, 0, n->in[2]->dtype, rank, dims, err);
 }
 
-/* Element i of packed integers. */
+// Element i of packed integers.
 static int gb_at(const unsigned char *p, uint32_t bits, uint64_t i, bool sign)
 {
 	const unsigned per = 8 / bits;
@@ -128,7 +128,7 @@ static void gb_row(const struct cref_node *n, const struct gb_state *s,
 	const uint64_t z_flat = r * (uint64_t)s->z_row;
 	uint64_t at = 0;
 
-	/* typed elements are packed across rows, bytes are not */
+	// typed elements are packed across rows, bytes are not
 	if (s->typed)
 		at = r * D;
 	else

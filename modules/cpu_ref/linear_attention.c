@@ -5,7 +5,7 @@
 // elements, so where a step ends changes nothing; a state narrower than float
 // is rounded after every token for the same reason.  The columns of S have
 // nothing to do with each other: 16 of them are a unit of work.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

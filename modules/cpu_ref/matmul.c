@@ -1,9 +1,9 @@
-/* matmul.c - MatMul of float tensors, with broadcast over batches.
- * See kern_gemm.h for the order of the sums. */
+// matmul.c - MatMul of float tensors, with broadcast over batches.
+// See kern_gemm.h for the order of the sums.
 #include "modules/cpu_ref/kernels.h"
 #include "modules/cpu_ref/ops.h"
 
-#define MM_MAX_M 128u /* rows of one unit */
+#define MM_MAX_M 128u // rows of one unit
 
 struct mm_task {
 	const struct cref_mm_job *j;
@@ -88,7 +88,7 @@ void cref_mm_mul(const struct cref_mm_job *j, struct cref_pool *pool)
 		cref_pool_run(pool, mm_stream_part, &t, j->N, 64);
 		return;
 	}
-	/* blocks of A of equal height, a multiple of 8 */
+	// blocks of A of equal height, a multiple of 8
 	blocks = (j->M - 1) / MM_MAX_M + 1;
 	t.m_step = ((j->M - 1) / blocks + 8) / 8 * 8;
 	t.m_step = t.m_step < MM_MAX_M ? t.m_step : MM_MAX_M;
@@ -97,20 +97,20 @@ void cref_mm_mul(const struct cref_mm_job *j, struct cref_pool *pool)
 	cref_pool_run(pool, mm_tile_part, &t, blocks * t.n_tiles, 1);
 }
 
-/* ---- the operator ---- */
+// ---- the operator ----
 
 #define MM_BATCH (GENAI_MAX_RANK - 2)
 
 struct mm_state {
 	int64_t M, K, N;
-	uint32_t rank; /* of the batch */
-	bool copy_a;   /* to fp32 in the workspace */
+	uint32_t rank; // of the batch
+	bool copy_a;   // to fp32 in the workspace
 	int64_t dims[MM_BATCH];
-	int64_t a[MM_BATCH], b[MM_BATCH]; /* strides in matrices */
+	int64_t a[MM_BATCH], b[MM_BATCH]; // strides in matrices
 };
 EXEC_STATE(mm_state, cref_node)
 
-/* Strides of t's batch dims, seen as the last of rank dims. */
+// Strides of t's batch dims, seen as the last of rank dims.
 static void mm_strides(const struct exec_tensor *t, uint32_t rank, int64_t *s)
 {
 	const uint32_t own = t->rank > 2 ? t->rank - 2 : 0;
@@ -154,7 +154,7 @@ static int32_t mm_shape(struct cref_node *n, struct mm_state *s,
 		dims[rank++] = s->M;
 	if (rb > 1)
 		dims[rank++] = s->N;
-	if (rb <= 2) { /* one matrix: the batch is more rows */
+	if (rb <= 2) { // one matrix: the batch is more rows
 		for (uint32_t i = 0; i < s->rank; i++)
 			s->M *= s->dims[i];
 		s->rank = 0;
@@ -178,7 +178,7 @@ int32_t cref_matmul_prepare(struct cref_node *n, struct genai_error *err)
 	    (rc = ops_need_rank(n, 1, 1, GENAI_MAX_RANK, err)) ||
 	    (rc = mm_shape(n, &s, err)))
 		return rc;
-	/* a stored A may lie at any address */
+	// a stored A may lie at any address
 	s.copy_a = n->in[0]->dtype != GENAI_DT_F32 || n->in[0]->value;
 	n->workspace_bytes =
 		s.copy_a ? cref_elements(n->in[0]) * sizeof(float) : 0;
@@ -219,7 +219,7 @@ int32_t cref_matmul_run(struct cref_node *n, const struct cref_run *r)
 	j.M = (uint64_t)s.M;
 	j.K = j.lda = (uint64_t)s.K;
 	j.N = j.ldb = j.ldc = (uint64_t)s.N;
-	if (b->rank == 2 && r->row_end) { /* columns of it, packed */
+	if (b->rank == 2 && r->row_end) { // columns of it, packed
 		j.N = j.ldb = r->row_end - r->row_begin;
 		first = r->row_begin;
 	}

@@ -1,16 +1,16 @@
-/* matmul_nbits.c - MatMulNBits: Y = A W^T + bias, W in 2, 4 or 8 bits.
- * See kern_nbits.h for the order of the sums. */
+// matmul_nbits.c - MatMulNBits: Y = A W^T + bias, W in 2, 4 or 8 bits.
+// See kern_nbits.h for the order of the sums.
 #include "modules/cpu_ref/kernels.h"
 #include "modules/cpu_ref/ops.h"
 
-/* ---- the product ---- */
+// ---- the product ----
 
 struct nb_task {
 	const struct cref_nbits_job *j;
 	const struct cref_kern *k;
-	float *a; /* as the kernels read it */
+	float *a; // as the kernels read it
 	uint64_t lda;
-	uint64_t m_step; /* rows of A in one unit */
+	uint64_t m_step; // rows of A in one unit
 	uint64_t n_tiles;
 };
 
@@ -25,7 +25,7 @@ uint64_t cref_nbits_ws(uint64_t M, uint64_t K)
 	return v ? v : 64;
 }
 
-/* Columns [n, n + count) of the only row of the result, from fp32 sums. */
+// Columns [n, n + count) of the only row of the result, from fp32 sums.
 static void nb_store(const struct nb_task *t, uint64_t n, uint64_t count,
 		     float *y)
 {
@@ -102,7 +102,7 @@ void cref_nbits_mul(const struct cref_nbits_job *j, struct cref_pool *pool)
 		return;
 	}
 	cref_pool_run(pool, nb_fill_part, &t, j->M, 8);
-	/* blocks of A of equal height, a multiple of 12 */
+	// blocks of A of equal height, a multiple of 12
 	blocks = (j->M - 1) / CREF_NB_MAX_M + 1;
 	t.m_step = ((j->M - 1) / blocks + 12) / 12 * 12;
 	t.m_step = t.m_step < CREF_NB_MAX_M ? t.m_step : CREF_NB_MAX_M;
@@ -111,7 +111,7 @@ void cref_nbits_mul(const struct cref_nbits_job *j, struct cref_pool *pool)
 	cref_pool_run(pool, nb_gemm_part, &t, blocks * t.n_tiles, 1);
 }
 
-/* ---- the operator ---- */
+// ---- the operator ----
 
 struct nb_state {
 	int64_t M, K, N, bits, block;
@@ -119,7 +119,7 @@ struct nb_state {
 };
 EXEC_STATE(nb_state, cref_node)
 
-/* The attributes, within their bounds. */
+// The attributes, within their bounds.
 static int32_t nb_attrs(struct cref_node *n, struct genai_error *err)
 {
 	struct nb_state *s = nb_state(n);
@@ -235,7 +235,7 @@ int32_t cref_matmul_nbits_prepare(struct cref_node *n, struct genai_error *err)
 	return ops_out(n, 0, a->dtype, a->rank, dims, err);
 }
 
-/* From row_begin on: of an input that was cut, or travels by value. */
+// From row_begin on: of an input that was cut, or travels by value.
 static const void *nb_rows(const struct exec_tensor *t, uint64_t row_begin,
 			   uint64_t row)
 {

@@ -1,5 +1,5 @@
 // module.c - the handshake: what cpu_ref is, its keys, init and fini.
-#include "cpu_ref.h"
+#include "modules/cpu_ref/cpu_ref.h"
 
 #include <errno.h>
 #include <stdlib.h>

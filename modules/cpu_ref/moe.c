@@ -1,10 +1,10 @@
-/* moe.c - MoE and QMoE: rows go to the k experts that their router logits
- * choose; experts have weights of their own.
- *
- * Experts are taken in the order of their numbers: the rows of one are
- * gathered, go through its two or three products in fp32, and are added, times
- * their weights, to sums that are rounded once.  So a row's result depends on
- * its own logits only, not on the rows that come with it. */
+// moe.c - MoE and QMoE: rows go to the k experts that their router logits
+// choose; experts have weights of their own.
+//
+// Experts are taken in the order of their numbers: the rows of one are
+// gathered, go through its two or three products in fp32, and are added, times
+// their weights, to sums that are rounded once.  So a row's result depends on
+// its own logits only, not on the rows that come with it.
 #include <math.h>
 
 #include "modules/cpu_ref/kernels.h"
@@ -20,28 +20,28 @@ enum moe_act {
 	MOE_IDENTITY,
 };
 
-/* One of the products, for every expert: N outputs of K inputs.  Inputs are
- * 0 where there is none. */
+// One of the products, for every expert: N outputs of K inputs.  Inputs are
+// 0 where there is none.
 struct moe_fc {
-	uint32_t w, scale, zero, bias; /* inputs of the node */
-	uint32_t bits, block;	       /* bits 0: floats */
+	uint32_t w, scale, zero, bias; // inputs of the node
+	uint32_t bits, block;	       // bits 0: floats
 	uint32_t z_kind;
-	bool z_turned; /* codes of zero points lie along N */
+	bool z_turned; // codes of zero points lie along N
 	int64_t N, K;
 };
 
 struct moe_state {
 	int64_t M, D, E, I, k;
 	enum moe_act act;
-	uint32_t fusion; /* 1: gate and up by turns, 2: gates first, 0: apart */
+	uint32_t fusion; // 1: gate and up by turns, 2: gates first, 0: apart
 	bool normalize, late_limit;
 	float alpha, beta, limit;
-	uint32_t weights; /* input router_weights, or 0 */
+	uint32_t weights; // input router_weights, or 0
 	struct moe_fc fc[3];
 };
 EXEC_STATE(moe_state, cref_node)
 
-/* ---- attributes ---- */
+// ---- attributes ----
 
 static const char *const moe_known[] = {"activation_alpha",
 					"activation_beta",
@@ -125,9 +125,9 @@ static int32_t moe_attrs(struct cref_node *n, struct moe_state *s,
 	return GENAI_OK;
 }
 
-/* The layout that only a GPU library reads has the same type, and often the
- * same shape: without the attribute, floats of 16 bits come from exports for
- * CUDA, whose default it is. */
+// The layout that only a GPU library reads has the same type, and often the
+// same shape: without the attribute, floats of 16 bits come from exports for
+// CUDA, whose default it is.
 static int32_t qmoe_layout(struct cref_node *n, struct genai_error *err)
 {
 	const char *type = cref_attr_string(n->node, "quant_type", "int");
@@ -151,7 +151,7 @@ static int32_t qmoe_layout(struct cref_node *n, struct genai_error *err)
 	return GENAI_OK;
 }
 
-/* ---- inputs ---- */
+// ---- inputs ----
 
 static const struct exec_tensor *moe_in(const struct cref_node *n, uint32_t i)
 {
@@ -210,7 +210,7 @@ static int32_t qmoe_zeros(struct cref_node *n, const struct moe_state *s,
 	return moe_shape(n, f->zero, rank, dims, err);
 }
 
-/* Codes, scales, zero points of a product. */
+// Codes, scales, zero points of a product.
 static int32_t qmoe_fc(struct cref_node *n, const struct moe_state *s,
 		       struct moe_fc *f, int64_t block, struct genai_error *err)
 {
@@ -244,7 +244,7 @@ static int32_t qmoe_fc(struct cref_node *n, const struct moe_state *s,
 	    (rc = moe_shape(n, f->scale, block ? 3 : 2, sc, err)) ||
 	    (rc = qmoe_zeros(n, s, f, blocks, err)))
 		return rc;
-	/* one scale for a row: a block that is longer than it */
+	// one scale for a row: a block that is longer than it
 	while (!block &&
 	       (int64_t)(f->block = f->block ? f->block * 2 : 16) < f->K)
 		;
@@ -294,7 +294,7 @@ static int32_t moe_fcs(struct cref_node *n, struct moe_state *s,
 	return rc;
 }
 
-/* Rows, experts, the sizes of the products. */
+// Rows, experts, the sizes of the products.
 static int32_t moe_sizes(struct cref_node *n, struct moe_state *s,
 			 struct genai_error *err)
 {
@@ -342,9 +342,9 @@ static int32_t moe_sizes(struct cref_node *n, struct moe_state *s,
 	return moe_shape(n, 1, 2, logits, err);
 }
 
-/* ---- workspace ---- */
+// ---- workspace ----
 
-/* Where the parts lie, in floats. */
+// Where the parts lie, in floats.
 struct moe_space {
 	uint64_t logits, ids, weights, rows, x, h, up, act, sum;
 	uint64_t zeros, product, end;
@@ -369,7 +369,7 @@ static bool moe_space(const struct moe_state *s, struct moe_space *p)
 	const int64_t N = s->fc[0].N > s->D ? s->fc[0].N : s->D;
 
 	*p = (struct moe_space){0};
-	/* the rows that come out are put where those that went in were */
+	// the rows that come out are put where those that went in were
 	return moe_part(p, &p->logits, s->E, 1) &&
 	       moe_part(p, &p->ids, s->M, s->k) &&
 	       moe_part(p, &p->weights, s->M, s->k) &&
@@ -446,9 +446,9 @@ int32_t cref_qmoe_prepare(struct cref_node *n, struct genai_error *err)
 	return moe_finish(n, &s, err);
 }
 
-/* ---- choosing ---- */
+// ---- choosing ----
 
-/* The k largest, the first of equals. */
+// The k largest, the first of equals.
 static void moe_largest(const struct moe_state *s, const float *x,
 			uint32_t *ids)
 {
@@ -467,7 +467,7 @@ static void moe_largest(const struct moe_state *s, const float *x,
 	}
 }
 
-/* Experts of row m and what their results count for. */
+// Experts of row m and what their results count for.
 static int32_t moe_choose(struct cref_node *n, const struct moe_state *s,
 			  int64_t m, float *x, uint32_t *ids, float *w,
 			  struct genai_error *err)
@@ -506,7 +506,7 @@ static int32_t moe_choose(struct cref_node *n, const struct moe_state *s,
 	return GENAI_OK;
 }
 
-/* ---- the products ---- */
+// ---- the products ----
 
 struct moe_dense {
 	const struct cref_kern *k;
@@ -517,7 +517,7 @@ struct moe_dense {
 	uint32_t dtype;
 };
 
-/* Rows of W, CREF_AT_TILE at a time, turned: the sums of a MatMul. */
+// Rows of W, CREF_AT_TILE at a time, turned: the sums of a MatMul.
 static void dense_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct moe_dense *d = ctx;
@@ -569,7 +569,7 @@ static const void *moe_of(const struct cref_node *n, uint32_t input, int64_t e)
 		 : NULL;
 }
 
-/* Zero points that lie along N, as floats. */
+// Zero points that lie along N, as floats.
 static const void *moe_zeros(const struct moe_run *r, const struct moe_fc *f,
 			     int64_t e, uint32_t dtype)
 {
@@ -643,14 +643,14 @@ static void moe_product(const struct moe_run *r, const struct moe_fc *f,
 		moe_floats(r, f, e, a, M, y);
 }
 
-/* ---- the activation ---- */
+// ---- the activation ----
 
 static float clamp(float v, float limit)
 {
 	return v > limit ? limit : v < -limit ? -limit : v;
 }
 
-/* n values of the gate. */
+// n values of the gate.
 static void moe_gate(const struct moe_state *s, const float *g, float *out,
 		     uint64_t n)
 {
@@ -689,7 +689,7 @@ static void moe_gate(const struct moe_state *s, const float *g, float *out,
 	}
 }
 
-/* One row: h is fc1's, up fc3's if there is one. */
+// One row: h is fc1's, up fc3's if there is one.
 static void moe_row(const struct moe_state *s, const float *h, const float *up,
 		    float *out)
 {
@@ -731,9 +731,9 @@ static void moe_row_part(void *ctx, uint64_t begin, uint64_t end)
 			r->act + m * I);
 }
 
-/* ---- the operator ---- */
+// ---- the operator ----
 
-/* The rows that chose expert e, and what it counts for in them. */
+// The rows that chose expert e, and what it counts for in them.
 static uint64_t moe_rows(const struct moe_state *s, const uint32_t *ids,
 			 const float *weights, int64_t e, uint32_t *rows,
 			 float *w)

@@ -1,10 +1,10 @@
 // ops.c - the table of operators and the search in it.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #define OPS_ROW(domain, op, since, prepare, run, ...)                          \
 	{domain, op, since, prepare, run, __VA_ARGS__},
 static const struct cref_op table[] = {
-#include "ops_rows.h"
+#include "modules/cpu_ref/ops_rows.h"
 };
 #undef OPS_ROW
 

@@ -11,8 +11,9 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include "op.h"
-#include "simd.h"
+
+#include "modules/cpu_ref/op.h"
+#include "modules/cpu_ref/simd.h"
 
 #define OPS_BIT(dtype) (1u << (dtype))
 #define OPS_F32S                                                               \
@@ -312,7 +313,7 @@ void ops_rows(struct cref_pool *pool, cref_part_fn fn, void *ctx,
 #define OPS_ROW(domain, op, since, prepare, run, ...)                          \
 	int32_t prepare(struct cref_node *n, struct genai_error *err);         \
 	int32_t run(struct cref_node *n, const struct cref_run *r);
-#include "ops_rows.h"
+#include "modules/cpu_ref/ops_rows.h"
 #undef OPS_ROW
 
 #endif

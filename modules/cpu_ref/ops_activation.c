@@ -1,5 +1,5 @@
 // ops_activation.c - activations: functions of one input with parameters.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

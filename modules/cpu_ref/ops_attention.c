@@ -2,7 +2,7 @@
 // intermediate rounded to the type that it has there.  What decoders run is in
 // attention_gqa.c and attention_mha.c; this is for graphs that hold the
 // standard's own operator.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

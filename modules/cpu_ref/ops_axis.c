@@ -1,5 +1,5 @@
 // ops_axis.c - axes, broadcast shapes and shape inputs.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 int32_t ops_axis(struct cref_node *n, int64_t axis, uint32_t rank,
 		 uint32_t *out_axis, struct genai_error *err)

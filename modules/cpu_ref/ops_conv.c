@@ -1,6 +1,6 @@
 // ops_conv.c - Conv over up to three spatial axes, in the order of its
 // definition.  Sums in double, which are the same however they are cut.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #define AXES 3
 

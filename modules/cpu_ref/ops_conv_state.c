@@ -5,7 +5,7 @@
 // ones.  The last of the line are the state afterwards, so past and present may
 // be the same bytes, and the sum of a position does not know where a step
 // began.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #define MAX_TAPS 4096 // times dilation
 

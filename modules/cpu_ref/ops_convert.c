@@ -1,6 +1,6 @@
 // ops_convert.c - elements of every dtype to and from the four classes.
 // Every access goes through memcpy: stored tensors may lie at any offset.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 enum ops_class ops_class_of(uint32_t dtype)
 {

@@ -1,7 +1,7 @@
 // ops_dynamic.c - quantisation at run time: DynamicQuantizeLinear,
 // MatMulInteger; normalisation of channels: InstanceNormalization,
 // GroupNormalization; SwiGLU.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

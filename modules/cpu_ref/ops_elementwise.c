@@ -1,5 +1,5 @@
 // ops_elementwise.c - what elementwise operators share, and arithmetic.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

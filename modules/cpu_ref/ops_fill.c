@@ -1,5 +1,5 @@
 // ops_fill.c - operators that write values beside copied ones: Pad, Trilu.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 static void copy_one(struct exec_tensor *y, uint64_t to,
 		     const struct exec_tensor *x, uint64_t from)

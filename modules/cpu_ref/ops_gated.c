@@ -1,6 +1,6 @@
 // ops_gated.c - what stands around a linear attention: the gates that it is
 // given, and a sum with a gate for each row.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 // ops_gather.c - reading and writing elements at given indices.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 // Every index of tensor idx is checked before anything is written, so that a
 // bad one leaves no half-written output.
@@ -75,7 +75,7 @@ int32_t ops_gather_prepare(struct cref_node *n, struct genai_error *err)
 
 struct gather {
 	const struct cref_node *n;
-	uint64_t count, line; /* indices; bytes of what one selects */
+	uint64_t count, line; // indices; bytes of what one selects
 	int64_t dim;
 };
 

@@ -1,11 +1,11 @@
 // ops_gemm.c - Gemm and Einsum.  Products are added in one written order, in
 // double for float data, so no split of the output among threads shows.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 struct gemm {
 	const struct cref_node *n;
 	int64_t M, N, K;
-	int64_t a_m, a_k, b_k, b_n; /* strides */
+	int64_t a_m, a_k, b_k, b_n; // strides
 	int64_t c_m, c_n;
 	double alpha, beta;
 	enum ops_class c;
@@ -157,20 +157,20 @@ int32_t ops_gemm_run(struct cref_node *n, const struct cref_run *r)
 
 // ---- Einsum: the sum over all labels that the output lacks, as written ----
 
-#define LABELS (2 * 26 + GENAI_MAX_RANK) /* letters, then dims of "..." */
+#define LABELS (2 * 26 + GENAI_MAX_RANK) // letters, then dims of "..."
 #define EIN_RANK GENAI_MAX_RANK
 
 struct einsum {
 	const struct cref_node *n;
 	uint32_t n_in;
 	int64_t size[LABELS];
-	uint32_t seen[LABELS]; /* how often in the inputs */
+	uint32_t seen[LABELS]; // how often in the inputs
 	bool in_out[LABELS];
 	int64_t strides[EXEC_MAX_IN][LABELS];
 	uint32_t n_out, n_sum;
 	uint32_t out[EIN_RANK], sum[LABELS];
 	uint64_t terms;
-	uint32_t dots; /* largest number of dims that "..." stands for */
+	uint32_t dots; // largest number of dims that "..." stands for
 	enum ops_class c;
 };
 

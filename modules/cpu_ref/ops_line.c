@@ -1,6 +1,6 @@
 // ops_line.c - operators along one axis that keep the shape: Softmax,
 // LogSoftmax, CumSum, CumProd, LpNormalization.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

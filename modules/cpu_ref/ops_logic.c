@@ -1,5 +1,5 @@
 // ops_logic.c - comparisons, bool and bit operators, Where, Clip.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

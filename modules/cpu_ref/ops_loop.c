@@ -1,6 +1,6 @@
 // ops_loop.c - loops over broadcast and strided tensors, cut into parts for
 // threads.  What an element becomes never depends on how the loop is cut.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 void ops_rows(struct cref_pool *pool, cref_part_fn fn, void *ctx,
 	      uint64_t count, uint64_t len)

@@ -1,6 +1,6 @@
 // ops_move.c - operators that copy elements to other places: all are one
 // strided copy, or one for each input or output.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 static void copy_init(struct ops_copy *c, const struct exec_tensor *dst,
 		      const struct exec_tensor *src)

@@ -1,7 +1,7 @@
 // ops_norm.c - normalisation of rows: RMS and layer, alone, after adding a
 // residual, or with a gate.  Rows are the unit of parallel work; sums of a
 // row's pieces of OPS_CHUNK elements (16 lanes, fixed tree) add up in double.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 // ops_quant.c - Cast, CastLike, DequantizeLinear, QuantizeLinear.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

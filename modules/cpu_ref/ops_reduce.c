@@ -2,7 +2,7 @@
 // are read in row-major order of the reduced axes, a run of the innermost one
 // at a time; runs add up in double (float sums of a run have 16 lanes and a
 // fixed tree).  So a sum depends on shape and axes alone.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 
@@ -17,7 +17,7 @@ struct reduce {
 	struct exec_tensor *y;
 	enum ops_code kind;
 	enum ops_class c;
-	uint64_t count; /* elements of one output */
+	uint64_t count; // elements of one output
 	uint32_t n_kept, n_red;
 	int64_t kept[GENAI_MAX_RANK], kept_strides[GENAI_MAX_RANK];
 	int64_t red[GENAI_MAX_RANK], red_strides[GENAI_MAX_RANK];

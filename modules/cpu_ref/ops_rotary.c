@@ -2,13 +2,13 @@
 // Pairs are (i, i + R/2), or (2i, 2i + 1) when interleaved; R channels of each
 // head turn, the rest pass through.  MRotaryEmbedding has three positions for
 // each token, and pairs of three sections: one after another, or by turns.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 struct rotary {
 	const struct exec_tensor *x, *pos, *cos, *sin;
 	struct exec_tensor *y;
 	int64_t batch, seq, heads, size, rot;
-	int64_t b_stride, s_stride, h_stride; /* elements of x and y */
+	int64_t b_stride, s_stride, h_stride; // elements of x and y
 	const int64_t *section;		      // pairs of each position, or NULL
 	bool interleaved, turns;
 };

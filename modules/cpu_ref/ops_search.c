@@ -1,6 +1,6 @@
 // ops_search.c - largest elements, positions, and outputs whose size depends on
 // values (those must be known while planning).
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 // A line of elements along an axis: element i at first + i * stride.
 struct line {
@@ -42,7 +42,7 @@ static int order(enum ops_class c, union number a, union number b)
 	case OPS_F32:
 		a.d = (double)a.f;
 		b.d = (double)b.f;
-		/* fall through */
+		// fall through
 	case OPS_F64:
 		if (a.d != a.d || b.d != b.d)
 			return (a.d != a.d) - (b.d != b.d);
@@ -174,7 +174,7 @@ struct heap {
 	enum ops_class c;
 	struct line l;
 	int sign;
-	int64_t *at; /* positions on the line */
+	int64_t *at; // positions on the line
 	int64_t n;
 };
 

@@ -1,6 +1,6 @@
 // ops_sequence.c - ReverseSequence, TensorScatter, Unique: rows moved by what
 // other inputs say.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 // ops_shape.c - operators that only rename a tensor's shape, and those that
 // make tensors out of shapes.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 //
 // A format is a sign, an exponent and a mantissa; what has no infinity has one
 // code for NaN, or none.  Rounding is to the nearest, ties to even.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

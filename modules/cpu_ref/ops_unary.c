@@ -1,5 +1,5 @@
 // ops_unary.c - elementwise functions of one input, same dtype in and out.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 // ops_util.c - checks that operators share, attributes, error text.
-#include "ops.h"
+#include "modules/cpu_ref/ops.h"
 
 #include <math.h>
 #include <stdarg.h>

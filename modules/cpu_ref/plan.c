@@ -1,6 +1,6 @@
 // plan.c - a node prepared: its operator, what is folded while planning, which
 // weights may be cut; the executors' tables.
-#include "plan.h"
+#include "modules/cpu_ref/plan.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef CREF_PLAN_H
 #define CREF_PLAN_H
 
-#include "cpu_ref.h"
+#include "modules/cpu_ref/cpu_ref.h"
 #include "modules/exec_common/exec.h"
 
 #define CREF_BY_VALUE_BYTES                                                    \

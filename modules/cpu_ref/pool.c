@@ -1,14 +1,14 @@
-/* pool.c - threads that share out the parts of one loop.
- * A loop is cut into some chunks a thread; each thread has a range of them,
- * works through its own and then helps with the others', so a thread that the
- * machine holds up costs one chunk and not its whole share.  A range is one
- * word: the loop's number, the next chunk, the end.  Taking a chunk is a
- * compare-and-swap of that word; when it succeeds, the loop that the number
- * names is not finished, so what was read about it is still right.
- *
- * Workers wait for the next loop's number: they spin for some tens of
- * microseconds, then sleep.  One loop runs at a time; a second caller, or a
- * loop inside a loop, runs inline. */
+// pool.c - threads that share out the parts of one loop.
+// A loop is cut into some chunks a thread; each thread has a range of them,
+// works through its own and then helps with the others', so a thread that the
+// machine holds up costs one chunk and not its whole share.  A range is one
+// word: the loop's number, the next chunk, the end.  Taking a chunk is a
+// compare-and-swap of that word; when it succeeds, the loop that the number
+// names is not finished, so what was read about it is still right.
+//
+// Workers wait for the next loop's number: they spin for some tens of
+// microseconds, then sleep.  One loop runs at a time; a second caller, or a
+// loop inside a loop, runs inline.
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,32 +20,32 @@
 
 #define SPIN_NS 50000
 #define LINE 64
-#define CHUNKS 8u	  /* a thread */
-#define MAX_THREADS 4096u /* chunks fit 16 bits */
+#define CHUNKS 8u	  // a thread
+#define MAX_THREADS 4096u // chunks fit 16 bits
 
 struct worker {
-	_Alignas(LINE) _Atomic uint64_t range; /* number:32 next:16 end:16 */
+	_Alignas(LINE) _Atomic uint64_t range; // number:32 next:16 end:16
 	uint32_t index;
 	struct cref_pool *pool;
 	void *thread;
 };
 
 struct cref_pool {
-	_Alignas(LINE) _Atomic uint32_t number; /* of the loop */
+	_Alignas(LINE) _Atomic uint32_t number; // of the loop
 	_Atomic uint32_t sleepers;
-	_Alignas(LINE) _Atomic uint32_t left; /* chunks not done */
+	_Alignas(LINE) _Atomic uint32_t left; // chunks not done
 	_Atomic uint32_t caller_asleep;
 	_Alignas(LINE) atomic_flag busy;
-	/* the loop; read by late workers while the next one is set up */
+	// the loop; read by late workers while the next one is set up
 	_Atomic(cref_part_fn) fn;
 	_Atomic(void *) ctx;
-	_Atomic uint64_t count, step; /* step: of a chunk */
+	_Atomic uint64_t count, step; // step: of a chunk
 	_Atomic uint32_t parts;
 	_Atomic bool stop;
-	uint32_t n; /* threads with the caller */
+	uint32_t n; // threads with the caller
 	void (*join)(void *host, void *thread);
 	void *host;
-	struct worker *workers; /* [n]; 0 is the caller */
+	struct worker *workers; // [n]; 0 is the caller
 };
 
 static void relax(void)
@@ -70,8 +70,8 @@ static void futex_wake(_Atomic uint32_t *word, uint32_t count)
 	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
 
-/* Wait until *word is (equal) or is not (!equal) the value; returns *word.  The
- * other side changes *word first and reads *asleep second. */
+// Wait until *word is (equal) or is not (!equal) the value; returns *word.  The
+// other side changes *word first and reads *asleep second.
 static uint32_t await(_Atomic uint32_t *word, _Atomic uint32_t *asleep,
 		      uint32_t value, bool equal)
 {
@@ -97,8 +97,7 @@ static uint32_t await(_Atomic uint32_t *word, _Atomic uint32_t *asleep,
 	return v;
 }
 
-/* Take chunks of a range while they are the loop's.  False: the loop is over.
- */
+// Take chunks of a range while they are the loop's.  False: the loop is over.
 static bool drain_range(struct cref_pool *p, struct worker *w, uint32_t number)
 {
 	uint64_t r = atomic_load_explicit(&w->range, memory_order_acquire);
@@ -130,7 +129,7 @@ static bool drain_range(struct cref_pool *p, struct worker *w, uint32_t number)
 	}
 }
 
-/* The own range first, then the others'. */
+// The own range first, then the others'.
 static void help(struct cref_pool *p, uint32_t own, uint32_t number)
 {
 	const uint32_t parts =
@@ -155,7 +154,7 @@ static void work(void *arg)
 	}
 }
 
-/* Publish what was set up as the next loop. */
+// Publish what was set up as the next loop.
 static uint32_t next_loop(struct cref_pool *p, uint32_t wake)
 {
 	const uint32_t number = atomic_fetch_add(&p->number, 1) + 1;

@@ -1,5 +1,5 @@
 // queue.c - streams, what is enqueued on them, points; and the table.
-#include "cpu_ref.h"
+#include "modules/cpu_ref/cpu_ref.h"
 
 #include <stdio.h>
 #include <string.h>

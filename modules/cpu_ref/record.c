@@ -1,5 +1,5 @@
 // record.c - recordings: operations kept instead of queued, and queued again.
-#include "cpu_ref.h"
+#include "modules/cpu_ref/cpu_ref.h"
 
 #include <string.h>
 

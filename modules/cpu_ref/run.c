@@ -3,7 +3,7 @@
 // that is not reached yet): the order is then the scheduler's choice among the
 // legal ones, and the same seed gives the same run.  With schedule = threads
 // the streams' own threads run it, and only run_head is used.
-#include "cpu_ref.h"
+#include "modules/cpu_ref/cpu_ref.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // threads.c - schedule = threads: a real thread per stream, that takes the
 // stream's operations in order and waits for other streams on a condition.
-#include "cpu_ref.h"
+#include "modules/cpu_ref/cpu_ref.h"
 
 #include <string.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 // trace.c - the order in which things ran, a line each: number, stream, what.
 // It holds no address and no time, so the same seed gives the same text.
-#include "cpu_ref.h"
+#include "modules/cpu_ref/cpu_ref.h"
 
 #include <errno.h>
 #include <fcntl.h>

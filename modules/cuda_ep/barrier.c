@@ -1,11 +1,12 @@
-/* barrier.c - the only code that waits for the device, and the failure that
- * such a wait brings to light. */
+// barrier.c - the only code that waits for the device, and the failure that
+// such a wait brings to light.
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
+
 #include "modules/cuda_ep/cep.h"
 
-#define SPIN_NS UINT64_C(200000) /* poll hard for so long, then nap */
+#define SPIN_NS UINT64_C(200000) // poll hard for so long, then nap
 
 static void fault_text(struct cep *self, const struct cep_fault *f,
 		       struct genai_error *out)
@@ -158,7 +159,7 @@ int32_t cep_stream_idle(struct genai_stream *s, struct genai_error *err)
 
 	if (r == CUDA_ERROR_NOT_READY)
 		return GENAI_PENDING;
-	/* memory is given back on our word: ask again, and wait this time */
+	// memory is given back on our word: ask again, and wait this time
 	if (r && !cep_is_fatal(r))
 		r = CU(self, cuStreamSynchronize)(s->h);
 	if (!r)
@@ -168,7 +169,7 @@ int32_t cep_stream_idle(struct genai_stream *s, struct genai_error *err)
 	return cep_is_fatal(r) ? 0 : GENAI_E_DEVICE;
 }
 
-/* The same of all streams. */
+// The same of all streams.
 static int32_t is_idle(struct cep *self, struct genai_error *err)
 {
 	int32_t rc = 0;
@@ -189,7 +190,7 @@ static int32_t cep_drain(void *ctx, struct genai_range range,
 	uint64_t start, now;
 	int32_t rc = not_recording(self, err);
 
-	(void)range; /* in-order queues: all of them is the honest answer */
+	(void)range; // in-order queues: all of them is the honest answer
 	(void)out_ticket;
 	if (rc)
 		return rc;

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <genai/executor.h>
+
 #include "modules/cuda_ep/kernels/params.h"
 #include "modules/exec_common/exec.h"
 

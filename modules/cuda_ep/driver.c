@@ -1,10 +1,11 @@
-/* driver.c - the driver library, the device and its context.
- * Owns: dlopen of libcuda, the text of driver errors.
- * Nothing here runs before init: a machine without a driver loads the module
- * and is told in one sentence what is missing. */
+// driver.c - the driver library, the device and its context.
+// Owns: dlopen of libcuda, the text of driver errors.
+// Nothing here runs before init: a machine without a driver loads the module
+// and is told in one sentence what is missing.
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
+
 #include "modules/cuda_ep/cep.h"
 
 #define STR_(x) #x
@@ -43,12 +44,12 @@ int32_t cep_driver_open(struct cep *self, const char *path,
 	const char *file = *path ? path : "libcuda.so.1";
 	const char *why;
 
-	/* a bare name would be looked for in places that others can write to */
+	// a bare name would be looked for in places that others can write to
 	if (*path && *path != '/')
 		return cep_fail(self, err, GENAI_E_CONFIG,
 				"driver = %s: an absolute path is needed",
 				path);
-	/* the driver stays: it leaves things behind that run at exit */
+	// the driver stays: it leaves things behind that run at exit
 	self->drv.handle = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!self->drv.handle) {
 		why = dlerror();
@@ -87,7 +88,7 @@ bool cep_is_fatal(CUresult r)
 	       r == CUDA_ERROR_INVALID_PC || r == CUDA_ERROR_LAUNCH_FAILED ||
 	       r == CUDA_ERROR_LAUNCH_TIMEOUT || r == CUDA_ERROR_ASSERT ||
 	       r == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
-	       r == CUDA_ERROR_DEINITIALIZED || /* the process ends */
+	       r == CUDA_ERROR_DEINITIALIZED || // the process ends
 	       r == CUDA_ERROR_UNKNOWN;
 }
 
@@ -165,7 +166,7 @@ static int32_t get_attributes(struct cep *self, struct genai_error *err)
 	self->register_ro = read_only;
 	if (self->n_sms < 1)
 		self->n_sms = 1;
-	/* kernels that begin before the one in front ends */
+	// kernels that begin before the one in front ends
 	if (self->major < 9)
 		self->pdl = false;
 	return 0;
@@ -290,7 +291,7 @@ void cep_device_close(struct cep *self)
 	if (!self->retained)
 		return;
 	cep_enter(self);
-	/* first what may still be queued, then what it writes */
+	// first what may still be queued, then what it writes
 	if (self->service) {
 		(void)self->drv.cuStreamSynchronize(self->service);
 		(void)self->drv.cuStreamDestroy(self->service);

@@ -1,5 +1,5 @@
-/* fold.c - shape arithmetic, done on the host while planning.
- * Small integer vectors and scalars only; anything else runs on the device. */
+// fold.c - shape arithmetic, done on the host while planning.
+// Small integer vectors and scalars only; anything else runs on the device.
 #include "modules/cuda_ep/op.h"
 
 #define MOST 64

@@ -1,15 +1,14 @@
-/* fuse.c - patterns of nodes that run as one.
- * Owns: which nodes are absorbed and by whom.  Decided from the graph alone, so
- * a fusion does not depend on shapes, budgets or executors.
- *
- *     s = Sigmoid(g); t = Mul(g, s); y = Mul(t, u)      ->  y = silu(g) u
- * and, when g and u are quantised products of the same a with matrices of the
- * same form,                                            ->  one node
- *     y = Add(quantised product, stored vector)         ->  product with bias
- *     y, s = norm(x + skip); product(y)                 ->  product with norm
- * the last on top of the others, when nothing else reads y, and nothing reads s
- * before the product.
- */
+// fuse.c - patterns of nodes that run as one.
+// Owns: which nodes are absorbed and by whom.  Decided from the graph alone, so
+// a fusion does not depend on shapes, budgets or executors.
+//
+//     s = Sigmoid(g); t = Mul(g, s); y = Mul(t, u)      ->  y = silu(g) u
+// and, when g and u are quantised products of the same a with matrices of the
+// same form,                                            ->  one node
+//     y = Add(quantised product, stored vector)         ->  product with bias
+//     y, s = norm(x + skip); product(y)                 ->  product with norm
+// the last on top of the others, when nothing else reads y, and nothing reads s
+// before the product.
 #include "modules/cuda_ep/plan.h"
 
 const struct cep_op cep_op_silu_mul = {
@@ -28,7 +27,7 @@ const struct cep_op cep_op_gate_up = {
 
 struct graph_uses {
 	const struct genai_graph *g;
-	uint32_t *count; /* readers of every value; outputs count as one */
+	uint32_t *count; // readers of every value; outputs count as one
 };
 
 static bool is_op(const struct genai_graph *g, uint32_t node,
@@ -60,7 +59,7 @@ static int64_t attr_int(const struct genai_node *n, const char *name)
 	return -1;
 }
 
-/* t = Mul(g, Sigmoid(g)) with nothing else reading t or the sigmoid. */
+// t = Mul(g, Sigmoid(g)) with nothing else reading t or the sigmoid.
 static bool is_silu(const struct graph_uses *u, uint32_t value,
 		    struct cep_fusion *f)
 {
@@ -86,13 +85,13 @@ static bool is_silu(const struct graph_uses *u, uint32_t value,
 	return false;
 }
 
-/* Input i of a product, GENAI_NONE where there is none. */
+// Input i of a product, GENAI_NONE where there is none.
 static uint32_t input(const struct genai_node *n, uint32_t i)
 {
 	return i < n->n_inputs ? n->inputs[i] : GENAI_NONE;
 }
 
-/* gate and up are products that can run together. */
+// gate and up are products that can run together.
 static bool is_pair(const struct graph_uses *u, const struct cep_fusion *f)
 {
 	static const char *const same[] = {"K", "N", "bits", "block_size"};
@@ -157,7 +156,7 @@ static void try_mul(struct genai_plan *p, const struct graph_uses *u,
 	}
 }
 
-/* Add(product, vector of its columns), the product read by nobody else. */
+// Add(product, vector of its columns), the product read by nobody else.
 static void try_add(struct genai_plan *p, const struct graph_uses *u,
 		    uint32_t node)
 {
@@ -194,7 +193,7 @@ static void try_add(struct genai_plan *p, const struct graph_uses *u,
 	}
 }
 
-/* A root mean square norm of rows, alone or with a skip. */
+// A root mean square norm of rows, alone or with a skip.
 static bool is_norm(const struct genai_graph *g, uint32_t node)
 {
 	const struct genai_node *n;
@@ -218,7 +217,7 @@ static bool is_norm(const struct genai_graph *g, uint32_t node)
 	return true;
 }
 
-/* Does a node between the two read the value? */
+// Does a node between the two read the value?
 static bool read_between(const struct genai_graph *g, uint32_t value,
 			 uint32_t from, uint32_t to)
 {
@@ -232,8 +231,8 @@ static bool read_between(const struct genai_graph *g, uint32_t value,
 	return false;
 }
 
-/* The norm in front of a product; other fusions may have it done by a later
- * node, which is given. */
+// The norm in front of a product; other fusions may have it done by a later
+// node, which is given.
 static void try_norm(struct genai_plan *p, const struct graph_uses *u,
 		     uint32_t node)
 {
@@ -318,7 +317,7 @@ void cep_fuse_apply(const struct genai_plan *p, struct cep_node *n)
 
 	n->absorbed = f->kind == CEP_FUSE_ABSORBED;
 	if (n->absorbed)
-		n->n_out = 1; /* a norm's sum is of the node that does it */
+		n->n_out = 1; // a norm's sum is of the node that does it
 	if (f->kind == CEP_FUSE_SILU_MUL) {
 		n->op = &cep_op_silu_mul;
 		n->in_value[0] = f->gate;
@@ -335,7 +334,7 @@ void cep_fuse_apply(const struct genai_plan *p, struct cep_node *n)
 		x = genai_graph_node(p->x.graph, producer(p->x.graph, f->gate));
 		y = genai_graph_node(p->x.graph, producer(p->x.graph, f->up));
 		n->op = &cep_op_gate_up;
-		n->node = x; /* its attributes and name */
+		n->node = x; // its attributes and name
 		n->n_in = 9;
 		n->in_value[0] = x->inputs[0];
 		for (uint32_t i = 0; i < 4; i++) {

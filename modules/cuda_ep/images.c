@@ -1,5 +1,5 @@
-/* images.c - the compiled kernels as bytes of the module.
- * CEP_FATBIN_DIR is the folder of the fatbins, a string. */
+// images.c - the compiled kernels as bytes of the module.
+// CEP_FATBIN_DIR is the folder of the fatbins, a string.
 #include <stdint.h>
 
 #define STR_(x) #x

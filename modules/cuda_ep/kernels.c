@@ -1,14 +1,14 @@
-/* kernels.c - the embedded kernel images and the functions in them.
- * Owns: loading, and running one kernel; a failure here is the first sign of a
- * GPU or a driver that the images do not fit, and is told as such. */
+// kernels.c - the embedded kernel images and the functions in them.
+// Owns: loading, and running one kernel; a failure here is the first sign of a
+// GPU or a driver that the images do not fit, and is told as such.
 #include "modules/cuda_ep/cep.h"
 
-/* images.c */
+// images.c
 extern const unsigned char *const cep_images[];
 extern const uint32_t cep_n_images;
 
-/* Images and kernels as kernel_names.h has them: a line that is not a kernel's
- * is an image's. */
+// Images and kernels as kernel_names.h has them: a line that is not a kernel's
+// is an image's.
 static const struct {
 	const char *kernel;
 	bool smem;
@@ -57,7 +57,7 @@ static int32_t find_kernels(struct cep *self, struct genai_error *err)
 	return rc;
 }
 
-/* CEP_ARCHS: what the images were compiled for, as in --with-cuda-arch. */
+// CEP_ARCHS: what the images were compiled for, as in --with-cuda-arch.
 static int32_t cannot_load(struct cep *self, CUresult r,
 			   struct genai_error *err)
 {
@@ -78,7 +78,7 @@ static int32_t cannot_load(struct cep *self, CUresult r,
 			     self->device_name);
 }
 
-/* One kernel that has to run: it clears the lock of refusals. */
+// One kernel that has to run: it clears the lock of refusals.
 static int32_t probe(struct cep *self, struct genai_error *err)
 {
 	struct cep_poke params = {.dst = self->fault_lock, .bytes = 256};
@@ -127,7 +127,7 @@ void cep_kernels_close(struct cep *self)
 	if (!self->modules)
 		return;
 	cep_enter(self);
-	/* none of them may still run: the probe, of which nobody was told */
+	// none of them may still run: the probe, of which nobody was told
 	(void)self->drv.cuStreamSynchronize(self->service);
 	for (uint32_t i = 0; i < cep_n_images; i++)
 		if (self->modules[i])

@@ -1,5 +1,5 @@
-/* launch.c - a node, or some of its rows, enqueued; what comes before and after
- * the nodes of a step. */
+// launch.c - a node, or some of its rows, enqueued; what comes before and after
+// the nodes of a step.
 #include "modules/cuda_ep/plan.h"
 
 #define S(p) ((p)->stream->ops)
@@ -28,7 +28,7 @@ static void add_access(struct genai_access *a, uint32_t *n, uint64_t addr,
 		a[(*n)++] = (struct genai_access){addr, bytes, flags, 0};
 }
 
-/* What a run in parts reads of input i. */
+// What a run in parts reads of input i.
 static void add_parts(struct genai_access *a, uint32_t *count,
 		      const struct cep_node *n, const struct cep_run *r,
 		      uint32_t i)
@@ -46,7 +46,7 @@ static void add_parts(struct genai_access *a, uint32_t *count,
 	}
 }
 
-/* Tell the stream runtime what the kernels just enqueued touch. */
+// Tell the stream runtime what the kernels just enqueued touch.
 static int32_t declare(struct exec_step *s, const struct cep_node *n,
 		       const struct cep_run *r)
 {
@@ -95,7 +95,7 @@ int32_t cep_launch(struct exec_step *s, uint32_t node,
 	struct cep_run r;
 	int32_t rc;
 
-	if (s->copied) /* a kernel may not begin before it */
+	if (s->copied) // a kernel may not begin before it
 		s->overlap = false;
 	r = run_of(s, node);
 	r.row_begin = part->row_begin;
@@ -108,9 +108,9 @@ int32_t cep_launch(struct exec_step *s, uint32_t node,
 	return rc ? rc : declare(s, n, &r);
 }
 
-/* ---- before the nodes ---- */
+// ---- before the nodes ----
 
-/* Constants of the variant, in as few kernels as they fit. */
+// Constants of the variant, in as few kernels as they fit.
 static int32_t poke_all(struct exec_step *s, uint64_t at)
 {
 	const struct exec_plan *p = s->plan;
@@ -140,7 +140,7 @@ static int32_t poke_all(struct exec_step *s, uint64_t at)
 		       : cep_run_kernel(&r, CEP_K_cep_poke_k, one, 256, 0, &k);
 }
 
-/* Constants of the variant, and the sync words of the plan once. */
+// Constants of the variant, and the sync words of the plan once.
 static int32_t poke(struct exec_step *s)
 {
 	struct genai_plan *plan = cep_plan(s->plan);
@@ -178,9 +178,9 @@ int32_t cep_begin(struct exec_step *s)
 	return ((struct cep_variant *)s->variant)->poked ? 0 : poke(s);
 }
 
-/* ---- after them ---- */
+// ---- after them ----
 
-/* Outputs that are not written where they are bound: moved now. */
+// Outputs that are not written where they are bound: moved now.
 int32_t cep_end(struct exec_step *s)
 {
 	const struct exec_plan *p = s->plan;

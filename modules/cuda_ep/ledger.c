@@ -1,32 +1,33 @@
-/* ledger.c - what this process holds on each device.
- * Owns: the bytes of all runtimes together, which device_limit bounds, and what
- * the driver takes for itself (its context, the code of the kernels).
- * The driver's own API cannot tell free memory before there is a context; the
- * management library can.  Without it the context counts as nothing. */
+// ledger.c - what this process holds on each device.
+// Owns: the bytes of all runtimes together, which device_limit bounds, and what
+// the driver takes for itself (its context, the code of the kernels).
+// The driver's own API cannot tell free memory before there is a context; the
+// management library can.  Without it the context counts as nothing.
 #include <dlfcn.h>
 #include <string.h>
+
 #include "modules/cuda_ep/cep.h"
 
 #define DEVICES 64
 
 struct cep_ledger {
 	uint32_t users;
-	uint64_t bytes; /* given out, and the driver's own */
-	uint64_t own;	/* the driver's own, as measured at the start */
+	uint64_t bytes; // given out, and the driver's own
+	uint64_t own;	// the driver's own, as measured at the start
 	uint64_t free_before;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cep_ledger ledgers[DEVICES];
 
-/* ---- the management library ---- */
+// ---- the management library ----
 
 struct nvml_memory {
 	unsigned long long total, free, used;
 };
 
-/* The library for real devices is brought up once and kept: each time it is,
- * it leaves open files behind. */
+// The library for real devices is brought up once and kept: each time it is,
+// it leaves open files behind.
 static struct nvml {
 	bool asked, up;
 	int (*find)(const char *bus, void **out_handle);
@@ -56,8 +57,8 @@ static void nvml_open(struct nvml *n, void *lib)
 	n->up = !init();
 }
 
-/* Free bytes of the device by the management library; 0 if it cannot tell.
- * Another driver library than the system's answers for itself. */
+// Free bytes of the device by the management library; 0 if it cannot tell.
+// Another driver library than the system's answers for itself.
 static uint64_t free_now(struct cep *self)
 {
 	struct nvml own = {0}, *n = self->own_driver ? &own : &system_nvml;
@@ -77,13 +78,13 @@ static uint64_t free_now(struct cep *self)
 	return m.free;
 }
 
-/* ---- life ---- */
+// ---- life ----
 
 void cep_ledger_open(struct cep *self)
 {
 	struct cep_ledger *l;
 
-	/* until settled: a second runtime waits for the first one's figures */
+	// until settled: a second runtime waits for the first one's figures
 	pthread_mutex_lock(&lock);
 	l = &ledgers[self->device < DEVICES ? self->device : DEVICES - 1];
 	if (!l->users++) {
@@ -116,7 +117,7 @@ void cep_ledger_close(struct cep *self)
 	self->ledger = NULL;
 }
 
-/* ---- use ---- */
+// ---- use ----
 
 int32_t cep_charge(struct cep *self, uint64_t bytes, const char *tag,
 		   struct genai_error *err)

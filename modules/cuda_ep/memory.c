@@ -1,10 +1,11 @@
-/* memory.c - device memory, pinned and registered host memory.
- * Owns: the list of blocks, who may be freed.
- * Does not know: streams' order (tickets tell), what the bytes mean. */
+// memory.c - device memory, pinned and registered host memory.
+// Owns: the list of blocks, who may be freed.
+// Does not know: streams' order (tickets tell), what the bytes mean.
 #include <errno.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
 #include "modules/cuda_ep/memory.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -21,7 +22,7 @@ static uint32_t lower_bound(const struct cep *self, uint64_t addr)
 		else
 			hi = mid;
 	}
-	return lo; /* first block that starts after addr */
+	return lo; // first block that starts after addr
 }
 
 struct cep_block *cep_block_find(struct cep *self, uint64_t addr,
@@ -51,7 +52,7 @@ struct cep_block *cep_block_find_host(struct cep *self, const void *p,
 	return NULL;
 }
 
-/* The recording remembers a block once. */
+// The recording remembers a block once.
 static int32_t record_block(struct cep *self, struct cep_block *b,
 			    struct genai_error *err)
 {
@@ -86,7 +87,7 @@ int32_t cep_block_touch(struct cep *self, uint64_t addr, uint64_t bytes,
 		return 0;
 	b = cep_block_find(self, addr, bytes);
 	if (!b)
-		return 0; /* memory of another owner, e.g. the plan's caller */
+		return 0; // memory of another owner, e.g. the plan's caller
 	if (!b->touched) {
 		b->touched = true;
 		self->n_untouched--;
@@ -94,7 +95,7 @@ int32_t cep_block_touch(struct cep *self, uint64_t addr, uint64_t bytes,
 	return self->recording ? record_block(self, b, err) : 0;
 }
 
-/* Room in the list first, so that adding after a driver call cannot fail. */
+// Room in the list first, so that adding after a driver call cannot fail.
 struct cep_block *cep_block_new(struct cep *self, struct genai_error *err)
 {
 	struct cep_block *b;
@@ -153,7 +154,7 @@ int32_t cep_not_recording(struct cep *self, const char *what,
 			"%s while a recording is open", what);
 }
 
-/* May memory of the block's range go? */
+// May memory of the block's range go?
 int32_t cep_may_release(struct cep *self, struct cep_block *b,
 			struct genai_range range,
 			const struct genai_ticket *ticket,
@@ -280,7 +281,7 @@ static void release_memory(struct cep *self, struct cep_block *b)
 	}
 }
 
-/* The block that starts at addr, of one of the kinds (bit mask). */
+// The block that starts at addr, of one of the kinds (bit mask).
 struct cep_block *cep_block_at(struct cep *self, uint64_t addr, uint32_t kinds,
 			       const char *what, struct genai_error *err)
 {
@@ -334,8 +335,8 @@ int32_t cep_host_unregister(void *self, genai_addr addr,
 			 "host_unregister", ticket, err);
 }
 
-/* Protection of the mapping that holds [p, p + bytes): "rw-p" and so on; a
- * range over several mappings gives the weakest.  False if unknown. */
+// Protection of the mapping that holds [p, p + bytes): "rw-p" and so on; a
+// range over several mappings gives the weakest.  False if unknown.
 static bool mapping_flags(const char *p, uint64_t bytes, char flags[5])
 {
 	unsigned long lo, hi, at = (unsigned long)p;
@@ -363,8 +364,8 @@ static bool mapping_flags(const char *p, uint64_t bytes, char flags[5])
 	return !bytes;
 }
 
-/* A private read-only mapping must not reach the driver: registering one never
- * returned (seen on H200, driver 580). */
+// A private read-only mapping must not reach the driver: registering one never
+// returned (seen on H200, driver 580).
 static int32_t check_registrable(struct cep *self, const void *ptr,
 				 uint64_t bytes, unsigned *out_flags,
 				 struct genai_error *err)
@@ -479,7 +480,7 @@ int32_t cep_host_register(void *ctx, const void *ptr, uint64_t bytes,
 	return rc;
 }
 
-/* At fini: whatever is left goes, and is named. */
+// At fini: whatever is left goes, and is named.
 void cep_memory_close(struct cep *self)
 {
 	cep_enter(self);

@@ -1,4 +1,4 @@
-/* module.c - the module block of cuda_ep, bringing it up and down. */
+// module.c - the module block of cuda_ep, bringing it up and down.
 #include "modules/cuda_ep/cep.h"
 
 static void cep_fini(void *p)

@@ -13,6 +13,7 @@
 #define CEP_OP_H
 
 #include <stddef.h>
+
 #include "modules/cuda_ep/cep.h"
 
 struct cep_op;

@@ -1,33 +1,34 @@
-/* op_attention.c - GroupQueryAttention.
- * The true length comes from seqlens_k on the device, always;
- * total_sequence_length is not read.  past and present may be one buffer, with
- * any strides whose rows of head_size are contiguous. */
+// op_attention.c - GroupQueryAttention.
+// The true length comes from seqlens_k on the device, always;
+// total_sequence_length is not read.  past and present may be one buffer, with
+// any strides whose rows of head_size are contiguous.
 #include <math.h>
+
 #include "modules/cuda_ep/op.h"
 
 struct flash;
 
 struct gqa_state {
-	int64_t batch, seq, heads, kv_heads, size; /* size: of a head */
-	int64_t rot;				   /* channels that turn */
+	int64_t batch, seq, heads, kv_heads, size; // size: of a head
+	int64_t rot;				   // channels that turn
 	bool packed, windowed;
-	/* the tensor core's kernel for this many tokens, or NULL */
+	// the tensor core's kernel for this many tokens, or NULL
 	const struct flash *flash;
-	bool split; /* it is one that splits keys */
-	/* query heads that a block does, blocks for those of a key head, blocks
-	 * that share a row */
+	bool split; // it is one that splits keys
+	// query heads that a block does, blocks for those of a key head, blocks
+	// that share a row
 	int64_t group, parts, splits;
-	int64_t q_at, new_at, part_at; /* in the workspace */
+	int64_t q_at, new_at, part_at; // in the workspace
 };
 EXEC_STATE(gqa_state, cep_node)
 
-/* One row or a few are split over this many blocks a row in all. */
+// One row or a few are split over this many blocks a row in all.
 #define SPLIT_BLOCKS 256
 #define SPLIT_ROWS 16
 
-/* Tiles of attention on tensor cores: kernels/wflash.cu (wgmma, in 9.0 only),
- * flash.cu and, for few tokens, split.cu.  The first that holds a head and fits
- * is taken.  Bytes of shared memory: of a block, and of each of its warps. */
+// Tiles of attention on tensor cores: kernels/wflash.cu (wgmma, in 9.0 only),
+// flash.cu and, for few tokens, split.cu.  The first that holds a head and fits
+// is taken.  Bytes of shared memory: of a block, and of each of its warps.
 #define WIDE_WARPS 8
 #define SLIM_WARPS 4
 #define SPLIT_TOKENS 64
@@ -72,7 +73,7 @@ static bool flash_fits(const struct cep *self, const struct flash *f,
 		       (uint32_t)self->max_smem - 20480;
 }
 
-/* bfloat16 where it is multiplied.  NULL: the kernels that need no tiles. */
+// bfloat16 where it is multiplied.  NULL: the kernels that need no tiles.
 static const struct flash *find_flash(const struct cep_node *n,
 				      const struct flash *f, uint32_t size)
 {
@@ -231,7 +232,7 @@ static int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* Scratch: queries, new rows of a windowed cache, parts of split rows. */
+// Scratch: queries, new rows of a windowed cache, parts of split rows.
 static void scratch(struct cep_node *n)
 {
 	struct gqa_state *s = gqa_state(n);
@@ -245,7 +246,7 @@ static void scratch(struct cep_node *n)
 	s->parts = (per + s->group - 1) / s->group;
 	s->splits = SPLIT_BLOCKS / (s->kv_heads * s->parts);
 	s->splits = s->splits < 1 ? 1 : least(s->splits, CEP_GQA_SPLITS);
-	/* of the largest step that is split */
+	// of the largest step that is split
 	parts = few * s->heads * s->splits;
 	n->sync_bytes = (uint64_t)(few * s->kv_heads * s->parts) * 4;
 	if (f) {
@@ -395,8 +396,8 @@ static int32_t set_caches(const struct cep_node *n, struct cep_gqa *p,
 	return 0;
 }
 
-/* Few tokens: a block a split and tile of rows.  Many: wide blocks read keys
- * half as often; slim ones fill the device sooner. */
+// Few tokens: a block a split and tile of rows.  Many: wide blocks read keys
+// half as often; slim ones fill the device sooner.
 static int32_t run_flash(struct cep_node *n, struct cep_run *r,
 			 const struct cep_gqa *p)
 {
@@ -441,8 +442,8 @@ static int32_t run_rows(struct cep_node *n, struct cep_run *r,
 		128, (4 * (p->size + 2) + CEP_GQA_SPLITS + 2) * hg * 4, p);
 }
 
-/* Queries to scratch, keys and values to the cache: many tokens give a warp
- * several heads of one. */
+// Queries to scratch, keys and values to the cache: many tokens give a warp
+// several heads of one.
 static int32_t run_prepare(struct cep_node *n, struct cep_run *r,
 			   struct cep_gqa *p)
 {

@@ -1,12 +1,13 @@
-/* op_elementwise.c - operators that work element by element, with broadcast. */
+// op_elementwise.c - operators that work element by element, with broadcast.
 #include <math.h>
+
 #include "modules/cuda_ep/op.h"
 
 struct ew_state {
 	enum cep_ew_op op;
 	uint32_t n_in;
 	bool ints;
-	float f[2]; /* what some operations have besides */
+	float f[2]; // what some operations have besides
 };
 EXEC_STATE(ew_state, cep_node)
 
@@ -33,7 +34,7 @@ static int32_t need_number(const struct cep_node *n, uint32_t i,
 			     dt);
 }
 
-/* Multidirectional broadcast of inputs [0, n_in) into output 0. */
+// Multidirectional broadcast of inputs [0, n_in) into output 0.
 static int32_t broadcast(struct cep_node *n, uint32_t n_in, uint32_t dtype,
 			 struct genai_error *err)
 {
@@ -297,7 +298,7 @@ int32_t cep_prepare_where(struct cep_node *n, struct genai_error *err)
 		  : finish(n, CEP_EW_WHERE, 3, cep_is_int(n->in[1]->dtype));
 }
 
-/* Strides of the operands over the output's dims, neighbours merged. */
+// Strides of the operands over the output's dims, neighbours merged.
 static int32_t layout(const struct cep_node *n, struct cep_ew *p,
 		      struct genai_error *err)
 {

@@ -1,4 +1,4 @@
-/* op_index.c - operators that read by index. */
+// op_index.c - operators that read by index.
 #include "modules/cuda_ep/op.h"
 
 struct gather_state {
@@ -85,7 +85,7 @@ int32_t cep_run_gather(struct cep_node *n, struct cep_run *r)
 }
 
 struct gbq_state {
-	int64_t bits, block, blocks; /* blocks of a row */
+	int64_t bits, block, blocks; // blocks of a row
 	int64_t cols, zp_default;
 	bool is_signed;
 };
@@ -191,8 +191,8 @@ int32_t cep_run_gbq(struct cep_node *n, struct cep_run *r)
 
 struct rope_state {
 	int64_t heads, seq, size;
-	int64_t rot; /* channels that turn */
-	bool bnsh;   /* the input is [batch, heads, sequence, size] */
+	int64_t rot; // channels that turn
+	bool bnsh;   // the input is [batch, heads, sequence, size]
 };
 EXEC_STATE(rope_state, cep_node)
 

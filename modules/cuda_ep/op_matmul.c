@@ -1,15 +1,15 @@
-/* op_matmul.c - MatMul.  B lies [K, N], or [N, K] behind a Transpose that is
- * never carried out. */
+// op_matmul.c - MatMul.  B lies [K, N], or [N, K] behind a Transpose that is
+// never carried out.
 #include "modules/cuda_ep/op_matmul.h"
 
 struct mm_state {
 	int64_t m, n, k, batch, ldb;
-	int64_t a_batch, b_batch; /* elements of one matrix */
-	bool nk;		  /* B lies [N, K] */
+	int64_t a_batch, b_batch; // elements of one matrix
+	bool nk;		  // B lies [N, K]
 };
 EXEC_STATE(mm_state, cep_node)
 
-/* Batch dims of A and B: equal, or B has none. */
+// Batch dims of A and B: equal, or B has none.
 static int32_t matmul_batch(struct cep_node *n, int64_t *out_batch,
 			    struct genai_error *err)
 {

@@ -1,25 +1,25 @@
-/* op_nbits.c - MatMulNBits, alone and as the two products of a SwiGLU.
- * Which kernel multiplies depends on dtypes, K, the block size and whether
- * there is one row or more; never on how rows of the weight are cut. */
+// op_nbits.c - MatMulNBits, alone and as the two products of a SwiGLU.
+// Which kernel multiplies depends on dtypes, K, the block size and whether
+// there is one row or more; never on how rows of the weight are cut.
 #include "modules/cuda_ep/op_matmul.h"
 
-/* As in kernels/gemv4.cu. */
+// As in kernels/gemv4.cu.
 #define TILE 256
 #define DEPTH 3
 #define FEW_WARPS 8
 #define MOST_CLASSES 16
-#define EXACT_ROWS 64 /* steps up to here give a row the same bits */
-#define SM_WARPS 16   /* of a kernel with 128 registers */
+#define EXACT_ROWS 64 // steps up to here give a row the same bits
+#define SM_WARPS 16   // of a kernel with 128 registers
 
 struct nbits_state {
 	int64_t m, n, k;
-	int64_t bits, block, blocks; /* blocks of a row */
-	int64_t zp, zp_row;	     /* CEP_ZP_*; bytes of a row of them */
-	bool fast;		     /* 1 to EXACT_ROWS rows go to gemv4 */
-	bool gemm4;		     /* more rows go to gemm4 */
-	int64_t part;		     /* parts of a sum, in the workspace */
-	int64_t pair;		     /* bytes of one of two products */
-	int64_t normed;		     /* where a norm's result lies */
+	int64_t bits, block, blocks; // blocks of a row
+	int64_t zp, zp_row;	     // CEP_ZP_*; bytes of a row of them
+	bool fast;		     // 1 to EXACT_ROWS rows go to gemv4
+	bool gemm4;		     // more rows go to gemm4
+	int64_t part;		     // parts of a sum, in the workspace
+	int64_t pair;		     // bytes of one of two products
+	int64_t normed;		     // where a norm's result lies
 };
 EXEC_STATE(nbits_state, cep_node)
 
@@ -95,7 +95,7 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* How K is summed: classes of tiles, slices of classes.  Depends on K. */
+// How K is summed: classes of tiles, slices of classes.  Depends on K.
 static struct cep_sum4 sum_of(const struct cep_node *n)
 {
 	struct cep_sum4 o = {
@@ -115,7 +115,7 @@ static uint32_t slices_of(const struct cep_sum4 *o)
 	return (o->n_class + o->slice_classes - 1) / o->slice_classes;
 }
 
-/* Shared memory of a block: tiles on the way, where its rows lie. */
+// Shared memory of a block: tiles on the way, where its rows lie.
 static uint32_t ring_bytes(const struct cep_node *n, uint32_t warps,
 			   uint32_t groups)
 {
@@ -125,8 +125,8 @@ static uint32_t ring_bytes(const struct cep_node *n, uint32_t warps,
 	       groups * 16 * (nbits_state(n)->zp ? 24 : 16);
 }
 
-/* Of a block of one row: activations, the norm's weights, and the sums of
- * classes besides. */
+// Of a block of one row: activations, the norm's weights, and the sums of
+// classes besides.
 static uint32_t one_bytes(const struct cep_node *n, const struct cep_sum4 *o,
 			  uint32_t warps, uint32_t groups)
 {
@@ -136,7 +136,7 @@ static uint32_t one_bytes(const struct cep_node *n, const struct cep_sum4 *o,
 	       groups * o->n_class * 64;
 }
 
-/* Of a block of several rows: tiles of their activations besides. */
+// Of a block of several rows: tiles of their activations besides.
 static uint32_t few_bytes(const struct cep_node *n, uint32_t rows)
 {
 	uint32_t most = rows <= 8 ? 8 : rows <= 16 ? 16 : EXACT_ROWS;
@@ -144,8 +144,8 @@ static uint32_t few_bytes(const struct cep_node *n, uint32_t rows)
 	return ring_bytes(n, FEW_WARPS, FEW_WARPS) + DEPTH * most * TILE * 2;
 }
 
-/* Few rows: parts of sums, and a counter a block of columns; rows are what a
- * row group yields. */
+// Few rows: parts of sums, and a counter a block of columns; rows are what a
+// row group yields.
 static void slice_memory(struct cep_node *n, int64_t rows)
 {
 	struct nbits_state *s = nbits_state(n);
@@ -205,7 +205,7 @@ static int32_t prepare(struct cep_node *n, struct genai_error *err)
 	return cep_out(n, 0, a->dtype, a->rank, dims, err);
 }
 
-/* A norm in front: room for its result; its sum is an output. */
+// A norm in front: room for its result; its sum is an output.
 static int32_t prepare_norm(struct cep_node *n, struct genai_error *err)
 {
 	struct nbits_state *s = nbits_state(n);
@@ -234,8 +234,8 @@ int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
 	return rc ? rc : prepare_norm(n, err);
 }
 
-/* Row groups a block takes, and its warps: the fewest tiles for the busiest SM
- * with all blocks on the device at once. */
+// Row groups a block takes, and its warps: the fewest tiles for the busiest SM
+// with all blocks on the device at once.
 static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
 			struct cep_mm *p, const struct cep_sum4 *o,
 			uint32_t rows, struct cep_dim3 *grid, uint32_t *threads,
@@ -246,7 +246,7 @@ static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
 	uint32_t sms = (uint32_t)r->self->n_sms;
 
 	for (uint32_t i = 0; i < 4; i++) {
-		/* blocks of an SM: of equal ones the earlier, as measured */
+		// blocks of an SM: of equal ones the earlier, as measured
 		static const uint8_t order[] = {2, 3, 4, 1};
 		uint32_t busy = order[i];
 		uint32_t groups = (n_rg + sms * busy - 1) / (sms * busy);
@@ -262,7 +262,7 @@ static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
 			continue;
 		load = (n_rg + groups - 1) / groups;
 		if (busy > 1 && load <= sms * (busy - 1))
-			continue; /* fewer would do, with more warps */
+			continue; // fewer would do, with more warps
 		load = (load + sms - 1) / sms * groups;
 		if (load >= best)
 			continue;
@@ -271,7 +271,7 @@ static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
 		*threads = 32 * warps;
 		*smem = one_bytes(n, o, warps, groups);
 	}
-	if (best == UINT32_MAX) { /* little shared memory */
+	if (best == UINT32_MAX) { // little shared memory
 		uint32_t warps = min_u32(4, o->n_class);
 
 		p->groups = 1;
@@ -281,8 +281,8 @@ static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
 	*grid = (struct cep_dim3){(n_rg + p->groups - 1) / p->groups, 1, 1};
 }
 
-/* Where the parts of a matrix lie; its inputs start at first: weights, scales,
- * zero points. */
+// Where the parts of a matrix lie; its inputs start at first: weights, scales,
+// zero points.
 static int32_t set_parts(const struct cep_node *n, const struct cep_run *r,
 			 uint32_t first, uint64_t *b, uint64_t *s, uint64_t *z)
 {
@@ -303,7 +303,7 @@ static int32_t set_parts(const struct cep_node *n, const struct cep_run *r,
 		   : 0;
 }
 
-/* By dtype and zero points. */
+// By dtype and zero points.
 #define KERNELS(name)                                                          \
 	{                                                                      \
 		{CEP_K_cep_##name##_f16_0, CEP_K_cep_##name##_f16_1,           \
@@ -311,14 +311,14 @@ static int32_t set_parts(const struct cep_node *n, const struct cep_run *r,
 			{CEP_K_cep_##name##_bf16_0, CEP_K_cep_##name##_bf16_1, \
 			 CEP_K_cep_##name##_bf16_2},                           \
 	}
-/* For up to 8, 16 and 64 rows. */
+// For up to 8, 16 and 64 rows.
 #define FEW(form)                                                              \
 	{                                                                      \
 		KERNELS(form##_8), KERNELS(form##_16), KERNELS(form##_64)      \
 	}
 
-/* A product of one row, or of few: params is of the form that the kernel
- * takes, and holds m and o. */
+// A product of one row, or of few: params is of the form that the kernel
+// takes, and holds m and o.
 static int32_t run_one(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
 		       const struct cep_sum4 *o, uint32_t rows,
 		       enum cep_kernel k, void *params)
@@ -327,7 +327,7 @@ static int32_t run_one(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
 	uint32_t count = m->m, threads, smem;
 	struct cep_dim3 grid;
 	int32_t rc = 0;
-	/* m and o begin every form */
+	// m and o begin every form
 	struct cep_mv *q = params;
 
 	size = cep_dtype_bytes(n->in[0]->dtype);
@@ -366,15 +366,15 @@ static int32_t run_few(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
 		32 * FEW_WARPS, few_bytes(n, m->m), params);
 }
 
-/* Several rows by the kernel for them, or one by one if they do not begin on 16
- * bytes or the GPU has little shared memory; the same sums. */
+// Several rows by the kernel for them, or one by one if they do not begin on 16
+// bytes or the GPU has little shared memory; the same sums.
 static bool is_few(const struct cep_node *n, const struct cep_mm *m)
 {
 	return m->m > 1 && m->vec_a &&
 	       few_bytes(n, m->m) <= (uint32_t)n->self->max_smem - 20480;
 }
 
-/* Rows of scales and zero points that can be copied asynchronously. */
+// Rows of scales and zero points that can be copied asynchronously.
 static uint32_t async_of(const struct cep_node *n, const uint64_t *s,
 			 const uint64_t *z, uint32_t count, uint32_t shift)
 {
@@ -383,8 +383,7 @@ static uint32_t async_of(const struct cep_node *n, const uint64_t *s,
 	uint64_t low = row % unit, zlow;
 	bool is_float = nbits_state(n)->zp == CEP_ZP_FLOAT;
 
-	if (shift ==
-	    0) /* a tile's scales are whole: the last one may be half */
+	if (shift == 0) // a tile's scales are whole: the last one may be half
 		unit = 8;
 	zlow = is_float ? low : (uint64_t)nbits_state(n)->zp_row % 4;
 	for (uint32_t k = 0; k < count; k++) {
@@ -396,7 +395,7 @@ static uint32_t async_of(const struct cep_node *n, const uint64_t *s,
 	       (nbits_state(n)->zp && !zlow ? CEP_ASYNC_ZEROS : 0);
 }
 
-/* What the norm in front reads and writes. */
+// What the norm in front reads and writes.
 static struct cep_norm norm_of(const struct cep_node *n,
 			       const struct cep_run *r, const struct cep_mm *p)
 {
@@ -415,8 +414,8 @@ static struct cep_norm norm_of(const struct cep_node *n,
 	};
 }
 
-/* One row is normed by the kernel that multiplies it; else a kernel goes
- * before, which sums alike. */
+// One row is normed by the kernel that multiplies it; else a kernel goes
+// before, which sums alike.
 static bool norms_itself(const struct cep_node *n, const struct cep_norm *x)
 {
 	return x->rows == 1 && nbits_state(n)->fast && x->dim <= 8192 &&
@@ -439,7 +438,7 @@ static int32_t norm_before(const struct cep_node *n, struct cep_run *r,
 	return cep_run_norm_of(n, r, dtype, &x);
 }
 
-/* The sums, and the norm where the kernel does it. */
+// The sums, and the norm where the kernel does it.
 static struct cep_sum4 sum_for(const struct cep_node *n,
 			       const struct cep_run *r, const struct cep_mm *p)
 {
@@ -494,7 +493,7 @@ bool cep_is_vec(uint64_t addr, int64_t stride, uint32_t bytes)
 	return addr % 16 == 0 && stride * bytes % 16 == 0;
 }
 
-/* Several rows: a grid of 64-column blocks. */
+// Several rows: a grid of 64-column blocks.
 int32_t cep_run_gemm(struct cep_run *r, uint32_t dtype, const struct cep_mm *p,
 		     const void *params, uint32_t batch, enum cep_kernel f32,
 		     enum cep_kernel f16_16, enum cep_kernel f16_64,
@@ -513,7 +512,7 @@ int32_t cep_run_gemm(struct cep_run *r, uint32_t dtype, const struct cep_mm *p,
 			      dtype == GENAI_DT_F32 ? 256 : 128, 0, params);
 }
 
-/* Parameters of a quantised product whose matrix begins at input first. */
+// Parameters of a quantised product whose matrix begins at input first.
 static struct cep_mm nbits_params(const struct cep_node *n,
 				  const struct cep_run *r, uint32_t first,
 				  uint32_t bias)
@@ -566,7 +565,7 @@ static int32_t run_gemm4(struct cep_node *n, struct cep_run *r,
 		128, 0, q);
 }
 
-/* The rows of this run, by the kernels for what gemv4 does not take. */
+// The rows of this run, by the kernels for what gemv4 does not take.
 static int32_t nbits_general(struct cep_node *n, struct cep_run *r,
 			     const struct cep_mm *p, uint32_t first)
 {
@@ -624,11 +623,11 @@ int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
 	return nbits_general(n, r, &p, 1);
 }
 
-/* ---- silu(a B0) (a B1): inputs a; b, scales, zp, bias; the same again ---- */
+// ---- silu(a B0) (a B1): inputs a; b, scales, zp, bias; the same again ----
 
 enum { GATE = 1, UP = 5 };
 
-/* Many rows leave silu(gate) up at once. */
+// Many rows leave silu(gate) up at once.
 static bool is_prompt(const struct cep_node *n, const struct nbits_state *s)
 {
 	const struct cep_mm p = {
@@ -637,7 +636,7 @@ static bool is_prompt(const struct cep_node *n, const struct nbits_state *s)
 		.bits = (uint32_t)s->bits,
 		.block = (uint32_t)s->block,
 		.zp_kind = (uint32_t)s->zp,
-		.vec_a = 1, /* else the general kernel refuses it too */
+		.vec_a = 1, // else the general kernel refuses it too
 	};
 
 	return cep_prompt_takes(n->self, n->in[0]->dtype, &p);
@@ -651,7 +650,7 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 	int64_t rows;
 	int32_t rc;
 
-	/* as the gate's product: its bias is input 5 there */
+	// as the gate's product: its bias is input 5 there
 	memcpy(in, n->in, sizeof(in));
 	n->in[4] = NULL;
 	n->in[5] = in[GATE + 3];
@@ -663,8 +662,8 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 	n->n_out = n_out;
 	if (nbits_state(n)->fast)
 		slice_memory(n, 8);
-	/* both products before they are put together, then the parts; those
-	 * of prompts need no room */
+	// both products before they are put together, then the parts; those
+	// of prompts need no room
 	rows = s->m;
 	if (is_prompt(n, s))
 		rows = CEP_PROMPT_ROWS - 1;
@@ -675,7 +674,7 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 	return rc ? rc : prepare_norm(n, err);
 }
 
-/* Both matrices in their parts. */
+// Both matrices in their parts.
 static int32_t set_pair(const struct cep_node *n, const struct cep_run *r,
 			const struct cep_mm *p, struct cep_mv_dual_tiled *q)
 {
@@ -726,7 +725,7 @@ static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 		       : run_one(n, r, p, &o, 8, tiled[bf][p->zp_kind], &q);
 }
 
-/* silu(gate) up over the rows of this run, from scratch to the output. */
+// silu(gate) up over the rows of this run, from scratch to the output.
 static int32_t put_together(struct cep_node *n, struct cep_run *r,
 			    const struct cep_mm *p, uint64_t up)
 {

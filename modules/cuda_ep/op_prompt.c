@@ -1,11 +1,11 @@
-/* op_prompt.c - 4-bit products of many rows on compute capability 9.0.
- * Owns: the table of tiles of kernels/wgemm.cu and the choice among them.  All
- * of them give the same bits; the one is taken that keeps the device busy. */
+// op_prompt.c - 4-bit products of many rows on compute capability 9.0.
+// Owns: the table of tiles of kernels/wgemm.cu and the choice among them.  All
+// of them give the same bits; the one is taken that keeps the device busy.
 #include "modules/cuda_ep/op_matmul.h"
 
-/* A block's rows of weights and of A, its threads and shared memory, and what a
- * step of 64 columns costs an SM that has one such block, and one of several
- * blocks: measured on an H200, in cycles. */
+// A block's rows of weights and of A, its threads and shared memory, and what a
+// step of 64 columns costs an SM that has one such block, and one of several
+// blocks: measured on an H200, in cycles.
 static const struct tile {
 	uint32_t weights, rows, threads, smem, alone, shared;
 	enum cep_kernel f16, bf16, pair_f16, pair_bf16;
@@ -18,7 +18,7 @@ static const struct tile {
 	 CEP_K_cep_wgemmd_64_bf16},
 };
 
-/* n: rows of both matrices where there are two. */
+// n: rows of both matrices where there are two.
 static const struct tile *find_tile(const struct cep *self, uint64_t n,
 				    uint64_t m)
 {
@@ -42,7 +42,7 @@ static const struct tile *find_tile(const struct cep *self, uint64_t n,
 	return found;
 }
 
-/* A grid with the rows of A first: blocks that run together share weights. */
+// A grid with the rows of A first: blocks that run together share weights.
 static struct cep_dim3 grid_of(const struct tile *t, uint64_t n, uint64_t m)
 {
 	return (struct cep_dim3){(uint32_t)((m + t->rows - 1) / t->rows),

@@ -1,11 +1,11 @@
-/* op_rowwise.c - norms, reductions, softmax, arg-max. */
+// op_rowwise.c - norms, reductions, softmax, arg-max.
 #include "modules/cuda_ep/op.h"
 
-#define ARGMAX_BLOCKS 64 /* of a row, at most */
+#define ARGMAX_BLOCKS 64 // of a row, at most
 
 struct norm_state {
-	int64_t dim; /* of a row */
-	bool skip;   /* the skip form */
+	int64_t dim; // of a row
+	bool skip;   // the skip form
 	float eps;
 };
 EXEC_STATE(norm_state, cep_node)
@@ -113,7 +113,7 @@ static uint64_t addr_of(const struct cep_node *n, uint32_t i)
 int32_t cep_run_norm_of(const struct cep_node *n, struct cep_run *r,
 			uint32_t dtype, const struct cep_norm *p)
 {
-	/* by the length alone, so that alignment does not change sums */
+	// by the length alone, so that alignment does not change sums
 	if (p->dim % 8 == 0 && p->dim <= 8192) {
 		if (((p->x | p->skip | p->bias | p->gamma | p->beta | p->out |
 		      p->sum) &
@@ -163,9 +163,9 @@ int32_t cep_run_norm(struct cep_node *n, struct cep_run *r)
 }
 
 struct row_state {
-	int64_t inner; /* stride of the axis */
+	int64_t inner; // stride of the axis
 	int64_t len, rows;
-	int64_t blocks; /* arg-max: of a row */
+	int64_t blocks; // arg-max: of a row
 };
 EXEC_STATE(row_state, cep_node)
 
@@ -278,7 +278,7 @@ int32_t cep_run_argmax(struct cep_node *n, struct cep_run *r)
 {
 	struct cep_row p = row_params(n, r);
 
-	p.out3 = r->workspace; /* 8-byte indices, then 4-byte values */
+	p.out3 = r->workspace; // 8-byte indices, then 4-byte values
 	p.out2 = r->workspace + p.rows * ARGMAX_BLOCKS * 8;
 	p.counters = r->sync;
 	return cep_run_kernel(r, CEP_K_cep_argmax,
@@ -287,7 +287,7 @@ int32_t cep_run_argmax(struct cep_node *n, struct cep_run *r)
 			      256, 0, &p);
 }
 
-/* Axes must be neighbours: exporters reduce the last one or all. */
+// Axes must be neighbours: exporters reduce the last one or all.
 int32_t cep_prepare_reduce(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axes", "keepdims",

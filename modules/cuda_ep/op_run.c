@@ -1,4 +1,4 @@
-/* op_run.c - launching kernels, for run functions. */
+// op_run.c - launching kernels, for run functions.
 #include "modules/cuda_ep/op.h"
 
 int32_t cep_run_kernel(struct cep_run *r, enum cep_kernel k,
@@ -23,7 +23,7 @@ int32_t cep_run_kernel(struct cep_run *r, enum cep_kernel k,
 	CUresult e;
 
 	if (!grid.x || !grid.y || !grid.z)
-		return 0; /* nothing to do */
+		return 0; // nothing to do
 	attr.value.programmaticStreamSerializationAllowed = 1;
 	c.numAttrs = r->overlap && r->self->pdl;
 	e = CU(r->self, cuLaunchKernelEx)(&c, r->self->kernels[k], args, NULL);
@@ -55,7 +55,7 @@ enum cep_kernel cep_by_dtype(uint32_t dtype, enum cep_kernel f32,
 	return dtype == GENAI_DT_F32 ? f32 : dtype == GENAI_DT_F16 ? f16 : bf16;
 }
 
-/* Merge neighbouring dims where both sides allow it; drop dims of 1. */
+// Merge neighbouring dims where both sides allow it; drop dims of 1.
 static uint32_t collapse(uint32_t rank, const int64_t *dims, const int64_t *ds,
 			 const int64_t *ss, struct cep_ew *p)
 {
@@ -78,7 +78,7 @@ static uint32_t collapse(uint32_t rank, const int64_t *dims, const int64_t *ds,
 	return n;
 }
 
-/* Widest unit in which the innermost dim can be moved. */
+// Widest unit in which the innermost dim can be moved.
 static uint32_t widen(struct cep_ew *p, uint32_t unit)
 {
 	while (unit < 16 && p->rank) {

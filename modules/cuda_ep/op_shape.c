@@ -1,4 +1,4 @@
-/* op_shape.c - operators that move or rename bytes. */
+// op_shape.c - operators that move or rename bytes.
 #include "modules/cuda_ep/op.h"
 
 int32_t cep_run_none(struct cep_node *n, struct cep_run *r)
@@ -8,7 +8,7 @@ int32_t cep_run_none(struct cep_node *n, struct cep_run *r)
 	return 0;
 }
 
-/* Output 0 is input 0 with other dims. */
+// Output 0 is input 0 with other dims.
 static int32_t rename_dims(struct cep_node *n, uint32_t rank,
 			   const int64_t *dims, struct genai_error *err)
 {
@@ -83,7 +83,7 @@ int32_t cep_prepare_flatten(struct cep_node *n, struct genai_error *err)
 	return rename_dims(n, 2, dims, err);
 }
 
-/* Axes of attribute "axes" or of input 1, as a mask of rank bits. */
+// Axes of attribute "axes" or of input 1, as a mask of rank bits.
 static int32_t axes_of(struct cep_node *n, uint32_t rank, uint32_t *out_mask,
 		       bool *out_given, struct genai_error *err)
 {
@@ -231,10 +231,10 @@ int32_t cep_run_fill(struct cep_node *n, struct cep_run *r)
 	return e ? cep_cuda_fail(r->self, r->err, e, "memset") : 0;
 }
 
-/* ---- one strided copy ---- */
+// ---- one strided copy ----
 
 struct view_state {
-	int64_t offset; /* bytes into the input */
+	int64_t offset; // bytes into the input
 	int64_t strides[GENAI_MAX_RANK];
 };
 EXEC_STATE(view_state, cep_node)
@@ -320,7 +320,7 @@ int32_t cep_prepare_transpose(struct cep_node *n, struct genai_error *err)
 		s->strides[d] = t->strides[from];
 	}
 	rc = cep_out(n, 0, t->dtype, t->rank, dims, err);
-	/* a stored matrix is read where it lies, the other way round */
+	// a stored matrix is read where it lies, the other way round
 	if (!rc && t->value && t->rank == 2) {
 		cep_alias(n, 0, 0, 0);
 		for (uint32_t d = 0; d < 2 && n->out[0]; d++)
@@ -402,12 +402,12 @@ bool cep_fold_slice(const struct cep_node *n, void *out)
 
 struct split_state {
 	uint32_t axis;
-	int64_t sizes[EXEC_MAX_OUT]; /* along it */
+	int64_t sizes[EXEC_MAX_OUT]; // along it
 };
 EXEC_STATE(split_state, cep_node)
 
-/* One row: the parts lie one behind the other already.  The layout lets the
- * input live as long as its parts (may_alias). */
+// One row: the parts lie one behind the other already.  The layout lets the
+// input live as long as its parts (may_alias).
 static void split_in_place(struct cep_node *n, uint32_t axis)
 {
 	const int64_t *sizes = split_state(n)->sizes;

@@ -1,7 +1,8 @@
-/* op_util.c - what prepare functions share: attributes, checks, shapes. */
+// op_util.c - what prepare functions share: attributes, checks, shapes.
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+
 #include "modules/cuda_ep/op.h"
 
 int32_t cep_node_fail(const struct cep_node *n, struct genai_error *err,
@@ -53,7 +54,7 @@ const char *cep_attr_string(const struct cep_node *n, const char *name,
 	return a && a->kind == GENAI_ATTR_STRING ? a->s : d;
 }
 
-/* A value that no operator defines is not taken for another one. */
+// A value that no operator defines is not taken for another one.
 static int32_t check_value(const struct cep_node *n, const struct genai_attr *a,
 			   struct genai_error *err)
 {
@@ -68,7 +69,7 @@ static int32_t check_value(const struct cep_node *n, const struct genai_attr *a,
 		"select_last_index",
 		"sliding_window_cache",
 	};
-	/* -1: not set */
+	// -1: not set
 	int64_t least = strcmp(a->name, "smooth_softmax") ? 0 : -1;
 	bool is_switch = least < 0;
 

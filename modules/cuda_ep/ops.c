@@ -1,4 +1,4 @@
-/* ops.c - the table of operators. */
+// ops.c - the table of operators.
 #include "modules/cuda_ep/op.h"
 
 static const struct cep_op table[] = {

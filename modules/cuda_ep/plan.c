@@ -1,6 +1,7 @@
-/* plan.c - a node prepared: its operator, what is folded while planning, what
- * the loop is told of it; the executor tables. */
+// plan.c - a node prepared: its operator, what is folded while planning, what
+// the loop is told of it; the executor tables.
 #include <stdio.h>
+
 #include "modules/cuda_ep/plan.h"
 
 void cep_node_text(struct cep *self, uint32_t plan, uint32_t node, char *buf,
@@ -20,9 +21,9 @@ void cep_node_text(struct cep *self, uint32_t plan, uint32_t node, char *buf,
 	pthread_mutex_unlock(&self->exec.lock);
 }
 
-/* ---- a node ---- */
+// ---- a node ----
 
-/* Folded, absorbed, or only names: nothing to enqueue. */
+// Folded, absorbed, or only names: nothing to enqueue.
 static bool is_silent(const struct cep_node *n)
 {
 	if (n->folded || n->absorbed)
@@ -33,8 +34,8 @@ static bool is_silent(const struct cep_node *n)
 	return true;
 }
 
-/* Rows, if all inputs that are cut together are weights and have the same first
- * dimension; else 0. */
+// Rows, if all inputs that are cut together are weights and have the same first
+// dimension; else 0.
 static uint64_t cut_rows(const struct exec_variant *v, const struct cep_node *n)
 {
 	int64_t rows = 0;
@@ -123,8 +124,8 @@ static void copy_fill(void *ctx, void *dst, uint64_t bytes, const void *src,
 	memcpy(dst, src, bytes < src_bytes ? bytes : src_bytes);
 }
 
-/* Kernels load 16 bytes at a time: what lies badly in the file is copied
- * once. */
+// Kernels load 16 bytes at a time: what lies badly in the file is copied
+// once.
 static void visit(struct exec_variant *v, uint32_t node, uint32_t input,
 		  uint32_t index, struct genai_visit *x)
 {
@@ -139,7 +140,7 @@ static void visit(struct exec_variant *v, uint32_t node, uint32_t input,
 		x->fill = copy_fill;
 }
 
-/* ---- a plan ---- */
+// ---- a plan ----
 
 static int32_t open_plan(struct exec_plan *p, struct genai_error *err)
 {
@@ -168,7 +169,7 @@ static int32_t check(struct exec_plan *p, struct genai_error *err)
 	return rc;
 }
 
-/* What a step that broke off left behind nobody can use. */
+// What a step that broke off left behind nobody can use.
 static void broke_off(struct exec_plan *p, int32_t rc, struct genai_error *err)
 {
 	struct genai_error plain = GENAI_ERROR_INIT;
@@ -199,7 +200,7 @@ static const struct exec_module module = {
 	.broke_off = broke_off,
 };
 
-/* ---- the tables ---- */
+// ---- the tables ----
 
 static int32_t caps_of(struct genai_exec_caps *out, uint32_t flags)
 {

@@ -1,5 +1,5 @@
-/* ranges.c - address ranges: reserved at once, memory put behind them in
- * granules.  Owns: the granules.  Does not know: what lies in them. */
+// ranges.c - address ranges: reserved at once, memory put behind them in
+// granules.  Owns: the granules.  Does not know: what lies in them.
 #include "modules/cuda_ep/memory.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -52,7 +52,7 @@ int32_t cep_reserve(void *ctx, uint64_t bytes, struct genai_range *out_range,
 	return rc;
 }
 
-/* Granules of a range inside a reservation. */
+// Granules of a range inside a reservation.
 static struct cep_block *granules_of(struct cep *self, struct genai_range range,
 				     uint64_t *out_first, uint64_t *out_n,
 				     const char *what, struct genai_error *err)

@@ -1,5 +1,5 @@
-/* record.c - recordings: a step's copies and kernels as one CUDA graph.
- * Owns: the open recording, what it names, its replays. */
+// record.c - recordings: a step's copies and kernels as one CUDA graph.
+// Owns: the open recording, what it names, its replays.
 #include "modules/cuda_ep/cep.h"
 
 int32_t cep_capture_begin(void *ctx, struct genai_stream *s,
@@ -48,7 +48,7 @@ int32_t cep_capture_begin(void *ctx, struct genai_stream *s,
 	return rc;
 }
 
-/* End the driver's capture whatever became of it; lock held. */
+// End the driver's capture whatever became of it; lock held.
 static CUresult close_capture(struct cep *self, CUgraph *out_graph)
 {
 	CUresult r = CU(self, cuStreamEndCapture)(self->origin->h, out_graph);
@@ -61,7 +61,7 @@ static CUresult close_capture(struct cep *self, CUgraph *out_graph)
 	return r;
 }
 
-/* Every joined stream must lead back to the origin. */
+// Every joined stream must lead back to the origin.
 static int32_t check_joined(struct cep *self, struct genai_error *err)
 {
 	for (uint32_t i = 0; i < CEP_STREAMS; i++) {

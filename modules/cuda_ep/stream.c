@@ -1,6 +1,7 @@
-/* stream.c - queues and what is put into them: copies, declarations of kernels,
- * host functions.  The table of the interface. */
+// stream.c - queues and what is put into them: copies, declarations of kernels,
+// host functions.  The table of the interface.
 #include <stdio.h>
+
 #include "modules/cuda_ep/cep.h"
 #include "modules/cuda_ep/timeline.h"
 
@@ -61,7 +62,7 @@ static int32_t cep_create(void *ctx, const char *name,
 		id++;
 	if (id < CEP_STREAMS) {
 		s->id = id;
-		/* an id used before: forget what is known about its points */
+		// an id used before: forget what is known about its points
 		for (uint32_t i = 0; i < CEP_STREAMS; i++)
 			if (self->streams[i])
 				self->streams[i]->line.clock[id] = 0;
@@ -121,7 +122,7 @@ static int32_t cep_destroy(void *ctx, struct genai_stream *s,
 	return 0;
 }
 
-/* One more unit; the caller holds the lock. */
+// One more unit; the caller holds the lock.
 static void count(struct cep *self, struct genai_stream *s, bool owes_event)
 {
 	struct cep_line *l = cep_line_of(s);
@@ -138,8 +139,8 @@ static struct genai_stream_stats *stats_of(struct cep *self,
 	return s->recording ? &self->recording->per_replay : &self->stats;
 }
 
-/* The host end of a copy: pinned or registered, or the copy would not be
- * ordered at all. */
+// The host end of a copy: pinned or registered, or the copy would not be
+// ordered at all.
 static int32_t check_host(struct cep *self, uint64_t p, uint64_t bytes,
 			  struct genai_error *err)
 {
@@ -266,10 +267,10 @@ static int32_t cep_launch(void *ctx, struct genai_stream *s,
 	return rc;
 }
 
-/* ---- host functions ---- */
+// ---- host functions ----
 
-/* A unit failed: recorded ones take the device with them, for nobody knows
- * which replay it was; the others their stream. */
+// A unit failed: recorded ones take the device with them, for nobody knows
+// which replay it was; the others their stream.
 static void call_failed(struct cep_call *c, int32_t code,
 			struct genai_error *err)
 {
@@ -365,7 +366,7 @@ static int32_t call_new(struct cep *self, const struct genai_work *work,
 	return 0;
 }
 
-/* It may have run by now. */
+// It may have run by now.
 static void keep_call(struct cep *self, struct cep_call *c)
 {
 	pthread_mutex_lock(&self->call_lock);
@@ -422,7 +423,7 @@ static int32_t cep_launch_host(void *ctx, struct genai_stream *s,
 	return rc;
 }
 
-/* ---- rest ---- */
+// ---- rest ----
 
 static int32_t cep_reset(void *ctx, const struct genai_ticket *ticket,
 			 struct genai_error *err)

@@ -1,18 +1,18 @@
-/* timeline.c - points, the events behind them, order between streams.
- * Owns: when an event is recorded and which one stands for a point.
- *
- * A point is a stream and a number of units.  Its event is recorded when
- * somebody first asks (another stream, a poll), or at once after copies to the
- * host, graphs and host functions, whose results are waited for.  An event
- * recorded later than the point stands for more than the point: waiting on it
- * is correct, only longer.  So the ring may forget old events.
- *
- * A stream's clock holds, per stream, the units it is known to be ordered
- * after; a wait that the clock covers enqueues nothing. */
+// timeline.c - points, the events behind them, order between streams.
+// Owns: when an event is recorded and which one stands for a point.
+//
+// A point is a stream and a number of units.  Its event is recorded when
+// somebody first asks (another stream, a poll), or at once after copies to the
+// host, graphs and host functions, whose results are waited for.  An event
+// recorded later than the point stands for more than the point: waiting on it
+// is correct, only longer.  So the ring may forget old events.
+//
+// A stream's clock holds, per stream, the units it is known to be ordered
+// after; a wait that the clock covers enqueues nothing.
 #include "modules/cuda_ep/timeline.h"
 
-/* The place of the next event.  It gets the driver's event of the oldest one if
- * the host knows that to be reached, so that steps make no new ones. */
+// The place of the next event.  It gets the driver's event of the oldest one if
+// the host knows that to be reached, so that steps make no new ones.
 static struct cep_event *next_event(struct cep_line *l)
 {
 	struct cep_event *e = &l->events[l->next], *oldest;
@@ -59,7 +59,7 @@ int32_t cep_line_record(struct genai_stream *s, struct cep_line *l,
 	return 0;
 }
 
-/* The oldest event that covers value, recorded now if there is none. */
+// The oldest event that covers value, recorded now if there is none.
 static int32_t event_for(struct genai_stream *s, struct cep_line *l,
 			 uint64_t value, struct cep_event **out_e,
 			 struct genai_error *err)
@@ -92,7 +92,7 @@ static void merge_clock(struct cep_line *l, const struct cep_event *e)
 			l->clock[i] = e->clock[i];
 }
 
-/* 1 if the stream belongs to this device. */
+// 1 if the stream belongs to this device.
 static bool is_ours(struct cep *self, const struct genai_stream *s)
 {
 	for (uint32_t i = 0; i < CEP_STREAMS; i++)
@@ -122,7 +122,7 @@ static int32_t check_point(struct cep *self, struct genai_point p,
 			p.stream->name);
 }
 
-/* A host unit before the point failed. */
+// A host unit before the point failed.
 static int32_t unit_failure(const struct genai_stream *s, uint64_t value,
 			    const struct cep_event *e, struct genai_error *err)
 {
@@ -145,7 +145,7 @@ static int32_t unit_failure(const struct genai_stream *s, uint64_t value,
 	return rc;
 }
 
-/* The event is reached: so is all that it is ordered after. */
+// The event is reached: so is all that it is ordered after.
 static void reached(struct cep *self, const struct cep_event *e)
 {
 	for (uint32_t i = 0; i < CEP_STREAMS; i++) {
@@ -211,7 +211,7 @@ static int32_t wait_event(struct genai_stream *s, const struct cep_event *e,
 		 : 0;
 }
 
-/* Order after a point made in the open recording; joins it. */
+// Order after a point made in the open recording; joins it.
 static int32_t wait_inner(struct genai_stream *s, struct genai_point p,
 			  struct genai_error *err)
 {

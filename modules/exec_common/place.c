@@ -1,6 +1,6 @@
 // place.c - where values lie: laid out once, for the largest shapes; the others
 // use the same places.
-#include "exec.h"
+#include "modules/exec_common/exec.h"
 
 static uint64_t align(const struct exec_plan *p, uint64_t bytes)
 {

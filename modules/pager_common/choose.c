@@ -5,7 +5,7 @@
 // so that the link never idles.  How large a ring that takes, and whether some
 // pages are better read where they lie, depends on the device: plans are made
 // and the one whose step takes least, by cost.c, is kept.
-#include "pager.h"
+#include "modules/pager_common/pager.h"
 
 #include <math.h>
 #include <string.h>

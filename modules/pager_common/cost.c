@@ -1,5 +1,5 @@
 // cost.c - what a step takes under a plan, by the rates of the device.
-#include "pager.h"
+#include "modules/pager_common/pager.h"
 
 #include <string.h>
 

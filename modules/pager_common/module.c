@@ -1,6 +1,6 @@
 // module.c - the handshake of both pagers.  PAGER_NAME and PAGER_ASYNC come
 // from the build.
-#include "pager.h"
+#include "modules/pager_common/pager.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 // The asynchronous pager differs in one thing: a released slot's next page is
 // copied at once, on a stream of its own; the synchronous one copies a page
 // when it is acquired, on the stream that asked.
-#include "pager.h"
+#include "modules/pager_common/pager.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // place.c - the memory of a plan: where pages are copied from and where they
 // lie on the device.
-#include "pager.h"
+#include "modules/pager_common/pager.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // plan.c - what plans are made of, and what the chosen one is reported as.
-#include "pager.h"
+#include "modules/pager_common/pager.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // book.c - random pages with known bytes, and steps over them.
-#include "book.h"
+#include "tests/conform/book.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef GENAI_CONFORM_BOOK_H
 #define GENAI_CONFORM_BOOK_H
 
-#include "conform.h"
+#include "tests/conform/conform.h"
 
 #define BOOK_MAX_PAGES 160
 #define BOOK_MAX_EXTENTS 12

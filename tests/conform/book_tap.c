@@ -1,6 +1,6 @@
 // book_tap.c - what a pager asks of the device and of the barrier: counted, and
 // refused when a test says so.  The self of these tables is the device.
-#include "book.h"
+#include "tests/conform/book.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // book_wide.c - pages of every shape that the contract allows: many and large,
 // with gaps, extents out of order, visits of a part, of several extents, of no
 // bytes, sources that lie at the end of what can be read.
-#include "book.h"
+#include "tests/conform/book.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// cases_math.h - elementwise operators, casts, reductions, norms: inputs and
-// exact results.
+/* cases_math.h - elementwise operators, casts, reductions, norms: inputs and
+ * exact results. */
 #ifndef GENAI_TESTS_CASES_MATH_H
 #define GENAI_TESTS_CASES_MATH_H
 
@@ -15,7 +15,7 @@ static const struct ops_case arithmetic_cases[] = {
 	{"Add", "u8[2] 255 250; u8[] 6", "", "u8[2] 5 0", 0},
 	{"Add", "i64[1] 9223372036854775807; i64[1] 1", "",
 	 "i64[1] -9223372036854775808", 0},
-	// 1 + 2^-11 is a tie in f16, to even
+	/* 1 + 2^-11 is a tie in f16, to even */
 	{"Add", "f16[2] 1 1; f16[2] 0.00048828125 0.00146484375", "",
 	 "f16[2] 1 1.001953125", 0},
 	{"Add", "bf16[1] 1; bf16[1] 0.00390625", "", "bf16[1] 1", 0},
@@ -56,7 +56,7 @@ static const struct ops_case arithmetic_cases[] = {
 	 "u64[2] 18446744073709551615 2", 0},
 	{"Sum", "f32[2] 1 2; f32[2] 3 4; f32[1] 5", "", "f32[2] 9 11", 0},
 	{"Mean", "f32[2] 1 2; f32[2] 3 5", "", "f32[2] 2 3.5", 0},
-	// rounded once, not after every operand
+	/* rounded once, not after every operand */
 	{"Sum", "f16[1] 2048; f16[1] 1; f16[1] 1", "", "f16[1] 2050", 0},
 };
 
@@ -224,7 +224,7 @@ static const struct ops_case cast_cases[] = {
 	 "f16[6] 65504 inf 5.9604645e-8 0 -1 1.0009765625", 0},
 	{"Cast", "f32[2] 1.00390625 1.01171875", "to=16", "bf16[2] 1 1.015625",
 	 0},
-	// rounded once: through float this would be a tie to even
+	/* rounded once: through float this would be a tie to even */
 	{"Cast", "f64[1] 1.00048828125001", "to=10", "f16[1] 1.0009765625", 0},
 	{"Cast", "f64[1] 1.0039062500000001", "to=16", "bf16[1] 1", 0},
 	{"Cast", "f64[1] 1.00390625000001", "to=16", "bf16[1] 1.0078125", 0},
@@ -240,7 +240,7 @@ static const struct ops_case cast_cases[] = {
 	 "f32[2,2] 1 2 30 40", 0},
 	{"DequantizeLinear", "i8[2,2] 1 2 3 4; f32[2] 1 10; i8[2] 1 0",
 	 "axis=1", "f32[2,2] 0 20 2 40", 0},
-	// blocks of 2 along axis 0 of [3,2]: the last block is short
+	/* blocks of 2 along axis 0 of [3,2]: the last block is short */
 	{"DequantizeLinear",
 	 "i4[3,2] 1 -2 3 -4 5 -6; f32[2,2] 1 2 10 20; i4[2,2] 0 1 2 3",
 	 "axis=0 block_size=2", "f32[3,2] 1 -6 3 -10 30 -180", 0},
@@ -339,7 +339,7 @@ static const struct ops_case norm_cases[] = {
 	 "f32[2,2] 1 3 1 3", 23},
 	{"RMSNormalization", "f32[2,2] 3 3 3 3; f32[2,2] 1 2 3 4",
 	 "axis=0 epsilon=0.0", "f32[2,2] 1 2 3 4", 23},
-	// the scale's type is the output's
+	/* the scale's type is the output's */
 	{"RMSNormalization", "f16[1,2] 2 2; f32[2] 1 0.5", "epsilon=0.0",
 	 "f32[1,2] 1 0.5", 23},
 	{"LayerNormalization", "f32[2,2] 1 3 5 5; f32[2] 2 2; f32[2] 10 20",
@@ -404,11 +404,11 @@ static const struct ops_case product_cases[] = {
 	 "f32[1,1,1,4] 1 2 3 4; i64[1,1] 2; f32[3,2] 1 1 0 1 0 1; "
 	 "f32[3,2] 0 0 1 0 1 0",
 	 "interleaved=1", "f32[1,1,1,4] -2 1 3 4", 0},
-	// two of four channels turn
+	/* two of four channels turn */
 	{"ms:RotaryEmbedding",
 	 "f32[1,1,1,4] 1 2 3 4; i64[1,1] 0; f32[1,1] 0; f32[1,1] 1",
 	 "rotary_embedding_dim=2 num_heads=1", "f32[1,1,1,4] -2 1 3 4", 0},
-	// two heads in a row
+	/* two heads in a row */
 	{"ms:RotaryEmbedding",
 	 "f16[1,1,4] 1 2 3 4; i64[1,1] 0; f16[1,1] 0; f16[1,1] 1", "",
 	 "f16[1,1,4] -2 1 -4 3", 0},

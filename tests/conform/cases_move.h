@@ -1,4 +1,4 @@
-// cases_move.h - shapes, moving and indexing: inputs and exact results.
+/* cases_move.h - shapes, moving and indexing: inputs and exact results. */
 #ifndef GENAI_TESTS_CASES_MOVE_H
 #define GENAI_TESTS_CASES_MOVE_H
 

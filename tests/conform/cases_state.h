@@ -1,5 +1,5 @@
-// cases_state.h - operators with a state beside the cache, and quantised
-// caches: inputs, and what another implementation made of them.
+/* cases_state.h - operators with a state beside the cache, and quantised
+ * caches: inputs, and what another implementation made of them. */
 #ifndef GENAI_TESTS_CASES_STATE_H
 #define GENAI_TESTS_CASES_STATE_H
 

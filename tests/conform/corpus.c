@@ -1,9 +1,10 @@
-/* corpus.c - see corpus.h: random data, comparing, counting. */
+// corpus.c - see corpus.h: random data, comparing, counting.
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/conform/one.h"
 
 static uint64_t state = 1;

@@ -1,10 +1,11 @@
-/* corpus_attention.c - GroupQueryAttention against the definition in double:
- * packed and separate inputs, one buffer for past and present or two, windows,
- * rotary forms, q/k norm, sinks, softcap, windowed caches. */
+// corpus_attention.c - GroupQueryAttention against the definition in double:
+// packed and separate inputs, one buffer for past and present or two, windows,
+// rotary forms, q/k norm, sinks, softcap, windowed caches.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/conform/corpus_gqa.h"
 
 static double at(uint32_t dt, const void *p, int64_t i)
@@ -19,7 +20,7 @@ static int64_t window_rows(const struct gqa *t, int64_t total)
 	return total <= c ? total : total - g * ((total - c + g - 1) / g);
 }
 
-/* One head of the source: its vector after norm and rope. */
+// One head of the source: its vector after norm and rope.
 static void vector(const struct gqa *t, const struct gqa_data *x, int64_t s,
 		   int64_t h, int what, double *o)
 {
@@ -81,7 +82,7 @@ void gqa_want_row(const struct gqa *t, const struct gqa_data *x, int64_t s,
 	int64_t len = t->past + s + 1, first = 0, kvh = h / (t->heads / t->kv);
 	double q[256], *score, mx = -INFINITY, sum = 0, d = 0;
 	double u = unit_of(t->dtype);
-	/* tensor cores take queries and weights rounded */
+	// tensor cores take queries and weights rounded
 	double round = t->dtype != GENAI_DT_F32 ? u : 0;
 
 	if (t->window > 0 && len > t->window)
@@ -98,7 +99,7 @@ void gqa_want_row(const struct gqa *t, const struct gqa_data *x, int64_t s,
 			mag += fabs(q[e] * k[e]);
 		}
 		dot *= t->scale;
-		/* a key may be rounded to the other neighbour: 2 u */
+		// a key may be rounded to the other neighbour: 2 u
 		err = mag * t->scale *
 		      ((j >= t->past ? 2 * u : 0) + 1.01 * round +
 		       (double)(t->size + 32) * 0x1p-23);
@@ -149,7 +150,7 @@ static void *copy(const void *p, uint64_t bytes)
 	return to;
 }
 
-/* Random weights, or those of like. */
+// Random weights, or those of like.
 static void weights(const struct gqa *t, struct gqa_data *x,
 		    const struct gqa_data *like)
 {
@@ -278,7 +279,7 @@ static int32_t run(struct check *c, const struct gqa *t, struct gqa_data *x,
 	return c->run(c, &g, &how, err);
 }
 
-/* The cache afterwards: old rows as they were, new ones within a rounding. */
+// The cache afterwards: old rows as they were, new ones within a rounding.
 static void check_cache(struct check *c, const struct gqa *t, struct gqa_data *x)
 {
 	int64_t total = t->past + t->seq, stride = t->cap, bad = 0;
@@ -343,7 +344,7 @@ static void gqa_case(struct check *c, struct gqa t)
 				 want + (s * t.heads + h) * t.size,
 				 tol + (s * t.heads + h) * t.size);
 	rc = run(c, &t, &x, &err);
-	if (t.sink && t.smooth) { /* no definition says what that is */
+	if (t.sink && t.smooth) { // no definition says what that is
 		c->refused = false;
 		check_result(c, rc != 0, "%s", "both are taken");
 	} else if (rc) {
@@ -358,8 +359,8 @@ static void gqa_case(struct check *c, struct gqa t)
 	free(tol);
 }
 
-/* A token gives the same bits alone, with what is in front of it in the cache,
- * and in the middle of a step; the first one's step has `seq` tokens. */
+// A token gives the same bits alone, with what is in front of it in the cache,
+// and in the middle of a step; the first one's step has `seq` tokens.
 static void gqa_alone(struct check *c, struct gqa t)
 {
 	uint64_t bytes = (uint64_t)(t.heads * t.size) * 2;
@@ -391,8 +392,7 @@ static void gqa_alone(struct check *c, struct gqa t)
 		free(y.pv);
 		y.pk = calloc((size_t)(t.kv * row), 2);
 		y.pv = calloc((size_t)(t.kv * row), 2);
-		/* the buffer is as long as before, its later rows are to come
-		 */
+		// the buffer is as long as before, its later rows are to come
 		memcpy(y.pk, x.ok, (size_t)(t.kv * row) * 2);
 		memcpy(y.pv, x.ov, (size_t)(t.kv * row) * 2);
 		memcpy(y.q, (char *)x.q + (uint64_t)s * bytes, bytes);
@@ -410,8 +410,8 @@ static void gqa_alone(struct check *c, struct gqa t)
 	gqa_unmake(&x);
 }
 
-/* Steps of a few tokens: around the borders of pieces of 16 keys, of the 64 of
- * a split and of the 2,048 of all splits, and of tiles of 16 rows. */
+// Steps of a few tokens: around the borders of pieces of 16 keys, of the 64 of
+// a split and of the 2,048 of all splits, and of tiles of 16 rows.
 static void few_rows(struct check *c, uint32_t dt)
 {
 	static const int64_t pasts[] = {0,   14,  15,	16,   62,   63,	  64,
@@ -435,8 +435,8 @@ static void few_rows(struct check *c, uint32_t dt)
 	gqa_alone(c, (struct gqa){dt, 2, 2, 256, 64, 3, .share = true});
 }
 
-/* Steps of many rows: around the borders of tiles of 64 keys and of 64 and 128
- * rows, of which a token has one for every head of a group. */
+// Steps of many rows: around the borders of tiles of 64 keys and of 64 and 128
+// rows, of which a token has one for every head of a group.
 static void many_rows(struct check *c, uint32_t dt)
 {
 	static const int64_t seqs[] = {17, 31, 32, 33, 63, 64, 65, 127, 129};

@@ -1,16 +1,17 @@
-/* corpus_chunks.c - a layer of a model, fed in chunks of up to 40 rows: norm,
- * product, attention with rotary embedding over a cache, product, residual.
- * However the rows are cut into steps, they come out the same: to the bit where
- * an executor says so, else as rounding lets them. */
+// corpus_chunks.c - a layer of a model, fed in chunks of up to 40 rows: norm,
+// product, attention with rotary embedding over a cache, product, residual.
+// However the rows are cut into steps, they come out the same: to the bit where
+// an executor says so, else as rounding lets them.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/conform/corpus.h"
 
 enum { HEADS = 4, KV = 2, SIZE = 16, WIDTH = HEADS * SIZE, ROWS = 40 };
 enum { PACKED = (HEADS + 2 * KV) * SIZE, CACHE = 48, BLOCK = 32 };
 
-/* What is stored; elements of the layer's dtype but the quants. */
+// What is stored; elements of the layer's dtype but the quants.
 struct layer {
 	uint32_t dtype;
 	void *x, *gamma, *qkv, *qkv_scales, *out, *out_scales, *cosc, *sinc;
@@ -37,7 +38,7 @@ static uint32_t product(struct op_graph *g, const struct layer *l, uint32_t x,
 	return y;
 }
 
-/* Inputs are set for n rows from row t on; the caches are read and written. */
+// Inputs are set for n rows from row t on; the caches are read and written.
 static void build(struct op_graph *g, const struct layer *l, int64_t t,
 		  int64_t n, int32_t *last, int32_t *total, void *keys,
 		  void *values, void *y)
@@ -82,7 +83,7 @@ static void build(struct op_graph *g, const struct layer *l, int64_t t,
 	op_node_out(g, (uint32_t[]){op_output(g, l->dtype, 3, row, y), OP_END});
 }
 
-/* All rows, at most so many a step. */
+// All rows, at most so many a step.
 static int32_t feed(struct check *c, const struct layer *l, int64_t most,
 		    void *y, struct genai_error *err)
 {
@@ -117,8 +118,8 @@ static void compare(struct check *c, uint32_t dtype, const void *want,
 		w[i] = op_load(dtype, want, i);
 		most = fmax(most, fabs(w[i]));
 	}
-	/* each of a handful of roundings moves a row by a unit of its largest
-	 * value; sums of 64 in fp32 by less than 64 of its */
+	// each of a handful of roundings moves a row by a unit of its largest
+	// value; sums of 64 in fp32 by less than 64 of its
 	for (uint64_t i = 0; i < ROWS * WIDTH; i++)
 		tol[i] = most * (8 * unit_of(dtype) + 64 * 0x1p-24);
 	check_close(c, dtype, got, w, tol, ROWS * WIDTH);

@@ -1,13 +1,14 @@
-/* corpus_general.c - every other operator, against its definition in double. */
+// corpus_general.c - every other operator, against its definition in double.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/conform/one.h"
 
 static const uint32_t floats[3] = {GENAI_DT_F32, GENAI_DT_F16, GENAI_DT_BF16};
 
-/* ---- elementwise ---- */
+// ---- elementwise ----
 
 static double f_id(double a, double b)
 {
@@ -80,7 +81,7 @@ static const struct elem {
 	int n;
 	double (*f)(double a, double b);
 	float lo, hi;
-	double cond; /* growth of the inputs' fp32 error, in units of 2^-24 */
+	double cond; // growth of the inputs' fp32 error, in units of 2^-24
 } elems[] = {
 	{"", "Identity", 1, f_id, -3, 3, 0},
 	{"", "Add", 2, f_add, -3, 3, 0},
@@ -160,7 +161,7 @@ void corpus_elementwise(struct check *c)
 					    shapes[s][0], shapes[s][1]);
 }
 
-/* ---- norms ---- */
+// ---- norms ----
 
 static void norm_case(struct check *c, uint32_t dt, int64_t rows, int64_t dim,
 		      bool skip, bool layer, bool bias, double eps)
@@ -194,7 +195,7 @@ static void norm_case(struct check *c, uint32_t dt, int64_t rows, int64_t dim,
 				v += op_load(dt, bi, (uint64_t)d);
 			swant[i] = v;
 			stol[i] = 1.01 * u * fabs(v) + 0x1p-22;
-			/* the sum is rounded before it is normalised */
+			// the sum is rounded before it is normalised
 			op_store(dt, &t, 0, (float)v);
 			y[d] = op_load(dt, &t, 0);
 			mean += y[d];
@@ -208,7 +209,7 @@ static void norm_case(struct check *c, uint32_t dt, int64_t rows, int64_t dim,
 			double v = (y[d] - mean) * ss *
 				   op_load(dt, g, (uint64_t)d);
 
-			/* the rounding of the sum may go the other way */
+			// the rounding of the sum may go the other way
 			tol[i] = (skip || bias ? 2 * u * 9 * ss * 1.5 : 0) +
 				 (double)(dim + 64) * 0x1p-24 *
 					 (fabs(v) + 3 * ss);
@@ -282,7 +283,7 @@ void corpus_norms(struct check *c)
 				  1e-5);
 }
 
-/* ---- rows ---- */
+// ---- rows ----
 
 static void argmax_case(struct check *c, uint32_t dt, int64_t n)
 {
@@ -291,7 +292,7 @@ static void argmax_case(struct check *c, uint32_t dt, int64_t n)
 	int64_t want[2] = {n / 3, n - 1};
 
 	if (check_begin(c, "argmax dtype %u of %lld", dt, (long long)n)) {
-		/* equal largest ones: the first counts */
+		// equal largest ones: the first counts
 		op_store(dt, x, (uint64_t)want[0], 5);
 		op_store(dt, x, (uint64_t)(n - 1), 5);
 		op_store(dt, x, (uint64_t)(n + want[1]), 7);
@@ -357,7 +358,7 @@ static void softmax_case(struct check *c, uint32_t dt, int64_t n, bool sum)
 	free(tol);
 }
 
-/* Slice, Split, Concat, Transpose, Expand as one chain with a known end. */
+// Slice, Split, Concat, Transpose, Expand as one chain with a known end.
 static void moves_case(struct check *c, uint32_t dt)
 {
 	int64_t xd[3] = {2, 6, 10}, od[3] = {2, 5, 9}, perm[3] = {0, 2, 1};
@@ -370,7 +371,7 @@ static void moves_case(struct check *c, uint32_t dt)
 	int64_t ax[1] = {2}, stp[1] = {-1};
 
 	if (check_begin(c, "moves dtype %u", dt)) {
-		/* rows 1..5; columns split 4|6, swapped, then 9..1 backwards */
+		// rows 1..5; columns split 4|6, swapped, then 9..1 backwards
 		for (int64_t b = 0; b < 2; b++)
 			for (int64_t r = 0; r < 5; r++)
 				for (int64_t k = 0; k < 9; k++) {

@@ -1,10 +1,11 @@
-/* corpus_graph.c - elements and small graphs (see corpus.h). */
+// corpus_graph.c - elements and small graphs (see corpus.h).
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
 #include "tests/conform/corpus.h"
 
-/* ---- elements ---- */
+// ---- elements ----
 
 static uint32_t dt_bits(uint32_t dt)
 {
@@ -71,7 +72,7 @@ static uint16_t float_to_half(float f)
 	if (a < 6.103515625e-05f)
 		return sign | (uint16_t)lrintf(ldexpf(a, 24));
 	frexpf(a, &e);
-	/* 11 bits; a carry into the exponent comes out right by itself */
+	// 11 bits; a carry into the exponent comes out right by itself
 	return sign | (uint16_t)((uint32_t)lrintf(ldexpf(a, 11 - e)) - 1024 +
 				 ((uint32_t)(e + 14) << 10));
 }
@@ -128,7 +129,7 @@ void op_store(uint32_t dtype, void *p, uint64_t i, float v)
 	}
 }
 
-/* ---- graphs ---- */
+// ---- graphs ----
 
 void op_graph_init(struct op_graph *g)
 {

@@ -1,7 +1,8 @@
-/* corpus_index.c - Gather, GatherBlockQuantized, RotaryEmbedding and
- * MRotaryEmbedding. */
+// corpus_index.c - Gather, GatherBlockQuantized, RotaryEmbedding and
+// MRotaryEmbedding.
 #include <math.h>
 #include <stdlib.h>
+
 #include "tests/conform/one.h"
 
 static const uint32_t floats[3] = {GENAI_DT_F32, GENAI_DT_F16, GENAI_DT_BF16};
@@ -48,7 +49,7 @@ static int quad(const uint8_t *p, int64_t k, int64_t bits)
 	return bits == 8 ? p[k] : p[k / 2] >> (k % 2 * 4) & 15;
 }
 
-/* form: 0 packed uint8, 1 INT4, 2 UINT4 */
+// form: 0 packed uint8, 1 INT4, 2 UINT4
 static void gbq_case(struct check *c, uint32_t dt, int form, int64_t bits,
 		     bool zp, int64_t dim)
 {
@@ -176,7 +177,7 @@ static void rope_case(struct check *c, uint32_t dt, bool four, bool inter,
 	free(tol);
 }
 
-/* Pair i of the sections: whose position it turns by. */
+// Pair i of the sections: whose position it turns by.
 static int mrope_axis(const int64_t *section, bool turns, int64_t i)
 {
 	if (turns)

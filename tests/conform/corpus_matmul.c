@@ -1,16 +1,17 @@
-/* corpus_matmul.c - MatMulNBits and MatMul against sums in double. */
+// corpus_matmul.c - MatMulNBits and MatMul against sums in double.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/conform/corpus.h"
 
 struct nbits {
 	uint32_t dtype;
 	int64_t m, n, k, block, bits;
-	int zp; /* 0 none, 1 packed, 2 float */
+	int zp; // 0 none, 1 packed, 2 float
 	bool bias;
-	/* data */
+	// data
 	int64_t blocks, zp_row;
 	void *a, *b, *s, *z, *v;
 };
@@ -62,8 +63,8 @@ static double weight(const struct nbits *t, int64_t n, int64_t k)
 	       (double)op_load(t->dtype, t->s, at);
 }
 
-/* Rounding of the result, of the weights where they are rounded (several rows
- * of half precision), and of K additions in fp32; 2^-24 for half's smallest. */
+// Rounding of the result, of the weights where they are rounded (several rows
+// of half precision), and of K additions in fp32; 2^-24 for half's smallest.
 static void nbits_want(const struct nbits *t, double *want, double *tol)
 {
 	double u = unit_of(t->dtype);
@@ -81,7 +82,7 @@ static void nbits_want(const struct nbits *t, double *want, double *tol)
 						   (uint64_t)(m * t->k + k));
 
 				sum += w[k] * x;
-				/* zero points subtract sums of both parts */
+				// zero points subtract sums of both parts
 				mag += (fabs(w[k]) + (t->zp ? 32 * .05 : 0)) *
 				       fabs(x);
 			}
@@ -171,8 +172,8 @@ static void nbits_case(struct check *c, struct nbits t, uint64_t cut)
 	free(tol);
 }
 
-/* Rows do not know how many they are: the first ones of many equal the same
- * rows computed as a few. */
+// Rows do not know how many they are: the first ones of many equal the same
+// rows computed as a few.
 static void rows_case(struct check *c, struct nbits t, int64_t few)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
@@ -231,8 +232,8 @@ static uint32_t product(struct op_graph *g, const struct nbits *t, uint32_t a)
 	return out;
 }
 
-/* silu(a B0) (a B1) from five nodes; with expose an intermediate value is an
- * output too, so that nothing may be put together. */
+// silu(a B0) (a B1) from five nodes; with expose an intermediate value is an
+// output too, so that nothing may be put together.
 static int32_t swiglu_run(struct check *c, const struct nbits *t,
 			  const struct nbits *w, void *out, void *mid,
 			  uint64_t cut, int captured, struct genai_error *err)
@@ -292,7 +293,7 @@ static void swiglu_case(struct check *c, struct nbits t, uint64_t cut)
 	for (uint64_t i = 0; i < n; i++) {
 		double s = g[i] / (1 + exp(-g[i])), want = s * u[i];
 
-		/* the slope of silu is below 1.1; up to five roundings */
+		// the slope of silu is below 1.1; up to five roundings
 		ut[i] = 1.2 * gt[i] * (fabs(u[i]) + ut[i]) +
 			ut[i] * (fabs(s) + gt[i]) + 5 * unit * fabs(want) +
 			0x1p-22;
@@ -323,7 +324,7 @@ static void swiglu_case(struct check *c, struct nbits t, uint64_t cut)
 	free(mid);
 }
 
-/* A product behind a norm: one node, unless somebody else reads the norm. */
+// A product behind a norm: one node, unless somebody else reads the norm.
 static int32_t normed_run(struct check *c, const struct nbits *t,
 			  const void *skip, const void *gamma, void *out,
 			  void *sum, void *mid, uint64_t cut, int captured,
@@ -408,7 +409,7 @@ static void normed_case(struct check *c, struct nbits t, bool skip,
 
 static const uint32_t floats[3] = {GENAI_DT_F32, GENAI_DT_F16, GENAI_DT_BF16};
 
-/* Every small number of rows; K that ends inside a block. */
+// Every small number of rows; K that ends inside a block.
 static void few_rows(struct check *c, uint32_t dtype)
 {
 	static const int64_t ks[] = {40, 72, 100, 288};
@@ -434,7 +435,7 @@ static void nbits_cases(struct check *c)
 {
 	static const int64_t ms[] = {1, 2, 16, 17, 33};
 	static const int64_t shapes[][3] = {
-		/* n, k, block */
+		// n, k, block
 		{1, 32, 32},	{16, 256, 32}, {17, 96, 32},  {96, 256, 32},
 		{40, 288, 32},	{33, 100, 32}, {24, 64, 64},  {70, 320, 128},
 		{20, 48, 16},	{64, 520, 32}, {8, 2080, 32}, {130, 1024, 32},
@@ -518,8 +519,8 @@ static void nbits_cases(struct check *c)
 		   64);
 }
 
-/* Steps of many rows: around the borders of tiles of 64 and 128 rows, of 64,
- * 128 and 256 columns, and of a pipeline's depth in steps of 64. */
+// Steps of many rows: around the borders of tiles of 64 and 128 rows, of 64,
+// 128 and 256 columns, and of a pipeline's depth in steps of 64.
 void corpus_prompt(struct check *c)
 {
 	static const int64_t ms[] = {65, 129, 66, 128, 70, 127};
@@ -563,7 +564,7 @@ void corpus_prompt(struct check *c)
 	if (!c->full)
 		return;
 	for (int d = 1; d < 3; d++) {
-		/* each tile of the table is the best for some of these */
+		// each tile of the table is the best for some of these
 		static const int64_t full[][3] = {{512, 1024, 128},
 						  {300, 4096, 128},
 						  {512, 3584, 192},
@@ -590,7 +591,7 @@ void corpus_prompt(struct check *c)
 	}
 }
 
-/* MatMul: B stored [K, N]; or [N, K] behind a Transpose. */
+// MatMul: B stored [K, N]; or [N, K] behind a Transpose.
 static void matmul_case(struct check *c, uint32_t dtype, int64_t m, int64_t n,
 			int64_t k, bool transposed, int64_t batch)
 {
@@ -665,7 +666,7 @@ static void matmul_case(struct check *c, uint32_t dtype, int64_t m, int64_t n,
 void corpus_matmul(struct check *c)
 {
 	static const int64_t sizes[][3] = {
-		/* m, n, k */
+		// m, n, k
 		{1, 1, 1},   {1, 64, 256},  {1, 65, 300}, {1, 96, 520},
 		{2, 33, 40}, {16, 70, 100}, {33, 64, 64}, {70, 130, 72}};
 
@@ -696,7 +697,7 @@ void corpus_matmul(struct check *c)
 						   .bits = 4,
 						   .zp = i % 3},
 				    i & 4, 31);
-	/* 1 to 64 rows: the same bits */
+	// 1 to 64 rows: the same bits
 	for (int d = 1; d < 3; d++)
 		for (int i = 0; i < 9; i++)
 			rows_case(c,

@@ -1,23 +1,24 @@
-/* corpus_moe.c - MoE and QMoE against sums in double. */
+// corpus_moe.c - MoE and QMoE against sums in double.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/conform/one.h"
 
-#define MOE_MAX 128 /* hidden size, outputs of a product */
+#define MOE_MAX 128 // hidden size, outputs of a product
 
 struct moe_case {
 	uint32_t dtype;
 	int64_t m, d, i, e, k;
 	const char *act;
-	int fusion; /* 0: no gate, 1, 2: as swiglu_fusion, 3: gate apart */
-	int64_t bits, block; /* bits 0: floats; block 0: one scale for a row */
-	int zp;		     /* 0 none, 1 packed, 2 floats */
+	int fusion; // 0: no gate, 1, 2: as swiglu_fusion, 3: gate apart
+	int64_t bits, block; // bits 0: floats; block 0: one scale for a row
+	int zp;		     // 0 none, 1 packed, 2 floats
 	bool bias, normalize, own, late;
 	double alpha, beta, limit;
 };
 
-/* A product of every expert: n outputs of k inputs. */
+// A product of every expert: n outputs of k inputs.
 struct moe_part {
 	int64_t n, k, blocks, z_row;
 	void *w, *s, *z, *b;
@@ -25,12 +26,12 @@ struct moe_part {
 
 struct moe_made {
 	struct moe_case c;
-	struct moe_part p[3]; /* fc1, fc2, fc3 */
+	struct moe_part p[3]; // fc1, fc2, fc3
 	void *x, *logits, *weights, *y, *again;
 	double *want, *tol;
 };
 
-/* ---- data ---- */
+// ---- data ----
 
 static void part_make(const struct moe_case *c, struct moe_part *p, int64_t n,
 		      int64_t k)
@@ -51,8 +52,8 @@ static void part_make(const struct moe_case *c, struct moe_part *p, int64_t n,
 	p->b = rnd_tensor(c->dtype, rows, -1, 1);
 }
 
-/* Logits of a row are e different numbers, so that all agree which are the
- * largest. */
+// Logits of a row are e different numbers, so that all agree which are the
+// largest.
 static void *make_logits(const struct moe_case *c)
 {
 	const uint64_t n = (uint64_t)(c->m * c->e);
@@ -62,7 +63,7 @@ static void *make_logits(const struct moe_case *c)
 		const int64_t off = rnd_u32() % 64;
 
 		for (int64_t e = 0; e < c->e; e++) {
-			/* 5 and a prime above every e have no common factor */
+			// 5 and a prime above every e have no common factor
 			const int64_t rank = (e * 5 + off) % 67;
 
 			op_store(c->dtype, x, (uint64_t)(m * c->e + e),
@@ -107,7 +108,7 @@ static void made_close(struct moe_made *t)
 	free(t->tol);
 }
 
-/* ---- the definition ---- */
+// ---- the definition ----
 
 static int code(const void *p, int64_t i, int64_t bits)
 {
@@ -129,7 +130,7 @@ static double part_weight(const struct moe_case *c, const struct moe_part *p,
 		zero = op_load(c->dtype, p->z, (uint64_t)(row * p->blocks + b));
 	else if (c->zp && c->block)
 		zero = code((const uint8_t *)p->z + row * p->z_row, b, c->bits);
-	else if (c->zp) /* along the rows */
+	else if (c->zp) // along the rows
 		zero = code((const uint8_t *)p->z + e * line, n, c->bits);
 	return (code((const uint8_t *)p->w + row * (p->k * c->bits / 8), k,
 		     c->bits) -
@@ -137,8 +138,8 @@ static double part_weight(const struct moe_case *c, const struct moe_part *p,
 	       op_load(c->dtype, p->s, (uint64_t)(row * p->blocks + b));
 }
 
-/* y = W x + b of expert e, and how far rounding leads: sums of fp32, operands
- * and results kept in the type of the inputs. */
+// y = W x + b of expert e, and how far rounding leads: sums of fp32, operands
+// and results kept in the type of the inputs.
 static void part_mul(const struct moe_case *c, const struct moe_part *p,
 		     int64_t e, const double *x, const double *ex, double *y,
 		     double *ey)
@@ -184,8 +185,8 @@ static double gate(const struct moe_case *c, double x)
 	return c->late && v > c->limit ? c->limit : v;
 }
 
-/* i values from those of fc1 and fc3.  No gate is steeper than 1.2, but for
- * relu2. */
+// i values from those of fc1 and fc3.  No gate is steeper than 1.2, but for
+// relu2.
 static void activate(const struct moe_case *c, const double *h,
 		     const double *eh, const double *up, const double *eup,
 		     double *a, double *ea)
@@ -213,7 +214,7 @@ static void activate(const struct moe_case *c, const double *h,
 	}
 }
 
-/* What expert e counts for in row m; 0 if it is not among the k largest. */
+// What expert e counts for in row m; 0 if it is not among the k largest.
 static double share(const struct moe_made *t, int64_t m, int64_t e)
 {
 	const struct moe_case *c = &t->c;
@@ -277,7 +278,7 @@ static void moe_want(struct moe_made *t)
 	}
 }
 
-/* ---- running ---- */
+// ---- running ----
 
 static void in_part(const struct moe_case *c, const struct moe_part *p,
 		    bool there)
@@ -335,7 +336,7 @@ static void attributes(const struct moe_case *c)
 		op_attr_int(&one.g, "block_size", c->block);
 }
 
-/* Rows [from, from + rows) into y. */
+// Rows [from, from + rows) into y.
 static void run_rows(struct check *c, const struct moe_made *t, int64_t from,
 		     int64_t rows, void *y)
 {
@@ -360,8 +361,8 @@ static void run_rows(struct check *c, const struct moe_made *t, int64_t from,
 	one_run(c, k->dtype, 3, x, y);
 }
 
-/* An expert that no row has chosen is not looked at: its scales may be
- * anything. */
+// An expert that no row has chosen is not looked at: its scales may be
+// anything.
 static void spoil(struct moe_made *t)
 {
 	for (int64_t e = 0; e < t->c.e; e++) {
@@ -376,7 +377,7 @@ static void spoil(struct moe_made *t)
 	}
 }
 
-/* A row is the same whatever comes with it. */
+// A row is the same whatever comes with it.
 static void rows_alone(struct check *c, struct moe_made *t)
 {
 	const struct moe_case *k = &t->c;
@@ -460,7 +461,7 @@ void corpus_moe(struct check *c)
 			k.k = i % 7 == 0 ? 1 : 1 + i % 4;
 			moe_case(c, k);
 		}
-		/* sizes that are no multiple of a vector, one expert */
+		// sizes that are no multiple of a vector, one expert
 		moe_case(c, (struct moe_case){floats[d], 3, 40, 24, 5, 2,
 					      SWIGLU, .fusion = 2, .bias = true,
 					      .limit = 7});

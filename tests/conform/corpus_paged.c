@@ -1,9 +1,10 @@
-/* corpus_paged.c - PagedAttention: rows of several sequences, one behind the
- * other, over a cache in blocks: each sequence against the definition, its
- * bits alone and among others, and what of the cache may be written. */
+// corpus_paged.c - PagedAttention: rows of several sequences, one behind the
+// other, over a cache in blocks: each sequence against the definition, its
+// bits alone and among others, and what of the cache may be written.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/conform/corpus_gqa.h"
 
 enum { SEQS = 4 };
@@ -11,16 +12,16 @@ enum { SEQS = 4 };
 struct paged {
 	struct gqa t[SEQS];
 	struct gqa_data x[SEQS];
-	int64_t block, blocks, per; /* rows of one; of the pool; of each */
-	uint64_t bytes;		    /* of the pool */
-	uint64_t e;		    /* of an element */
+	int64_t block, blocks, per; // rows of one; of the pool; of each
+	uint64_t bytes;		    // of the pool
+	uint64_t e;		    // of an element
 	uint32_t longest;
-	int32_t *table; /* [SEQS, per] */
-	void *cache[2]; /* keys, values: before */
+	int32_t *table; // [SEQS, per]
+	void *cache[2]; // keys, values: before
 	void *after[2];
 };
 
-/* Where row j of sequence b, head h, lies in the pool: the element. */
+// Where row j of sequence b, head h, lies in the pool: the element.
 static uint64_t place(const struct paged *p, uint32_t b, int64_t j, int64_t h)
 {
 	int64_t at = p->table[b * p->per + j / p->block];
@@ -46,7 +47,7 @@ static void fill_past(struct paged *p, uint32_t b)
 		}
 }
 
-/* Blocks in disorder; what a sequence does not need of the table names none. */
+// Blocks in disorder; what a sequence does not need of the table names none.
 static void paged_make(struct paged *p)
 {
 	int64_t next = 0, most = 0;
@@ -72,7 +73,7 @@ static void paged_make(struct paged *p)
 		for (int64_t i = 0; i < p->per; i++) {
 			bool used = i * p->block < p->t[b].past + p->t[b].seq;
 
-			/* 7 is prime to their number: each once */
+			// 7 is prime to their number: each once
 			p->table[b * p->per + i] =
 				used ? (int32_t)(7 * ++next % p->blocks) : -1;
 		}
@@ -98,7 +99,7 @@ static void paged_unmake(struct paged *p)
 	free(p->table);
 }
 
-/* The rows of a step: q, k or v of those of in, and padding. */
+// The rows of a step: q, k or v of those of in, and padding.
 static void *packed(const struct paged *p, const bool *in, int64_t rows,
 		    int what)
 {
@@ -137,8 +138,8 @@ static uint32_t opt(struct op_graph *g, bool on, uint32_t dtype, uint32_t rank,
 	return on ? op_input(g, dtype, rank, dims, data) : GENAI_NONE;
 }
 
-/* A step of the sequences of in and so many rows of padding; the others have
- * no rows in it. */
+// A step of the sequences of in and so many rows of padding; the others have
+// no rows in it.
 static int32_t step(struct check *c, struct paged *p, const bool *in,
 		    int64_t padding, void *out, struct genai_error *err)
 {
@@ -193,7 +194,7 @@ static int32_t step(struct check *c, struct paged *p, const bool *in,
 	return rc;
 }
 
-/* New rows are in their places, within a rounding; the rest is as it was. */
+// New rows are in their places, within a rounding; the rest is as it was.
 static void check_pool(struct check *c, struct paged *p)
 {
 	double v[256], u = unit_of(p->t[0].dtype);
@@ -250,7 +251,7 @@ static void check_rows(struct check *c, const struct paged *p, const void *out)
 	free(tol);
 }
 
-/* t: what the sequences have in common; rows: past and new ones of each. */
+// t: what the sequences have in common; rows: past and new ones of each.
 static void paged_case(struct check *c, const struct gqa *t, int64_t block,
 		       int64_t padding, const int64_t rows[SEQS][2])
 {

@@ -1,22 +1,23 @@
-/* corpus_state.c - operators whose state goes from one step into the next, and
- * attention over a quantised cache, fed in steps of several lengths with past
- * and present in the same bytes: against the definition in double, and the same
- * bits however the rows are cut. */
+// corpus_state.c - operators whose state goes from one step into the next, and
+// attention over a quantised cache, fed in steps of several lengths with past
+// and present in the same bytes: against the definition in double, and the same
+// bits however the rows are cut.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/conform/corpus.h"
 
-enum { ROWS = 70, MOST = 24 * ROWS }; /* more than a tile of keys */
+enum { ROWS = 70, MOST = 24 * ROWS }; // more than a tile of keys
 
-/* A sequence through an operator: a step of n rows from row t on reads and
- * writes state, and its result goes to y. */
+// A sequence through an operator: a step of n rows from row t on reads and
+// writes state, and its result goes to y.
 struct sequence {
 	void (*build)(struct op_graph *g, const void *of, int64_t t, int64_t n,
 		      void *state, void *y);
 	const void *of;
 	uint32_t dtype;
-	uint64_t width, state_bytes; /* of a row of results */
+	uint64_t width, state_bytes; // of a row of results
 };
 
 static int32_t feed(struct check *c, const struct sequence *q, int64_t most,
@@ -39,7 +40,7 @@ static int32_t feed(struct check *c, const struct sequence *q, int64_t most,
 	return rc;
 }
 
-/* name, in all lengths; want and tol are of all rows. */
+// name, in all lengths; want and tol are of all rows.
 static void cut(struct check *c, const struct sequence *q, const char *name,
 		const double *want, const double *tol)
 {
@@ -75,13 +76,13 @@ static void cut(struct check *c, const struct sequence *q, const char *name,
 	free(state);
 }
 
-/* ---- CausalConvWithState ---- */
+// ---- CausalConvWithState ----
 
 struct conv {
 	uint32_t dtype;
 	int64_t channels, taps, dilation;
 	bool last, silu;
-	void *x, *w, *bias; /* x: channels last */
+	void *x, *w, *bias; // x: channels last
 };
 
 static int64_t conv_history(const struct conv *v)
@@ -89,7 +90,7 @@ static int64_t conv_history(const struct conv *v)
 	return (v->taps - 1) * v->dilation;
 }
 
-/* n rows of x from row t on, in the layout asked for. */
+// n rows of x from row t on, in the layout asked for.
 static void conv_rows(const struct conv *v, int64_t t, int64_t n, void *out)
 {
 	for (int64_t i = 0; i < n; i++)
@@ -125,7 +126,7 @@ static void conv_build(struct op_graph *g, const void *of, int64_t t, int64_t n,
 	if (v->dilation > 1)
 		op_attr_int(g, "dilation", v->dilation);
 	op_attr_string(g, "activation", v->silu ? "silu" : "none");
-	/* rows of results: channels last, by way of a transposition */
+	// rows of results: channels last, by way of a transposition
 	outs[0] = v->last ? op_output(g, v->dtype, 3, dims, y) : op_value(g);
 	outs[1] = op_output(g, v->dtype, 3, kept, state);
 	outs[2] = OP_END;
@@ -165,7 +166,7 @@ static void conv_want(const struct conv *v, double *want, double *tol)
 			mag += fabs(p);
 		}
 		want[i] = v->silu ? sum / (1 + exp(-sum)) : sum;
-		/* the slope of silu is at most 1.1 */
+		// the slope of silu is at most 1.1
 		tol[i] = mag * (double)(v->taps + 8) * 0x1p-23 +
 			 fabs(want[i]) * 1.01 * unit_of(v->dtype) + 1e-30;
 		if (v->dtype == GENAI_DT_F16)
@@ -202,12 +203,12 @@ static void conv_case(struct check *c, uint32_t dtype, int64_t taps,
 	free(v.bias);
 }
 
-/* ---- LinearAttention ---- */
+// ---- LinearAttention ----
 
-enum { DK = 8, DV = 20, HEADS = 4 }; /* of the state */
+enum { DK = 8, DV = 20, HEADS = 4 }; // of the state
 
 struct linear {
-	uint32_t dtype, state; /* types */
+	uint32_t dtype, state; // types
 	const char *rule;
 	int64_t q_heads, k_heads;
 	bool gated, delta, per_row;
@@ -256,8 +257,8 @@ static double at(uint32_t dtype, const void *p, int64_t i)
 	return op_load(dtype, p, (uint64_t)i);
 }
 
-/* One token of one head: s and, beside it, how much a rounding can have moved
- * each element. */
+// One token of one head: s and, beside it, how much a rounding can have moved
+// each element.
 static void linear_token(const struct linear *v, int64_t t, int64_t h,
 			 double (*s)[DV], double (*off)[DV])
 {
@@ -353,7 +354,7 @@ static void linear_case(struct check *c, struct linear v)
 	free(v.beta);
 }
 
-/* ---- GroupQueryAttention over a quantised cache ---- */
+// ---- GroupQueryAttention over a quantised cache ----
 
 enum { KV_HEADS = 2, Q_HEADS = 4, SIZE = 16, CAP = 80 };
 enum { KV_WIDTH = (Q_HEADS + 2 * KV_HEADS) * SIZE };
@@ -361,9 +362,8 @@ enum { KV_WIDTH = (Q_HEADS + 2 * KV_HEADS) * SIZE };
 struct kv {
 	uint32_t dtype;
 	int64_t bits;
-	bool each;	/* a scale for each channel of each head */
-	int64_t window; /* positions that a cache of that length keeps; 0: all
-			 */
+	bool each;	// a scale for each channel of each head
+	int64_t window; // positions that a cache of that length keeps; 0: all
 	void *qkv;
 	float *scales[2];
 };
@@ -422,8 +422,8 @@ static void kv_build(struct op_graph *g, const void *of, int64_t t, int64_t n,
 	op_over(g, outs[2], in[4]);
 }
 
-/* Element e of the new key (what 0) or value (1) of head h, as the cache gives
- * it.  Scales are powers of two: no rounding makes another number of it. */
+// Element e of the new key (what 0) or value (1) of head h, as the cache gives
+// it.  Scales are powers of two: no rounding makes another number of it.
 static double kv_at(const struct kv *v, int what, int64_t t, int64_t h,
 		    int64_t e)
 {

@@ -1,14 +1,15 @@
-/* corpus_text.c - see corpus_text.h. */
+// corpus_text.c - see corpus_text.h.
 #include <assert.h>
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/conform/corpus_text.h"
 #include "tests/conform/one.h"
 
-/* As the tables are: an aggregate of struct ops_case each. */
+// As the tables are: an aggregate of struct ops_case each.
 #include "tests/conform/cases_math.h"
 #include "tests/conform/cases_more.h"
 #include "tests/conform/cases_move.h"
@@ -34,7 +35,7 @@ static const struct {
 	      {"u4", GENAI_DT_U4},
 	      {"u2", GENAI_DT_U2},
 	      {"i2", GENAI_DT_I2},
-	      /* as codes */
+	      // as codes
 	      {"e4m3fn", GENAI_DT_F8E4M3FN},
 	      {"e4m3fnuz", GENAI_DT_F8E4M3FNUZ},
 	      {"e5m2", GENAI_DT_F8E5M2},
@@ -48,7 +49,7 @@ static bool is_f32(uint32_t dtype)
 	       dtype == GENAI_DT_BF16;
 }
 
-/* Elements of few bits share a byte; 0: they do not. */
+// Elements of few bits share a byte; 0: they do not.
 static unsigned packed_bits(uint32_t dtype)
 {
 	return dtype == GENAI_DT_I4 || dtype == GENAI_DT_U4 ||
@@ -68,7 +69,7 @@ static uint64_t size_of(uint32_t dtype)
 	return op_bytes(dtype, 0, NULL);
 }
 
-/* ---- tensors ---- */
+// ---- tensors ----
 
 static void put(struct text_tensor *t, uint64_t i, const char *s)
 {
@@ -88,7 +89,7 @@ static void put(struct text_tensor *t, uint64_t i, const char *s)
 					<< i * bits % 8);
 	else if (t->dtype == GENAI_DT_U64)
 		memcpy(p + i * 8, &u, 8);
-	else /* little endian: the low bytes */
+	else // little endian: the low bytes
 		memcpy(p + i * size_of(t->dtype), &v, size_of(t->dtype));
 }
 
@@ -194,7 +195,7 @@ bool text_same(const struct text_tensor *t, const void *got, uint64_t i,
 	return a == b && !signbit(a) == !signbit(b);
 }
 
-/* ---- attributes ---- */
+// ---- attributes ----
 
 static void parse_attr(const char *word, struct text_attr *a)
 {
@@ -238,12 +239,12 @@ uint32_t text_attrs(const char *s, struct text_attr *a, uint32_t cap)
 	return n;
 }
 
-/* ---- running ---- */
+// ---- running ----
 
 #define MOST 16
 
-/* Which inputs are stored: none; all but the first, so that shapes and axes are
- * known; all. */
+// Which inputs are stored: none; all but the first, so that shapes and axes are
+// known; all.
 enum form { BOUND, FIRST_BOUND, STORED };
 
 struct text_run {

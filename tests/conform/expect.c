@@ -1,6 +1,6 @@
 // expect.c - conform.ini: [unsupported] id = reason, [xfail] id = reason.
 // A list that names a test that does not exist is an error: stale lists die.
-#include "conform.h"
+#include "tests/conform/conform.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // goldens.c - genai-conform --goldens: model folders against recorded results,
 // with the modules of the configuration.
-#include "parity.h"
+#include "tests/conform/parity.h"
 
 #include <getopt.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // main.c - genai-conform: does a module keep the contract?
 // The list of tests, each run by Check in a process of its own, and the report.
-#include "conform.h"
-#include "parity.h"
+#include "tests/conform/conform.h"
+#include "tests/conform/parity.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 // conversation; its tokens and logits are compared with the resident, eager run
 // on the same device.  Seeds run in a process of their own: one that dies is a
 // failed seed like any other.
-#include "parity.h"
+#include "tests/conform/parity.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 
 #include <jansson.h>
 
-#include "parity_impl.h"
+#include "tests/conform/parity_impl.h"
 
 static uint64_t next(uint64_t *x)
 {

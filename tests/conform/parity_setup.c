@@ -1,6 +1,6 @@
 // parity_setup.c - which executors, pagers and schedules parity runs: those of
 // its options, else those of the configuration.
-#include "parity_impl.h"
+#include "tests/conform/parity_impl.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 // round alike.  The reference continues prompts greedily; the modules under
 // test are given its tokens, one by one, and every row of logits has to be as
 // near as the arithmetic lets it: bound() says how near that is.
-#include "parity.h"
+#include "tests/conform/parity.h"
 
 #include <getopt.h>
 #include <math.h>

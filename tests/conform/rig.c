@@ -1,5 +1,5 @@
 // rig.c - plans over small graphs, and the hostile pager.
-#include "rig.h"
+#include "tests/conform/rig.h"
 
 #include <math.h>
 #include <stdio.h>

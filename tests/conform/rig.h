@@ -4,7 +4,7 @@
 #ifndef GENAI_CONFORM_RIG_H
 #define GENAI_CONFORM_RIG_H
 
-#include "conform.h"
+#include "tests/conform/conform.h"
 #include "core/graph/build.h"
 #include "core/model/paging.h"
 

@@ -1,5 +1,5 @@
 // rig_graph.c - graphs built by hand.
-#include "rig.h"
+#include "tests/conform/rig.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // setup.c - a runtime around the module under test.
-#include "conform.h"
+#include "tests/conform/conform.h"
 
 #include <dirent.h>
 #include <malloc.h>

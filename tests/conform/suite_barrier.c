@@ -1,5 +1,5 @@
 // suite_barrier.c - the two calls that wait.
-#include "conform.h"
+#include "tests/conform/conform.h"
 
 #include <string.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 // suite_executor.c - an executor's table call by call.
-#include "rig.h"
+#include "tests/conform/rig.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // suite_failure.c - every call that a pager makes refused in turn; steps and
 // recordings that break off with visits held; and all is well afterwards.
-#include "book.h"
-#include "rig.h"
+#include "tests/conform/book.h"
+#include "tests/conform/rig.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 // it of each other, and are after what its stream was after when it was
 // launched.  Cells of memory are read and written only where that order allows
 // it, so every legal order gives what the program says from top to bottom.
-#include "conform.h"
+#include "tests/conform/conform.h"
 
 #include <stdio.h>
 #include <stdlib.h>

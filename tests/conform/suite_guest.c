@@ -1,7 +1,7 @@
 // suite_guest.c - a module is a guest in a process: it prints nothing, leaves
 // the process as it was, does not keep it busy while the device is, and is not
 // alone there.
-#include "use.h"
+#include "tests/conform/use.h"
 
 #include <fcntl.h>
 #include <fenv.h>

@@ -1,6 +1,6 @@
 // suite_handshake.c - what every module has to do: the query, the block, its
 // keys, init and fini.
-#include "conform.h"
+#include "tests/conform/conform.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // suite_image.c - the shared object itself: what it shows to the world, what it
 // asks for, and what would outlive it.
-#include "conform.h"
+#include "tests/conform/conform.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -1,6 +1,6 @@
 // suite_keys.c - the numeric keys of a module: what init takes, it works with,
 // at the least, the greatest, and between.
-#include "use.h"
+#include "tests/conform/use.h"
 
 #include <stdio.h>
 #include <stdlib.h>

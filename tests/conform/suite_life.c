@@ -1,7 +1,7 @@
 // suite_life.c - a module in use for long: thousands of steps and hundreds of
 // lives take no more of anything than the first ones.
-#include "book.h"
-#include "rig.h"
+#include "tests/conform/book.h"
+#include "tests/conform/rig.h"
 
 #include <stdio.h>
 #include <stdlib.h>

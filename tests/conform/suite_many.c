@@ -1,7 +1,7 @@
 // suite_many.c - a device with more of everything: twelve streams, sixty-four
 // points, copies of 64 MiB, recordings of thousands of units, streams whose
 // numbers are used again, one reset after another.
-#include "conform.h"
+#include "tests/conform/conform.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // suite_memory.c - the memory of a stream runtime, and who may give it back.
-#include "conform.h"
+#include "tests/conform/conform.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // suite_minor.c - a module meets a core or another module of an earlier or
 // later minor: structs and tables are shorter or longer than its own
 // (docs/ABI.md).
-#include "book.h"
-#include "rig.h"
+#include "tests/conform/book.h"
+#include "tests/conform/rig.h"
 
 #include <stdlib.h>
 #include <string.h>

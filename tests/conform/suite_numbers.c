@@ -1,10 +1,10 @@
 // suite_numbers.c - every operator that an executor lists, against its
 // definition: the corpus, through plan, bind and submit, with the hostile
 // pager.
-#include "rig.h"
+#include "tests/conform/rig.h"
 
-#include "corpus.h"
-#include "corpus_text.h"
+#include "tests/conform/corpus.h"
+#include "tests/conform/corpus_text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // suite_ops.c - an executor's operators against values computed here.
-#include "rig.h"
+#include "tests/conform/rig.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // suite_pager.c - a pager's table call by call: what it refuses, what it
 // reports, what it may not do.
-#include "book.h"
+#include "tests/conform/book.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // suite_pages.c - a pager over pages of every shape: many, large, with gaps,
 // out of order, read in part, from sources that end where memory ends.
-#include "book.h"
+#include "tests/conform/book.h"
 
 #include <stdio.h>
 #include <string.h>

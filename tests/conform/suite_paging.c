@@ -1,7 +1,7 @@
 // suite_paging.c - does every unit of work see the right bytes?  Random pages,
 // visits, budgets and orders of release, under every schedule of the device,
 // eagerly and replayed.
-#include "book.h"
+#include "tests/conform/book.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 // suite_record.c - recordings of a stream runtime.
-#include "conform.h"
+#include "tests/conform/conform.h"
 
 #include <string.h>
 

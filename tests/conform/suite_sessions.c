@@ -1,6 +1,6 @@
 // suite_sessions.c - several plans of one model in turn, on one pager: each has
 // its own buffers, and its own recordings.
-#include "rig.h"
+#include "tests/conform/rig.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // suite_steps.c - an executor's steps: order, waiting, shapes, recordings, and
 // the same numbers whatever the pager and the schedule do.
-#include "rig.h"
+#include "tests/conform/rig.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // suite_stream.c - copies, order, points, poison of a stream runtime.
-#include "conform.h"
+#include "tests/conform/conform.h"
 
 #include <stdio.h>
 #include <stdlib.h>

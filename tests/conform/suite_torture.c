@@ -1,6 +1,6 @@
 // suite_torture.c - memory refused while a device or an executor is at work:
 // the n-th allocation alone, and all from the n-th on.
-#include "rig.h"
+#include "tests/conform/rig.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // use.c - a module at work in small.
-#include "use.h"
+#include "tests/conform/use.h"
 
 #include <pthread.h>
 #include <stdlib.h>

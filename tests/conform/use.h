@@ -4,8 +4,8 @@
 #ifndef GENAI_CONFORM_USE_H
 #define GENAI_CONFORM_USE_H
 
-#include "book.h"
-#include "rig.h"
+#include "tests/conform/book.h"
+#include "tests/conform/rig.h"
 
 struct use;
 

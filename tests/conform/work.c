@@ -1,6 +1,6 @@
 // work.c - streams, copies, units of work and gates, for tests that would
 // rather say what they want than check every call.
-#include "conform.h"
+#include "tests/conform/conform.h"
 
 #include <stdio.h>
 #include <stdlib.h>

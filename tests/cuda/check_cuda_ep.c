@@ -1,12 +1,13 @@
-/* check_cuda_ep.c - cuda_ep's host code under the fake driver: bringing it up
- * on machines that are not as hoped, streams and points, recordings, memory,
- * and every driver call failing in turn. */
+// check_cuda_ep.c - cuda_ep's host code under the fake driver: bringing it up
+// on machines that are not as hoped, streams and points, recordings, memory,
+// and every driver call failing in turn.
 #include <check.h>
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
 #include "tests/cuda/cuda_kit.h"
 #include "tests/gpu/rig.h"
 
@@ -28,7 +29,7 @@ static void teardown(void)
 	ck_assert_msg(!fake.do_races(), "%s", fake.do_race());
 }
 
-/* What the fake driver and the module take at the start. */
+// What the fake driver and the module take at the start.
 #define OWN_BYTES (FAKE_CONTEXT_BYTES + 256)
 
 static struct gpu_rig *bring_up(uint64_t limit)
@@ -39,7 +40,7 @@ static struct gpu_rig *bring_up(uint64_t limit)
 	return r;
 }
 
-/* ---- bringing it up ---- */
+// ---- bringing it up ----
 
 START_TEST(no_driver)
 {
@@ -53,7 +54,7 @@ END_TEST
 
 START_TEST(driver_lacks_a_symbol)
 {
-	/* a library that is not a driver */
+	// a library that is not a driver
 	ck_assert_ptr_null(gpu_open(MODULE, MODULE, 1, UINT64_MAX, &err));
 	ck_assert_int_eq(err.code, GENAI_E_NODEVICE);
 	ck_assert_ptr_nonnull(strstr(err.text, "cuInit"));
@@ -127,7 +128,7 @@ START_TEST(every_call_fails_while_opening)
 }
 END_TEST
 
-/* ---- streams ---- */
+// ---- streams ----
 
 struct two {
 	struct gpu_rig *r;
@@ -194,8 +195,8 @@ static int32_t reach(struct two *t, struct genai_point p)
 	return t->r->barrier_ops.host_read(t->r->self, &p, 1, UINT64_MAX, &err);
 }
 
-/* A byte walks through a chain of copies over two streams, ordered by points
- * only; more points than the ring has events. */
+// A byte walks through a chain of copies over two streams, ordered by points
+// only; more points than the ring has events.
 START_TEST(points_order_streams)
 {
 	struct two t;
@@ -228,7 +229,7 @@ START_TEST(points_order_streams)
 }
 END_TEST
 
-/* A wait that is covered already enqueues nothing. */
+// A wait that is covered already enqueues nothing.
 START_TEST(covered_waits_are_free)
 {
 	struct genai_point p;
@@ -252,7 +253,7 @@ START_TEST(covered_waits_are_free)
 }
 END_TEST
 
-/* After a wait, a mark stands for what was waited for too. */
+// After a wait, a mark stands for what was waited for too.
 START_TEST(marks_carry_waits)
 {
 	struct genai_stream *third = NULL;
@@ -269,7 +270,7 @@ START_TEST(marks_carry_waits)
 	ck_assert_int_eq(up(&t, t.r->compute, 0, 0, 16), 0);
 	ck_assert_int_eq(
 		t.o->wait(t.r->self, t.copy, mark(&t, t.r->compute), &err), 0);
-	/* third is ordered after copy, which only waited */
+	// third is ordered after copy, which only waited
 	ck_assert_int_eq(t.o->wait(t.r->self, third, mark(&t, t.copy), &err),
 			 0);
 	ck_assert_int_eq(down(&t, third, 64, 0, 16), 0);
@@ -366,7 +367,7 @@ START_TEST(host_units)
 	p = mark(&t, t.copy);
 	ck_assert_int_eq(reach(&t, p), 0);
 	ck_assert_int_eq(said, 12);
-	/* device memory is out of the host's reach */
+	// device memory is out of the host's reach
 	a.addr = t.dev.range.addr;
 	ck_assert_int_eq(t.o->launch_host(t.r->self, t.copy, &w, &a, 1, &err),
 			 GENAI_E_INVAL);
@@ -379,7 +380,7 @@ START_TEST(host_units)
 	ck_assert_int_eq(reach(&t, q), GENAI_E_DEVICE);
 	ck_assert_str_eq(err.text, "bad: the unit broke");
 	ck_assert_uint_eq(err.node, 8);
-	ck_assert_int_eq(said, 12); /* skipped */
+	ck_assert_int_eq(said, 12); // skipped
 	ck_assert_int_eq(t.o->poll(t.r->self, p, &err), 0);
 	ck_assert_int_eq(t.o->reset(t.r->self, NULL, &err), GENAI_E_STATE);
 	ck_assert_int_eq(t.o->reset(t.r->self, &stale, &err), GENAI_E_STATE);
@@ -392,7 +393,7 @@ START_TEST(host_units)
 }
 END_TEST
 
-/* A lost device calls no host function any more; nothing of it is left. */
+// A lost device calls no host function any more; nothing of it is left.
 START_TEST(host_units_of_a_lost_device)
 {
 	int said = 0;
@@ -419,10 +420,10 @@ START_TEST(host_units_of_a_lost_device)
 }
 END_TEST
 
-/* ---- recordings ---- */
+// ---- recordings ----
 
-/* A recording over two streams: the copy stream fills dev[16..32) from the
- * host, the other one moves it on and reads it back. */
+// A recording over two streams: the copy stream fills dev[16..32) from the
+// host, the other one moves it on and reads it back.
 static int32_t record(struct two *t, bool join_back,
 		      struct genai_recording **out)
 {
@@ -472,7 +473,7 @@ START_TEST(recordings_replay)
 	ck_assert_int_eq(t.o->stats(t.r->self, &st, &err), 0);
 	ck_assert_uint_eq(st.graph_launches, 3);
 	ck_assert_uint_eq(st.h2d_bytes, 48);
-	/* memory that it names stays */
+	// memory that it names stays
 	ck_assert_int_eq(t.o->free(t.r->self, t.dev.range.addr, &good, &err),
 			 GENAI_E_BUSY);
 	ck_assert_int_eq(t.o->graph_destroy(t.r->self, rec, NULL, &err),
@@ -491,7 +492,7 @@ START_TEST(what_a_recording_forbids)
 
 	two_open(&t);
 	ck_assert_int_eq(up(&t, t.copy, 0, 0, 16), 0);
-	fake.do_seed(5); /* not done when asked */
+	fake.do_seed(5); // not done when asked
 	for (int i = 0; i < BUSY_OPS; i++)
 		ck_assert_int_eq(up(&t, t.copy, 0, 0, 16), 0);
 	outer = mark(&t, t.copy);
@@ -511,10 +512,10 @@ START_TEST(what_a_recording_forbids)
 				 t.r->self, (struct genai_range){0, UINT64_MAX},
 				 UINT64_MAX, NULL, &err),
 			 GENAI_E_STATE);
-	/* work outside that the recording is not ordered after */
+	// work outside that the recording is not ordered after
 	ck_assert_int_eq(t.o->wait(t.r->self, t.r->compute, outer, &err),
 			 GENAI_E_STATE);
-	/* which spoilt it */
+	// which spoilt it
 	ck_assert_int_eq(t.o->capture_end(t.r->self, t.r->compute, &rec, &err),
 			 GENAI_E_STATE);
 	ck_assert_int_eq(t.o->capture_begin(t.r->self, t.r->compute, &err), 0);
@@ -548,7 +549,7 @@ START_TEST(spoilt_recordings)
 	ck_assert_int_eq(record(&t, true, &rec), GENAI_E_DEVICE);
 	fake.do_fail_in("cuGraphInstantiateWithFlags", 1, OOM);
 	ck_assert_int_eq(record(&t, true, &rec), GENAI_E_LIMIT);
-	/* and then it works */
+	// and then it works
 	ck_assert_int_eq(record(&t, true, &rec), 0);
 	ck_assert_int_eq(t.o->launch_graph(t.r->self, rec, t.r->compute, &err),
 			 0);
@@ -558,7 +559,7 @@ START_TEST(spoilt_recordings)
 }
 END_TEST
 
-/* ---- memory ---- */
+// ---- memory ----
 
 START_TEST(limits_and_tickets)
 {
@@ -578,7 +579,7 @@ START_TEST(limits_and_tickets)
 	ck_assert_ptr_nonnull(strstr(err.text, "weights"));
 	ck_assert_ptr_nonnull(strstr(err.text, "device_limit is 9437440"));
 	ck_assert_ptr_nonnull(strstr(err.text, "uses 8913152 (8388864 of it"));
-	/* never used: no ticket is needed; twice is wrong */
+	// never used: no ticket is needed; twice is wrong
 	ck_assert_int_eq(o->free(r->self, a.range.addr, NULL, &err), 0);
 	ck_assert_int_eq(o->free(r->self, a.range.addr, NULL, &err),
 			 GENAI_E_INVAL);
@@ -598,8 +599,8 @@ START_TEST(limits_and_tickets)
 }
 END_TEST
 
-/* The limit is of the process: what one runtime holds, another cannot take;
- * and the driver's context is a part of it. */
+// The limit is of the process: what one runtime holds, another cannot take;
+// and the driver's context is a part of it.
 START_TEST(limit_of_the_process)
 {
 	struct gpu_rig *r = bring_up(OWN_BYTES + (1 << 20));
@@ -623,7 +624,7 @@ START_TEST(limit_of_the_process)
 	o = &q->stream_ops;
 	ck_assert_int_eq(o->free(q->self, b.range.addr, NULL, &err), 0);
 	gpu_close(q);
-	/* and starts anew with the next one */
+	// and starts anew with the next one
 	r = bring_up(OWN_BYTES + (1 << 20));
 	o = &r->stream_ops;
 	ck_assert_int_eq(
@@ -634,9 +635,9 @@ START_TEST(limit_of_the_process)
 }
 END_TEST
 
-/* ---- a whole step, with every call failing ---- */
+// ---- a whole step, with every call failing ----
 
-/* Two layers' worth: norm, product, silu of it. */
+// Two layers' worth: norm, product, silu of it.
 static int32_t run_graph(struct gpu_rig *r, int captured, float *out)
 {
 	static float x[64], w[64 * 32], gamma[64];
@@ -683,7 +684,7 @@ START_TEST(every_call_fails_in_a_step)
 		fake.do_fail(n, n % 2 ? OOM : ILLEGAL);
 		failed += run_graph(r, _i, got) != 0;
 		fake.do_fail(0, 0);
-		/* the module is usable afterwards, with the same results */
+		// the module is usable afterwards, with the same results
 		ck_assert_int_eq(r->stream_ops.reset(r->self, &good, &err), 0);
 		memset(got, 0, sizeof(got));
 		ck_assert_msg(run_graph(r, _i, got) == 0, "after call %lu: %s",
@@ -696,7 +697,7 @@ START_TEST(every_call_fails_in_a_step)
 }
 END_TEST
 
-/* A product that a GPU has no instructions for is refused by name. */
+// A product that a GPU has no instructions for is refused by name.
 START_TEST(bfloat16)
 {
 	int64_t xd[2] = {2, 64}, wd[2] = {64, 32}, od[2] = {2, 32};
@@ -731,8 +732,8 @@ START_TEST(bfloat16)
 }
 END_TEST
 
-/* Recorded or not, three steps run every kernel three times: warming up is a
- * step as any other. */
+// Recorded or not, three steps run every kernel three times: warming up is a
+// step as any other.
 START_TEST(recording_adds_no_steps)
 {
 	float out[32];

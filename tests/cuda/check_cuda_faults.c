@@ -1,11 +1,12 @@
-/* check_cuda_faults.c - every driver call of a run fails in turn, once and from
- * then on: one clear error that names the call, nothing left behind, and both
- * the session and the next run in the same process give the right tokens.
- *
- * CUDA_FAULTS_ALL=1 fails each call of each configuration, with a good run
- * after every fifth; without it a few of each, from a place that
- * CUDA_FAULTS_SEED moves, with a good run after each. */
+// check_cuda_faults.c - every driver call of a run fails in turn, once and from
+// then on: one clear error that names the call, nothing left behind, and both
+// the session and the next run in the same process give the right tokens.
+//
+// CUDA_FAULTS_ALL=1 fails each call of each configuration, with a good run
+// after every fifth; without it a few of each, from a place that
+// CUDA_FAULTS_SEED moves, with a good run after each.
 #include <stdio.h>
+
 #include "tests/cuda/cuda_kit.h"
 
 #define FEW 4
@@ -60,7 +61,7 @@ static void good_run(int config, const char *when, uint64_t n)
 	in_order(when, n);
 }
 
-/* The function without what cuda.h adds to its name. */
+// The function without what cuda.h adds to its name.
 static void call_name(char *out, size_t cap)
 {
 	const char *name = fake.do_failed();
@@ -76,19 +77,19 @@ static void check_error(const struct sim_run *r, uint64_t n, bool stays)
 	const char *text = r->err.text;
 	char name[64] = ": cu";
 
-	/* of many the first that nobody can do without */
+	// of many the first that nobody can do without
 	if (!stays)
 		call_name(name, sizeof(name));
 	ck_assert_msg(*text && !strchr(text, '\n'), "call %lu: '%s'",
 		      (unsigned long)n, text);
-	/* the flags variant is what cuda.h makes of it */
+	// the flags variant is what cuda.h makes of it
 	if (!strcmp(name, "cuGraphInstantiateWithFlags"))
 		name[strlen("cuGraphInstantiate")] = 0;
 	ck_assert_msg(strstr(text, name) != NULL, "call %lu, %s: '%s'",
 		      (unsigned long)n, name, text);
 }
 
-/* The call fails, and what then is as it should be.  1: the run failed. */
+// The call fails, and what then is as it should be.  1: the run failed.
 static unsigned fail_call(int config, int mode, uint64_t n)
 {
 	int64_t got[CUDA_TALK];
@@ -111,7 +112,7 @@ static unsigned fail_call(int config, int mode, uint64_t n)
 		check_error(&r, n, modes[mode].stays);
 	else
 		ck_assert_mem_eq(got, want, sizeof(want));
-	/* the session goes on when the device does */
+	// the session goes on when the device does
 	if (rc && opened && !modes[mode].stays && modes[mode].code == OOM) {
 		rc = genai_session_rewind(r.session, 0, &r.err);
 		ck_assert_msg(!rc, "call %lu: rewind: %s", (unsigned long)n,
@@ -162,8 +163,8 @@ START_TEST(every_call_fails)
 }
 END_TEST
 
-/* A unit of work breaks down while it runs, which a later call tells; nothing
- * works from then on until the process is another one. */
+// A unit of work breaks down while it runs, which a later call tells; nothing
+// works from then on until the process is another one.
 START_TEST(every_unit_breaks)
 {
 	const char *seed = getenv("CUDA_FAULTS_SEED");
@@ -190,7 +191,7 @@ START_TEST(every_unit_breaks)
 			ck_assert_msg(strstr(r.err.text, "CUDA_ERROR_700"),
 				      "unit %lu: %s", (unsigned long)n,
 				      r.err.text);
-			/* no success is told by what is broken */
+			// no success is told by what is broken
 			if (r.session)
 				ck_assert_int_ne(cuda_talk(&r, got), 0);
 		}
@@ -204,7 +205,7 @@ START_TEST(every_unit_breaks)
 }
 END_TEST
 
-/* The process is at its end and the driver gone: closing says nothing. */
+// The process is at its end and the driver gone: closing says nothing.
 START_TEST(driver_gone)
 {
 	int64_t got[CUDA_TALK];

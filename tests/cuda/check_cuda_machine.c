@@ -1,7 +1,8 @@
-/* check_cuda_machine.c - machines that are not as hoped: GPUs of every
- * capability, old drivers, none, too little memory.  One sentence each, and the
- * process goes on. */
+// check_cuda_machine.c - machines that are not as hoped: GPUs of every
+// capability, old drivers, none, too little memory.  One sentence each, and the
+// process goes on.
 #include <stdio.h>
+
 #include "tests/cuda/cuda_kit.h"
 
 static int64_t want[CUDA_TALK];
@@ -27,7 +28,7 @@ static void works(struct sim_run *r)
 	ck_assert_uint_eq(fake.do_alive(), 0);
 }
 
-/* One line that holds what it should; nothing is left behind. */
+// One line that holds what it should; nothing is left behind.
 static void refused(struct sim_run *r, int32_t code, const char *part)
 {
 	int64_t got[CUDA_TALK];
@@ -42,7 +43,7 @@ static void refused(struct sim_run *r, int32_t code, const char *part)
 	ck_assert_uint_eq(fake.do_alive(), 0);
 }
 
-/* The same process with a machine in order, and without a GPU. */
+// The same process with a machine in order, and without a GPU.
 static void goes_on(void)
 {
 	int64_t got[CUDA_TALK];
@@ -65,9 +66,9 @@ static void setup(void)
 	fake.do_reset();
 }
 
-/* ---- capabilities ---- */
+// ---- capabilities ----
 
-/* What this build has for a capability: 86 code, -90 PTX, 0 nothing. */
+// What this build has for a capability: 86 code, -90 PTX, 0 nothing.
 static int image_for(int cc)
 {
 	const char *list = CUDA_ARCHS;
@@ -109,13 +110,13 @@ START_TEST(capability)
 	} else {
 		works(&r);
 		ck_assert_int_eq(fake.do_image(), image);
-		/* kernels begin early where the device can, and only there */
+		// kernels begin early where the device can, and only there
 		ck_assert_int_eq(fake.do_overlaps() > overlaps, cc >= 90);
 	}
 }
 END_TEST
 
-/* Shared memory differs: every capability gives the same tokens. */
+// Shared memory differs: every capability gives the same tokens.
 START_TEST(same_tokens)
 {
 	static const int each[] = {75, 80, 86, 90};
@@ -141,7 +142,7 @@ START_TEST(overlap_off)
 }
 END_TEST
 
-/* ---- drivers ---- */
+// ---- drivers ----
 
 START_TEST(old_driver)
 {
@@ -150,7 +151,7 @@ START_TEST(old_driver)
 	fake.do_version(12040);
 	cuda_config(&r, 0);
 	refused(&r, GENAI_E_NODEVICE, "it is of CUDA 12.4, they need ");
-	/* PTX for a GPU that the driver knows and this build does not */
+	// PTX for a GPU that the driver knows and this build does not
 	fake.do_devices(1, 20, 0);
 	refused(&r, GENAI_E_NODEVICE, "it is of CUDA 12.4, they need ");
 	goes_on();
@@ -176,7 +177,7 @@ START_TEST(no_driver)
 	cuda_config(&r, 0);
 	sim_set(&r, "module.cuda_ep.driver=/nonexistent/libcuda.so.1");
 	refused(&r, GENAI_E_NODEVICE, "the NVIDIA driver is not installed");
-	/* the system's own, where it has none */
+	// the system's own, where it has none
 	if (!dlopen("libcuda.so.1", RTLD_NOW)) {
 		cuda_init(&r, "eager", "pager_sync");
 		r.n_sets--;
@@ -211,19 +212,19 @@ START_TEST(no_such_device)
 }
 END_TEST
 
-/* What runs nowhere is found at load. */
+// What runs nowhere is found at load.
 START_TEST(kernels_do_not_run)
 {
 	struct sim_run r;
 
-	fake.do_break(1, 715); /* illegal instruction */
+	fake.do_break(1, 715); // illegal instruction
 	cuda_config(&r, 0);
 	refused(&r, GENAI_E_DEVICE, "fake cannot run kernels");
 	goes_on();
 }
 END_TEST
 
-/* ---- memory ---- */
+// ---- memory ----
 
 static const struct {
 	const char *executor, *pager;
@@ -256,7 +257,7 @@ static int32_t with_limit(int i, uint64_t limit, uint64_t context,
 	return rc;
 }
 
-/* A limit that is too small says what would do; and that does. */
+// A limit that is too small says what would do; and that does.
 START_TEST(small_limits)
 {
 	uint64_t limit = FAKE_CONTEXT_BYTES + 4096, advised = 0, raised = 0;
@@ -286,7 +287,7 @@ START_TEST(small_limits)
 		ck_assert_msg(!with_limit(_i, limit, n, &err),
 			      "context %lu under %lu: %s", (unsigned long)n,
 			      (unsigned long)limit, err.text);
-		/* and no more than that */
+		// and no more than that
 		ck_assert_msg(with_limit(_i, limit, n + 1, &err) ==
 				      GENAI_E_LIMIT,
 			      "context %lu fits too", (unsigned long)n + 1);
@@ -297,7 +298,7 @@ START_TEST(small_limits)
 }
 END_TEST
 
-/* Whatever part of the weights stays on the device. */
+// Whatever part of the weights stays on the device.
 START_TEST(budgets)
 {
 	static const char *const each[] = {"0",	  "1B",	  "10%",
@@ -316,7 +317,7 @@ START_TEST(budgets)
 }
 END_TEST
 
-/* A link that crawls changes nothing but the time. */
+// A link that crawls changes nothing but the time.
 START_TEST(slow_copies)
 {
 	struct sim_run r;
@@ -334,7 +335,7 @@ START_TEST(memory_runs_out)
 	uint64_t bytes = FAKE_CONTEXT_BYTES;
 	int32_t rc = -1;
 
-	/* no limit is set, yet the GPU has only so much */
+	// no limit is set, yet the GPU has only so much
 	for (int n = 0; rc; n++, bytes += 100000) {
 		fake.do_total_bytes(bytes);
 		rc = with_limit(_i, UINT64_MAX, 0, &err);

@@ -1,10 +1,11 @@
-/* check_cuda_order.c - every byte that cuda_ep's kernels and copies touch is
- * ordered, whatever the schedule; and every edge that it makes is needed: with
- * a driver that leaves one out, the run goes wrong.
- *
- * CUDA_ORDER_ALL=1 leaves out every edge of every configuration, one at a time;
- * without it some of each kind.  CUDA_ORDER_SEEDS=N: so many schedules. */
+// check_cuda_order.c - every byte that cuda_ep's kernels and copies touch is
+// ordered, whatever the schedule; and every edge that it makes is needed: with
+// a driver that leaves one out, the run goes wrong.
+//
+// CUDA_ORDER_ALL=1 leaves out every edge of every configuration, one at a time;
+// without it some of each kind.  CUDA_ORDER_SEEDS=N: so many schedules.
 #include <stdio.h>
+
 #include "tests/cuda/cuda_kit.h"
 
 #define OK(call)                                                               \
@@ -15,7 +16,7 @@
 
 static int64_t want[CUDA_TALK];
 
-/* A life; 0, or what went wrong in err. */
+// A life; 0, or what went wrong in err.
 static int32_t talk(int config, const char *model, int64_t ids[CUDA_TALK],
 		    struct genai_error *err)
 {
@@ -88,8 +89,8 @@ START_TEST(every_model)
 }
 END_TEST
 
-/* Two sequences share the weights, the ring and the compute stream: each steps
- * while the other's pages are on their way. */
+// Two sequences share the weights, the ring and the compute stream: each steps
+// while the other's pages are on their way.
 START_TEST(two_sessions)
 {
 	static const int64_t prompt[] = {1, 5, 9};
@@ -109,7 +110,7 @@ START_TEST(two_sessions)
 	OK(genai_session_append(r.session, prompt, 3, &r.err));
 	for (int i = 0; i < 6; i++) {
 		OK(genai_session_next(r.session, 0, &got[0][i], &r.err));
-		/* the other one begins when the first has been recorded */
+		// the other one begins when the first has been recorded
 		if (i == 3)
 			OK(genai_session_append(other, prompt, 3, &r.err));
 		if (i >= 3)
@@ -124,13 +125,13 @@ START_TEST(two_sessions)
 }
 END_TEST
 
-/* ---- edges left out ---- */
+// ---- edges left out ----
 
-/* Edges of a kind that order nothing which ever meets.  One wait: the first
- * copy of the ring waits for the steps before, and there are none.  Three
- * answers, and the records behind them: the host waits for a length or a prompt
- * to have arrived only in order to tell of its failure at once.  A fourth: the
- * pager ends its stream, which asks again, before it gives back the ring. */
+// Edges of a kind that order nothing which ever meets.  One wait: the first
+// copy of the ring waits for the steps before, and there are none.  Three
+// answers, and the records behind them: the host waits for a length or a prompt
+// to have arrived only in order to tell of its failure at once.  A fourth: the
+// pager ends its stream, which asks again, before it gives back the ring.
 static const struct {
 	const char *name;
 	unsigned silent;
@@ -186,7 +187,7 @@ START_TEST(edges_are_needed)
 	       t.raced, t.failed, t.wrong, t.redundant, t.silent);
 	fflush(stdout);
 	ck_assert_uint_le(t.silent, edges[edge].silent);
-	/* nothing waits for an event twice; nobody asks for some */
+	// nothing waits for an event twice; nobody asks for some
 	if (edge != FAKE_RECORD)
 		ck_assert_uint_eq(t.redundant, 0);
 	if (edge == FAKE_WAIT &&
@@ -195,9 +196,9 @@ START_TEST(edges_are_needed)
 }
 END_TEST
 
-/* Pagers with one wait taken out, as in tests/unit/check_rules.c: the copies do
- * not wait for whoever used the slot, at the beginning or later; the kernels do
- * not wait for the copy. */
+// Pagers with one wait taken out, as in tests/unit/check_rules.c: the copies do
+// not wait for whoever used the slot, at the beginning or later; the kernels do
+// not wait for the copy.
 START_TEST(faulty_pagers)
 {
 	static const int mutants[] = {1, 2, 4};

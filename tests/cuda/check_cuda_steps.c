@@ -1,10 +1,11 @@
-/* check_cuda_steps.c - what the host does between two tokens: one replay, the
- * token's copies, one event, and nothing that allocates or waits for the device
- * but reading the token. */
+// check_cuda_steps.c - what the host does between two tokens: one replay, the
+// token's copies, one event, and nothing that allocates or waits for the device
+// but reading the token.
 #include <stdio.h>
+
 #include "tests/cuda/cuda_kit.h"
 
-/* The sanitizers have allocators of their own, which cannot be stood in for. */
+// The sanitizers have allocators of their own, which cannot be stood in for.
 #if defined(__GLIBC__) && !GENAI_BUILD_SAN
 #define COUNTS_ALLOCATIONS 1
 
@@ -66,13 +67,13 @@ static struct sim_run begin(int config, const char *model)
 	cuda_config(&r, config);
 	OK(sim_open(&r, model));
 	OK(genai_session_append(r.session, prompt, 3, &r.err));
-	/* warm: the first step of one token is eager, the second recorded */
+	// warm: the first step of one token is eager, the second recorded
 	for (int i = 0; i < 4; i++)
 		OK(genai_session_next(r.session, 1, &id, &r.err));
 	return r;
 }
 
-/* Calls of a captured step, whichever pager is under it. */
+// Calls of a captured step, whichever pager is under it.
 START_TEST(calls_of_a_token)
 {
 	static const struct {
@@ -80,7 +81,7 @@ START_TEST(calls_of_a_token)
 		uint64_t n;
 	} per_token[] = {
 		{"cuGraphLaunch", 1},
-		{"cuMemcpyDtoHAsync", 2}, /* the token, and its logit */
+		{"cuMemcpyDtoHAsync", 2}, // the token, and its logit
 		{"cuEventRecord", 1},
 		{"cuEventQuery", 1},
 	};
@@ -98,7 +99,7 @@ START_TEST(calls_of_a_token)
 	allocations.n = 0;
 	allocations.on = true;
 #endif
-	/* the test's own assertions allocate */
+	// the test's own assertions allocate
 	for (int i = 0; i < TOKENS && !rc; i++)
 		rc = genai_session_next(r.session, 1, &id, &r.err);
 #ifdef COUNTS_ALLOCATIONS
@@ -124,7 +125,7 @@ START_TEST(calls_of_a_token)
 }
 END_TEST
 
-/* A step that is not recorded waits for nothing either, and takes nothing. */
+// A step that is not recorded waits for nothing either, and takes nothing.
 START_TEST(calls_of_an_eager_token)
 {
 	static const char *const never[] = {
@@ -156,7 +157,7 @@ START_TEST(calls_of_an_eager_token)
 }
 END_TEST
 
-/* One recording and no fallback, for every model. */
+// One recording and no fallback, for every model.
 START_TEST(recorded_once)
 {
 	static const char *const models[] = {
@@ -183,7 +184,7 @@ START_TEST(recorded_once)
 }
 END_TEST
 
-/* What it has no kernel for is named before it takes any memory. */
+// What it has no kernel for is named before it takes any memory.
 START_TEST(refused_by_name)
 {
 	static const char *const models[] = {"none-of-them", "gptoss-cpu-int4"};
@@ -212,8 +213,8 @@ struct launched {
 	uint64_t kernels, overlaps;
 };
 
-/* Kernels of a token, without those that bring constants, and how many of them
- * begin while the one before ends. */
+// Kernels of a token, without those that bring constants, and how many of them
+// begin while the one before ends.
 static struct launched one_token(struct sim_run r)
 {
 	struct launched n = {fake.do_count("cuLaunchKernelEx") -
@@ -246,8 +247,8 @@ static struct launched later_token(const char *budget, struct launched *first)
 	return n;
 }
 
-/* What stays on the device runs at once and without a pause from the first step
- * on, whatever else streams. */
+// What stays on the device runs at once and without a pause from the first step
+// on, whatever else streams.
 START_TEST(what_stays_is_fast)
 {
 	struct launched all, most, few, first;
@@ -264,8 +265,8 @@ START_TEST(what_stays_is_fast)
 }
 END_TEST
 
-/* A recording that fails is ended, counted by its reason, and the step runs
- * eagerly; once, and every time. */
+// A recording that fails is ended, counted by its reason, and the step runs
+// eagerly; once, and every time.
 START_TEST(recording_fails)
 {
 	static const struct {

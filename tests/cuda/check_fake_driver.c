@@ -1,7 +1,8 @@
-/* check_fake_driver.c - does the fake driver see what a real one would only
- * sometimes show?  Every mistake here is one that cuda_ep must not make: the
- * same calls with the edge in place are silent. */
+// check_fake_driver.c - does the fake driver see what a real one would only
+// sometimes show?  Every mistake here is one that cuda_ep must not make: the
+// same calls with the edge in place are silent.
 #include <cuda.h>
+
 #include "modules/cuda_ep/kernels/params.h"
 #include "tests/cuda/cuda_kit.h"
 
@@ -52,7 +53,7 @@ static void setup(void)
 	memset(d.pin, 1, BYTES);
 }
 
-/* Everything done: 0, or 1 if it went wrong. */
+// Everything done: 0, or 1 if it went wrong.
 static int settle(void)
 {
 	(void)cu.cuStreamSynchronize(d.compute);
@@ -85,11 +86,11 @@ static void finds(const char *what, const char *other)
 		      fake.do_race());
 }
 
-/* ---- what is enqueued ---- */
+// ---- what is enqueued ----
 
 static CUfunction function(const char *name)
 {
-	/* a fat binary without images: this one asks for none */
+	// a fat binary without images: this one asks for none
 	union {
 		CUfunction f;
 		const void *p;
@@ -133,7 +134,7 @@ static void kernel_copy(CUstream s, CUdeviceptr to, CUdeviceptr from)
 	ck_assert_int_eq(launch(s, "cep_copy_4", &p, 0), 0);
 }
 
-/* Reads gamma before it waits for the kernel in front. */
+// Reads gamma before it waits for the kernel in front.
 static void kernel_norm(CUstream s, CUdeviceptr gamma, CUdeviceptr x, int early)
 {
 	struct cep_norm p = {.x = x,
@@ -157,7 +158,7 @@ static void order(CUstream after, CUstream before, CUevent e)
 	GOOD(cuStreamWaitEvent(after, e, 0));
 }
 
-/* ---- between streams ---- */
+// ---- between streams ----
 
 START_TEST(copy_then_kernel)
 {
@@ -172,7 +173,7 @@ START_TEST(copy_then_kernel)
 }
 END_TEST
 
-/* A slot is filled, read, and filled again before its reader is done. */
+// A slot is filled, read, and filled again before its reader is done.
 START_TEST(slot_refilled)
 {
 	up(d.copies, d.slot);
@@ -188,7 +189,7 @@ START_TEST(slot_refilled)
 }
 END_TEST
 
-/* Neighbours in a slot are no conflict, one common byte is. */
+// Neighbours in a slot are no conflict, one common byte is.
 START_TEST(bytes_count)
 {
 	GOOD(cuMemcpyHtoDAsync(d.dev, d.pin, 100, d.copies));
@@ -197,7 +198,7 @@ START_TEST(bytes_count)
 }
 END_TEST
 
-/* Two readers need no order. */
+// Two readers need no order.
 START_TEST(readers)
 {
 	up(d.compute, d.dev);
@@ -208,7 +209,7 @@ START_TEST(readers)
 }
 END_TEST
 
-/* A writer must be after both of them. */
+// A writer must be after both of them.
 START_TEST(writer_after_readers)
 {
 	up(d.compute, d.dev);
@@ -225,7 +226,7 @@ START_TEST(writer_after_readers)
 }
 END_TEST
 
-/* The event of the pool goes to the next user before the first one waited. */
+// The event of the pool goes to the next user before the first one waited.
 START_TEST(event_reused)
 {
 	up(d.copies, d.dev);
@@ -241,7 +242,7 @@ START_TEST(event_reused)
 }
 END_TEST
 
-/* What the host was told orders what it enqueues then. */
+// What the host was told orders what it enqueues then.
 START_TEST(through_the_host)
 {
 	up(d.copies, d.dev);
@@ -254,10 +255,10 @@ START_TEST(through_the_host)
 }
 END_TEST
 
-/* ---- the host ---- */
+// ---- the host ----
 
-/* A token is read before its copy is done: it is no token.  Nor is the one of
- * a slot that the next step writes already. */
+// A token is read before its copy is done: it is no token.  Nor is the one of
+// a slot that the next step writes already.
 START_TEST(token_slots)
 {
 	d.pin2[0] = 7;
@@ -270,7 +271,7 @@ START_TEST(token_slots)
 }
 END_TEST
 
-/* Two steps write one slot from two streams. */
+// Two steps write one slot from two streams.
 START_TEST(token_written_twice)
 {
 	GOOD(cuMemcpyDtoHAsync(d.pin2, d.dev, 8, d.copies));
@@ -281,7 +282,7 @@ START_TEST(token_written_twice)
 }
 END_TEST
 
-/* The next step writes the token that is still being copied out. */
+// The next step writes the token that is still being copied out.
 START_TEST(token_overwritten)
 {
 	GOOD(cuMemcpyDtoHAsync(d.pin2, d.dev, 8, d.copies));
@@ -295,7 +296,7 @@ START_TEST(token_overwritten)
 }
 END_TEST
 
-/* A copy of memory that the driver does not know. */
+// A copy of memory that the driver does not know.
 START_TEST(ordinary_memory)
 {
 	static char ordinary[256];
@@ -309,7 +310,7 @@ static void freed(bool waited, bool ran)
 {
 	kernel_copy(d.compute, d.out, d.dev);
 	GOOD(cuEventRecord(d.event, d.compute));
-	if (ran) /* done, yet nobody was told */
+	if (ran) // done, yet nobody was told
 		GOOD(cuStreamWaitEvent(d.copies, d.event, 0));
 	if (ran)
 		GOOD(cuStreamSynchronize(d.copies));
@@ -328,7 +329,7 @@ START_TEST(freed_too_early)
 }
 END_TEST
 
-/* ---- graphs ---- */
+// ---- graphs ----
 
 static CUgraphExec record(bool with_edge)
 {
@@ -350,12 +351,12 @@ static CUgraphExec record(bool with_edge)
 	return exec;
 }
 
-/* Recorded one after the other, yet no edge of the graph says so. */
+// Recorded one after the other, yet no edge of the graph says so.
 START_TEST(edges_of_a_graph)
 {
 	CUgraphExec exec = record(_i);
 
-	ck_assert_int_eq(settle(), 0); /* recording is no work */
+	ck_assert_int_eq(settle(), 0); // recording is no work
 	for (int i = 0; i < 3; i++)
 		(void)cu.cuGraphLaunch(exec, d.compute);
 	ck_assert_int_eq(settle(), !_i);
@@ -363,7 +364,7 @@ START_TEST(edges_of_a_graph)
 }
 END_TEST
 
-/* A replay against what is enqueued beside it. */
+// A replay against what is enqueued beside it.
 START_TEST(beside_a_graph)
 {
 	CUgraphExec exec = record(true);
@@ -377,7 +378,7 @@ START_TEST(beside_a_graph)
 }
 END_TEST
 
-/* A graph names memory that went. */
+// A graph names memory that went.
 START_TEST(stale_graph)
 {
 	CUgraphExec exec = record(true);
@@ -404,13 +405,13 @@ START_TEST(graph_destroyed_in_flight)
 }
 END_TEST
 
-/* ---- kernels that begin early ---- */
+// ---- kernels that begin early ----
 
 START_TEST(early_kernels)
 {
 	up(d.compute, d.dev);
 	kernel_copy(d.compute, d.slot, d.dev);
-	/* x after the wait: in order.  gamma before it: not */
+	// x after the wait: in order.  gamma before it: not
 	kernel_norm(d.compute, _i ? d.dev : d.slot, d.slot, 1);
 	if (_i)
 		ck_assert_int_eq(settle(), 0);
@@ -419,7 +420,7 @@ START_TEST(early_kernels)
 }
 END_TEST
 
-/* A chain of early kernels: the first one may still run under the third. */
+// A chain of early kernels: the first one may still run under the third.
 START_TEST(early_chain)
 {
 	up(d.compute, d.dev);
@@ -432,7 +433,7 @@ START_TEST(early_chain)
 }
 END_TEST
 
-/* In a recording too. */
+// In a recording too.
 START_TEST(early_nodes)
 {
 	CUgraphExec exec;

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <stdbool.h>
+
 #include "tests/cuda/fake_cuda.h"
 #include "tests/unit/harness.h"
 #include "tests/unit/sim_run.h"

@@ -1,8 +1,8 @@
-// emu.h - runs the CUDA kernels of cuda_ep on the host, for tests.
-// A block's threads are fibers of one thread; they change places at
-// __syncthreads, at warp exchanges and at their end.  What a kernel does
-// between those points is ordinary C++, so its arithmetic is the device's up to
-// the rounding of the maths library and the order inside a tensor core.
+/* emu.h - runs the CUDA kernels of cuda_ep on the host, for tests.
+ * A block's threads are fibers of one thread; they change places at
+ * __syncthreads, at warp exchanges and at their end.  What a kernel does
+ * between those points is ordinary C++, so its arithmetic is the device's up to
+ * the rounding of the maths library and the order inside a tensor core. */
 #ifndef CEP_TESTS_EMU_H
 #define CEP_TESTS_EMU_H
 
@@ -20,10 +20,10 @@ typedef void (*emu_fn)(const void *params);
 extern "C" {
 void emu_register(const char *name, emu_fn fn, unsigned int bytes);
 void emu_sync_block(void);
-// From here on the kernel in front is done.
+/* From here on the kernel in front is done. */
 void emu_grid_wait(void);
-// Deposit bytes for the warp, wait for all live lanes, return the warp's
-// deposits: 64 bytes a lane.
+/* Deposit bytes for the warp, wait for all live lanes, return the warp's
+ * deposits: 64 bytes a lane. */
 const unsigned char *emu_exchange(const void *mine, unsigned int bytes);
 unsigned char *emu_smem(void);
 }
@@ -85,7 +85,7 @@ template <class T> static inline T __shfl_xor_sync(unsigned int, T v, int mask)
 	return r;
 }
 
-// Several kernels at once may do this.
+/* Several kernels at once may do this. */
 __attribute__((noinline, no_sanitize("thread"))) static inline unsigned int
 atomicCAS(unsigned int *p, unsigned int old, unsigned int v)
 {
@@ -119,7 +119,7 @@ static inline float emu_to_f(__nv_bfloat16 h)
 	return __bfloat162float(h);
 }
 
-// m16n8k16: fragments as the PTX manual lays them out.
+/* m16n8k16: fragments as the PTX manual lays them out. */
 template <class T>
 static inline void emu_mma(float *d, uint32_t a0, uint32_t a1, uint32_t a2,
 			   uint32_t a3, uint32_t b0, uint32_t b1)
@@ -150,8 +150,8 @@ static inline void emu_mma(float *d, uint32_t a0, uint32_t a1, uint32_t a2,
 	}
 }
 
-// m64nNk16 of wgmma, 16 rows a warp: a in registers as for m16n8k16; element
-// (n, k) of b is where at(n, k) says.
+/* m64nNk16 of wgmma, 16 rows a warp: a in registers as for m16n8k16; element
+ * (n, k) of b is where at(n, k) says. */
 template <class T, class F>
 static inline void emu_wgmma(float (*d)[4], const uint32_t *mine, unsigned int n,
 			     F at)
@@ -187,8 +187,8 @@ static inline void emu_wgmma(float (*d)[4], const uint32_t *mine, unsigned int n
 	}
 }
 
-// Four matrices of 8 rows of 16 bytes, an address a lane; 32-bit pieces of
-// them, or of their transposes.
+/* Four matrices of 8 rows of 16 bytes, an address a lane; 32-bit pieces of
+ * them, or of their transposes. */
 static inline void emu_ldmatrix(const void *row, uint32_t *o, bool transposed)
 {
 	unsigned int lane = emu_thread.x & 31, g = lane / 4, t = lane % 4;

@@ -1,12 +1,13 @@
-/* fake_capture.c - captures and graphs of the fake driver.  A replay runs the
- * nodes in an order that the graph's edges allow and a seed picks. */
+// fake_capture.c - captures and graphs of the fake driver.  A replay runs the
+// nodes in an order that the graph's edges allow and a seed picks.
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/cuda/fake_impl.h"
 
 unsigned int emu_bytes(const void *kernel);
 
-static bool spoilt; /* the open capture */
+static bool spoilt; // the open capture
 static struct CUstream_st *capturing;
 static struct CUgraphExec_st *execs;
 
@@ -80,7 +81,7 @@ void fake_node_add(struct CUstream_st *s, struct op *o)
 	g->nodes[g->n++] = o;
 }
 
-/* Everything that the nodes of a set come after, themselves included. */
+// Everything that the nodes of a set come after, themselves included.
 static bool *ancestors(const struct CUgraph_st *g, const struct set *of)
 {
 	bool *seen = calloc(g->n + 1, 1);
@@ -110,10 +111,10 @@ bool fake_orders_more(const struct CUstream_st *s, const struct CUevent_st *e)
 	       (!s->capture || !is_within(e->capture, &e->at, &s->at));
 }
 
-/* ---- replays ---- */
+// ---- replays ----
 
-/* A kernel that may begin before the one in front of it ends: what that one
- * comes after, and whatever else it waits for. */
+// A kernel that may begin before the one in front of it ends: what that one
+// comes after, and whatever else it waits for.
 static void early(struct CUgraph_st *g, struct op *o, const struct op *launch)
 {
 	const struct op *front = g->nodes[o->deps[0]];
@@ -126,8 +127,8 @@ static void early(struct CUgraph_st *g, struct op *o, const struct op *launch)
 		fake_join(o->before, g->nodes[o->deps[d]]->clock);
 }
 
-/* The places of the nodes for one launch: each comes after its own nodes, and
- * all of them after what the launch comes after. */
+// The places of the nodes for one launch: each comes after its own nodes, and
+// all of them after what the launch comes after.
 static void place_nodes(const struct op *launch)
 {
 	struct CUgraphExec_st *e = launch->exec;
@@ -184,7 +185,7 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
 		return fake_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	o = fake_op(OP_GRAPH);
 	o->exec = e;
-	/* launches of one graph follow each other */
+	// launches of one graph follow each other
 	fake_join(&s->clock, &e->done);
 	r = fake_enqueue(s, o);
 	o->deps = calloc(e->graph->n_branches + 1, sizeof(*o->deps));
@@ -198,7 +199,7 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
 	return fake_leave(r);
 }
 
-/* ---- captures ---- */
+// ---- captures ----
 
 CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
 {
@@ -258,7 +259,7 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
 	return fake_leave(end);
 }
 
-/* ---- graphs ---- */
+// ---- graphs ----
 
 static struct op *node_copy(const struct op *from)
 {

@@ -1,13 +1,14 @@
-/* fake_cuda.c - a driver library without a GPU, for tests: the calls that every
- * other file counts on, the machine that it poses as, and failures.
- * One lock around everything.  fake_queue.c runs work, kernels as host code
- * (emu.cpp); fake_order.c checks that every access is ordered. */
+// fake_cuda.c - a driver library without a GPU, for tests: the calls that every
+// other file counts on, the machine that it poses as, and failures.
+// One lock around everything.  fake_queue.c runs work, kernels as host code
+// (emu.cpp); fake_order.c checks that every access is ordered.
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
 #include "tests/cuda/fake_impl.h"
 
 #define COUNTED 64
@@ -34,7 +35,7 @@ static struct {
 	uint64_t n;
 } counts[COUNTED];
 
-/* ---- controls ---- */
+// ---- controls ----
 
 void fake_reset(void)
 {
@@ -113,7 +114,7 @@ uint64_t fake_calls(void)
 	return f.calls;
 }
 
-/* cuda.h adds to some names. */
+// cuda.h adds to some names.
 static bool is_called(const char *name, const char *plain)
 {
 	size_t n = strlen(plain);
@@ -173,7 +174,7 @@ void fake_version(int version)
 	fake_driver = version;
 }
 
-/* ---- what the other files ask ---- */
+// ---- what the other files ask ----
 
 uint32_t fake_dice(uint32_t n)
 {
@@ -235,7 +236,7 @@ void fake_copy_takes(void)
 		nanosleep(&ts, NULL);
 }
 
-/* ---- entries ---- */
+// ---- entries ----
 
 static bool gives_back(const char *name)
 {
@@ -244,7 +245,7 @@ static bool gives_back(const char *name)
 	       strstr(name, "Unmap") || strstr(name, "Unload");
 }
 
-/* Whether something is done: that needs no memory. */
+// Whether something is done: that needs no memory.
 static bool asks(const char *name)
 {
 	return strstr(name, "Query") || strstr(name, "Synchronize");
@@ -312,7 +313,7 @@ CUresult fake_leave(CUresult r)
 	return r;
 }
 
-/* ---- device ---- */
+// ---- device ----
 
 CUresult cuInit(unsigned int flags)
 {
@@ -418,7 +419,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 	return fake_leave(r);
 }
 
-/* ---- the management library, which needs no context ---- */
+// ---- the management library, which needs no context ----
 
 int nvmlInit_v2(void);
 int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **out);

@@ -1,14 +1,15 @@
-/* fake_image.c - images of kernels: which one of a fat binary a device of this
- * capability takes, functions, and what a launch may ask for. */
+// fake_image.c - images of kernels: which one of a fat binary a device of this
+// capability takes, functions, and what a launch may ask for.
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/cuda/fake_impl.h"
 
 #define FAT_MAGIC 0xba55ed50u
 #define FAT_PTX 1
 #define FAT_CODE 2
 
-/* As in the fat binaries that nvcc writes. */
+// As in the fat binaries that nvcc writes.
 struct fat_head {
 	uint32_t magic;
 	uint16_t version, head_bytes;
@@ -50,7 +51,7 @@ int fake_image(void)
 	return image;
 }
 
-/* Shared memory that a block may ask for at most. */
+// Shared memory that a block may ask for at most.
 static uint32_t most_smem(void)
 {
 	int cc = fake_cc[0] * 10 + fake_cc[1];
@@ -84,8 +85,8 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d)
 	return fake_leave(r);
 }
 
-/* Code of the same major capability and no newer minor one runs as it is; PTX
- * is compiled for what is as new or newer, by a driver that knows it. */
+// Code of the same major capability and no newer minor one runs as it is; PTX
+// is compiled for what is as new or newer, by a driver that knows it.
 static CUresult pick(const unsigned char *p)
 {
 	int cc = fake_cc[0] * 10 + fake_cc[1], code = 0, ptx = 0;
@@ -130,7 +131,7 @@ CUresult cuModuleLoadData(CUmodule *out, const void *data)
 CUresult cuModuleUnload(CUmodule m)
 {
 	ENTER_BACK();
-	/* streams of another runtime do not run these kernels */
+	// streams of another runtime do not run these kernels
 	for (struct CUstream_st *s = fake_streams; s && fake_contexts == 1;
 	     s = s->next)
 		fake_order_need(&s->clock, "kernels unloaded");

@@ -5,6 +5,7 @@
 #include <cuda.h>
 #include <stdbool.h>
 #include <stdint.h>
+
 #include "tests/cuda/fake_cuda.h"
 
 /* Lines of the order check: the host, streams, branches of graphs. */

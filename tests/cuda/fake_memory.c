@@ -1,13 +1,14 @@
-/* fake_memory.c - memory of the fake driver: device memory is host memory, new
- * memory is full of 0xa5, reserved ranges fault until they are mapped. */
+// fake_memory.c - memory of the fake driver: device memory is host memory, new
+// memory is full of 0xa5, reserved ranges fault until they are mapped.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
 #include "tests/cuda/fake_impl.h"
 
 #define GRANULE ((size_t)2 << 20)
 
-/* Addresses given back stay out of use until nothing can name them. */
+// Addresses given back stay out of use until nothing can name them.
 struct block *fake_blocks;
 
 struct block *fake_block_of(const void *p)
@@ -30,8 +31,8 @@ static void block_end(struct block *b)
 	free(b);
 }
 
-/* Dead blocks whose bytes nothing in a queue or graph can use; and those that
- * [p, p + bytes) comes in the place of. */
+// Dead blocks whose bytes nothing in a queue or graph can use; and those that
+// [p, p + bytes) comes in the place of.
 static void sweep(const char *p, size_t bytes)
 {
 	bool quiet = !fake_has_graphs();
@@ -68,7 +69,7 @@ static void *block_add(void *p, size_t bytes, int kind)
 	return p;
 }
 
-/* False: there is no such block. */
+// False: there is no such block.
 static bool block_take(const void *p, int kind)
 {
 	struct block *b = fake_blocks;

@@ -1,26 +1,27 @@
-/* fake_order.c - is every access of a kernel or a copy ordered?
- *
- * Streams, branches of graphs and the host are lines.  A unit of work stands on
- * a line at a number; its clock tells, per line, the units that are done before
- * it begins: in-order queues, events waited for, edges of a graph, and what the
- * host had been told was done when it enqueued.  Nothing else orders: not the
- * order in which the units really ran, not the order of recording.
- *
- * Every byte of the driver's memory remembers its last write and the reads
- * since.  Two uses of a byte, one a write, of which the later does not have the
- * earlier in its clock, are a race: told on stderr, counted, and the device is
- * dead from then on (CUDA_ERROR_ASSERT, whose text is the race).  Memory given
- * back counts as written by the host and may not be used again.
- *
- * What kernels touch is told by the compiler's instrumentation for threads
- * (-fsanitize=thread), whose functions are at the end of this file. */
+// fake_order.c - is every access of a kernel or a copy ordered?
+//
+// Streams, branches of graphs and the host are lines.  A unit of work stands on
+// a line at a number; its clock tells, per line, the units that are done before
+// it begins: in-order queues, events waited for, edges of a graph, and what the
+// host had been told was done when it enqueued.  Nothing else orders: not the
+// order in which the units really ran, not the order of recording.
+//
+// Every byte of the driver's memory remembers its last write and the reads
+// since.  Two uses of a byte, one a write, of which the later does not have the
+// earlier in its clock, are a race: told on stderr, counted, and the device is
+// dead from then on (CUDA_ERROR_ASSERT, whose text is the race).  Memory given
+// back counts as written by the host and may not be used again.
+//
+// What kernels touch is told by the compiler's instrumentation for threads
+// (-fsanitize=thread), whose functions are at the end of this file.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/cuda/fake_impl.h"
 
-#define READERS 32 /* streams and branches that may read at once */
-#define EMU_STACKS_BYTES ((size_t)64 << 20) /* as in emu.cpp */
+#define READERS 32 // streams and branches that may read at once
+#define EMU_STACKS_BYTES ((size_t)64 << 20) // as in emu.cpp
 
 unsigned int emu_bytes(const void *kernel);
 const char *emu_begin(void);
@@ -38,9 +39,9 @@ static struct {
 	bool taken[FAKE_LINES];
 	uint32_t next;
 } lines;
-static const struct op *running; /* the kernel */
+static const struct op *running; // the kernel
 static size_t params_bytes;
-static const char *stacks; /* of its threads */
+static const char *stacks; // of its threads
 static struct block *touched, *last_hit, *other_hit;
 static uint64_t races;
 static char race[512];
@@ -55,11 +56,11 @@ const char *fake_race(void)
 	return race;
 }
 
-/* ---- clocks ---- */
+// ---- clocks ----
 
 uint32_t fake_line(void)
 {
-	/* line 0 is the host's; a line just left is taken last */
+	// line 0 is the host's; a line just left is taken last
 	for (uint32_t i = 0; i < FAKE_LINES; i++) {
 		uint32_t l = (lines.next + i) % (FAKE_LINES - 1) + 1;
 
@@ -97,7 +98,7 @@ bool fake_covers(const struct clock *c, const struct clock *other)
 	return true;
 }
 
-/* ---- reports ---- */
+// ---- reports ----
 
 static void report(void)
 {
@@ -140,7 +141,7 @@ void fake_order_need(const struct clock *done, const char *what)
 	report();
 }
 
-/* ---- what every byte remembers ---- */
+// ---- what every byte remembers ----
 
 static struct span *span_new(size_t from, struct span *next)
 {
@@ -151,7 +152,7 @@ static struct span *span_new(size_t from, struct span *next)
 	return s;
 }
 
-/* The span that begins at from, at or behind s. */
+// The span that begins at from, at or behind s.
 static struct span *span_at(struct span *s, size_t from)
 {
 	struct span *n;
@@ -189,7 +190,7 @@ static void add_read(struct span *s, const struct use *u, const struct clock *c)
 {
 	uint32_t n = 0;
 
-	/* who was before us is found through us */
+	// who was before us is found through us
 	for (uint32_t i = 0; i < s->n_reads; i++)
 		if (!is_before(&s->reads[i], c))
 			s->reads[n++] = s->reads[i];
@@ -199,7 +200,7 @@ static void add_read(struct span *s, const struct use *u, const struct clock *c)
 	s->n_reads = n;
 }
 
-/* One use of [from, to) in the block; returns a span to go on from. */
+// One use of [from, to) in the block; returns a span to go on from.
 static struct span *use_range(struct block *b, struct span *s, size_t from,
 			      size_t to, const struct use *u,
 			      const struct clock *c, bool writes)
@@ -249,8 +250,8 @@ static void use_dead(const struct block *b, const struct use *u)
 	report();
 }
 
-/* A copy of ordinary memory is made by the driver in pieces, whose order to
- * other work nobody promises. */
+// A copy of ordinary memory is made by the driver in pieces, whose order to
+// other work nobody promises.
 static void use_unknown(const struct use *u)
 {
 	if (!races)
@@ -305,9 +306,9 @@ void fake_order_forget(struct block *b)
 	last_hit = other_hit = NULL;
 }
 
-/* ---- kernels ---- */
+// ---- kernels ----
 
-/* One bit a byte; later a walk over the runs of ones. */
+// One bit a byte; later a walk over the runs of ones.
 static void mark(struct block *b, size_t from, size_t bytes, int set)
 {
 	uint64_t *w = b->bits[set];
@@ -397,12 +398,12 @@ void fake_kernel_end(const struct op *o)
 	}
 }
 
-/* ---- what the instrumentation calls ---- */
+// ---- what the instrumentation calls ----
 
-extern bool emu_is_early;		  /* before the kernel's wait */
-extern const char __ehdr_start[], _end[]; /* this library, shared memory */
+extern bool emu_is_early;		  // before the kernel's wait
+extern const char __ehdr_start[], _end[]; // this library, shared memory
 
-/* What belongs to nobody else, which most accesses are to. */
+// What belongs to nobody else, which most accesses are to.
 static bool is_own(const char *p)
 {
 	return (size_t)(p - stacks) < EMU_STACKS_BYTES ||
@@ -481,7 +482,7 @@ HOOK(void *, __tsan_memset, void *to, int v, unsigned long n)
 	fake_touch(to, n, true);
 	return memset(to, v, n);
 }
-/* guards of static variables, which are not the driver's memory */
+// guards of static variables, which are not the driver's memory
 HOOK(unsigned char, __tsan_atomic8_load, const volatile unsigned char *p, int o)
 {
 	(void)o;

@@ -1,9 +1,10 @@
-/* fake_queue.c - streams and events of the fake driver.  Work is queued and
- * done later, when somebody asks, in an order that a seed picks among the legal
- * ones; or, when it is to be late, no sooner than somebody needs it. */
+// fake_queue.c - streams and events of the fake driver.  Work is queued and
+// done later, when somebody asks, in an order that a seed picks among the legal
+// ones; or, when it is to be late, no sooner than somebody needs it.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/cuda/fake_impl.h"
 
 const void *emu_find(const char *name);
@@ -29,7 +30,7 @@ uint64_t fake_launches(const char *name)
 	return n;
 }
 
-/* ---- units ---- */
+// ---- units ----
 
 struct op *fake_op(enum op_kind kind)
 {
@@ -56,8 +57,8 @@ static struct clock *clock_copy(const struct clock *c)
 	return n;
 }
 
-/* Give the unit its place: after everything of its stream and after what the
- * host knows to be done. */
+// Give the unit its place: after everything of its stream and after what the
+// host knows to be done.
 static void place(struct CUstream_st *s, struct op *o)
 {
 	fake_join(&s->clock, &fake_host);
@@ -89,7 +90,7 @@ CUresult fake_enqueue(struct CUstream_st *s, struct op *o)
 	return CUDA_SUCCESS;
 }
 
-/* ---- execution ---- */
+// ---- execution ----
 
 static void count_launch(const void *kernel)
 {
@@ -154,8 +155,8 @@ static bool can_run(const struct CUstream_st *s)
 	       s->head->event->reached >= s->head->gen;
 }
 
-/* Host functions have a thread of their own, so that one may hold up a stream
- * while callers go on. */
+// Host functions have a thread of their own, so that one may hold up a stream
+// while callers go on.
 static void *host_thread(void *data)
 {
 	struct op *o = data;
@@ -177,7 +178,7 @@ static void host_start(struct op *o)
 	pthread_detach(t);
 }
 
-/* Run the first unit of a stream that can run. */
+// Run the first unit of a stream that can run.
 static void run_first(struct CUstream_st *s)
 {
 	struct op *o = s->head;
@@ -216,7 +217,7 @@ static struct CUstream_st *recorder(const struct CUevent_st *e)
 	return NULL;
 }
 
-/* One unit that brings s on, if need be of a stream that it waits for. */
+// One unit that brings s on, if need be of a stream that it waits for.
 static void bring_on(struct CUstream_st *s)
 {
 	while (s && s->head && s->head->kind == OP_WAIT && !can_run(s))
@@ -237,7 +238,7 @@ void fake_finish(struct CUstream_st *s)
 	}
 }
 
-/* Somebody asked: do a little, or everything when no seed wants it late. */
+// Somebody asked: do a little, or everything when no seed wants it late.
 static void advance(void)
 {
 	uint32_t n = fake_is_seeded() ? fake_dice(4) : UINT32_MAX;
@@ -246,7 +247,7 @@ static void advance(void)
 		;
 }
 
-/* ---- copies ---- */
+// ---- copies ----
 
 static bool reads_host(const struct op *o, const char *p, size_t bytes)
 {
@@ -258,8 +259,8 @@ static bool reads_host(const struct op *o, const char *p, size_t bytes)
 	return o->kind == OP_COPY && from < p + bytes && p < from + o->bytes;
 }
 
-/* Until the copy is done the host finds nothing there that is right; unless a
- * copy that is still queued needs what is there. */
+// Until the copy is done the host finds nothing there that is right; unless a
+// copy that is still queued needs what is there.
 static void spoil_target(const struct op *o)
 {
 	for (struct CUstream_st *s = fake_streams; s; s = s->next)
@@ -319,7 +320,7 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char v, size_t n, CUstream s)
 	return fake_leave(fake_enqueue(s, o));
 }
 
-/* ---- streams ---- */
+// ---- streams ----
 
 CUresult cuStreamCreate(CUstream *out, unsigned int flags)
 {
@@ -349,7 +350,7 @@ CUresult cuStreamDestroy_v2(CUstream s)
 	return fake_leave(r);
 }
 
-/* The host is told that it is done: from now on it knows. */
+// The host is told that it is done: from now on it knows.
 static CUresult known(const struct clock *c)
 {
 	if (!fake_dead())
@@ -408,7 +409,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args,
 	o = fake_op(OP_KERNEL);
 	o->kernel = f;
 	o->overlaps = overlaps;
-	o->what = *(const char *const *)(const void *)f; /* emu.cpp: its name */
+	o->what = *(const char *const *)(const void *)f; // emu.cpp: its name
 	o->params = malloc(emu_bytes(f));
 	memcpy(o->params, args[0], emu_bytes(f));
 	o->grid[0] = c->gridDimX;
@@ -429,7 +430,7 @@ CUresult cuLaunchHostFunc(CUstream s, CUhostFn fn, void *data)
 	return fake_leave(fake_enqueue(s, o));
 }
 
-/* ---- events ---- */
+// ---- events ----
 
 CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {

@@ -1,4 +1,4 @@
-/* old_driver.c - a driver library from before the functions that are needed. */
+// old_driver.c - a driver library from before the functions that are needed.
 int cuInit(unsigned int flags);
 int cuDriverGetVersion(int *version);
 

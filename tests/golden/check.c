@@ -145,8 +145,8 @@ static bool follow(struct subject *u, const struct golden_run *r, char *why,
 struct sample {
 	int64_t ids[MATRIX_TOKENS];
 	size_t n_ids;
-	float *rows; /* malloc'ed */
-	size_t n;    /* floats */
+	float *rows; // malloc'ed
+	size_t n;    // floats
 };
 
 static int32_t take_ids(const char *folder, const struct subject_cell *c,

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include <genai/text.h>
+
 #include "tests/golden/subject.h"
 
 #define MAX_PROMPT 64

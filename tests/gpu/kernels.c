@@ -1,11 +1,12 @@
-/* kernels.c - the kernel tests as a program of its own.
- * Needs only cuda_ep.so and a driver: no core, no model.
- *     gpu-kernels MODULE.so [--driver LIB] [--full] [--only TEXT]
- *                 [--suite NAME] [--short] [--require-device] [--no-overlap]
- * Closes with "N passed, N failed, N skipped". */
+// kernels.c - the kernel tests as a program of its own.
+// Needs only cuda_ep.so and a driver: no core, no model.
+//     gpu-kernels MODULE.so [--driver LIB] [--full] [--only TEXT]
+//                 [--suite NAME] [--short] [--require-device] [--no-overlap]
+// Closes with "N passed, N failed, N skipped".
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/gpu/rig.h"
 
 static const struct {
@@ -57,7 +58,7 @@ int main(int argc, char **argv)
 	rnd_seed(1);
 	for (size_t i = 0; i < sizeof(suites) / sizeof(suites[0]); i++)
 		if (!suite || !strcmp(suite, suites[i].name)) {
-			/* of products, not of whole layers in fp32 */
+			// of products, not of whole layers in fp32
 			c.rows_exact = suites[i].run != corpus_chunks;
 			suites[i].run(&c);
 		}

@@ -1,4 +1,4 @@
-/* rig.c - bringing the module up, and memory (see rig.h). */
+// rig.c - bringing the module up, and memory (see rig.h).
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
 #include "tests/gpu/rig.h"
 
-/* ---- host table ---- */
+// ---- host table ----
 
 static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -211,7 +212,7 @@ void gpu_close(struct gpu_rig *r)
 	free(r);
 }
 
-/* ---- memory ---- */
+// ---- memory ----
 
 static int32_t copy_wait(struct gpu_rig *r, uint64_t dst, uint64_t src,
 			 uint64_t bytes, uint32_t kind)

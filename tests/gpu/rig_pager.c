@@ -1,8 +1,9 @@
-/* rig_pager.c - a pager that has everything on the device, and running a graph
- * with it (see rig.h). */
+// rig_pager.c - a pager that has everything on the device, and running a graph
+// with it (see rig.h).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/gpu/rig.h"
 
 struct genai_pager {
@@ -127,7 +128,7 @@ static void add_page(struct gpu_rig *r, struct op_graph *g,
 						    (end - begin) * row);
 }
 
-/* Pages in sweep order: the parts of a group one after another. */
+// Pages in sweep order: the parts of a group one after another.
 static void make_pages(struct gpu_rig *r, struct op_graph *g,
 		       const struct genai_visit *v, uint32_t n, uint64_t cut,
 		       struct genai_pager *p, struct sweep *s)
@@ -156,7 +157,7 @@ static int32_t no_memory(struct gpu_rig *r, struct genai_error *err)
 				 "the test could not upload its data");
 }
 
-/* Where value v is to be bound. */
+// Where value v is to be bound.
 static genai_addr place(struct gpu_rig *r, struct op_graph *g, uint32_t v,
 			const void *data)
 {
@@ -257,7 +258,7 @@ int32_t gpu_run(struct check *c, struct op_graph *g, struct op_how *how,
 	rc = x->caps(r->self, &caps, err);
 	if (!rc)
 		rc = x->plan_create(r->self, &g->g, &opts, &plan, err);
-	/* what others carry, and what the GPU has no instructions for */
+	// what others carry, and what the GPU has no instructions for
 	c->refused = rc && (!op_listed(g, &caps) ||
 			    strstr(err->text, "a quantised cache is not") ||
 			    strstr(err->text, "bfloat16 needs compute"));

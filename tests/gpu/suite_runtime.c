@@ -1,12 +1,13 @@
-/* suite_runtime.c - recordings, refusals, late outputs, memory, streams. */
+// suite_runtime.c - recordings, refusals, late outputs, memory, streams.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
 #include "tests/gpu/rig.h"
 
-/* x = x + 1 written in place, read by a node after it: captured and eager. */
+// x = x + 1 written in place, read by a node after it: captured and eager.
 static void in_place_case(struct check *c, int captured)
 {
 	int64_t d[2] = {1, 1}, none[1] = {1};
@@ -24,7 +25,7 @@ static void in_place_case(struct check *c, int captured)
 	op_node(&g, "", "Add", (uint32_t[]){in, k, OP_END});
 	sum = op_output(&g, GENAI_DT_I32, 2, d, &got);
 	op_node_out(&g, (uint32_t[]){sum, OP_END});
-	/* reads the old value, after the sum was made */
+	// reads the old value, after the sum was made
 	op_node(&g, "", "Add", (uint32_t[]){in, in, OP_END});
 	dbl = op_output(&g, GENAI_DT_I32, 2, d, &y);
 	op_node_out(&g, (uint32_t[]){dbl, OP_END});
@@ -44,7 +45,7 @@ static void in_place_case(struct check *c, int captured)
 			     (unsigned long long)how.stats.replays);
 }
 
-/* A bad index is told with its node, and the device works afterwards. */
+// A bad index is told with its node, and the device works afterwards.
 static void refuse_case(struct check *c, int captured)
 {
 	int64_t dd[2] = {100, 64}, id[2] = {1, 1}, od[3] = {1, 1, 64};
@@ -131,7 +132,7 @@ static void unknown_case(struct check *c)
 		     "%d: %s", rc, err.text);
 }
 
-/* Reserve, map, write, unmap, map again; tickets are needed. */
+// Reserve, map, write, unmap, map again; tickets are needed.
 static void range_case(struct check *c)
 {
 	const struct genai_stream_ops *o = &gpu_of(c)->stream_ops;
@@ -194,8 +195,8 @@ static void range_case(struct check *c)
 	o->free(gpu_of(c)->self, a.range.addr, &t, NULL);
 }
 
-/* A shared read-only file mapping is registered and read; a private one is
- * refused, quickly. */
+// A shared read-only file mapping is registered and read; a private one is
+// refused, quickly.
 static void register_case(struct check *c)
 {
 	const struct genai_stream_ops *o = &gpu_of(c)->stream_ops;

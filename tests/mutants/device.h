@@ -3,6 +3,7 @@
 #define GENAI_TESTS_MUTANT_DEVICE_H
 
 #include <genai/executor.h>
+
 #include "tests/mutants/mutant.h"
 
 extern const struct genai_host *mutant_host;

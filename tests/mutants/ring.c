@@ -19,7 +19,7 @@ char mutant[64];
 
 struct module {
 	const struct genai_host *host;
-	uint64_t slots, piece; /* bytes of one copy at most; 0: any */
+	uint64_t slots, piece; // bytes of one copy at most; 0: any
 };
 
 enum placement { PINNED, STREAMED, IN_PLACE };

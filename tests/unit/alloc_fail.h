@@ -1,12 +1,13 @@
-// alloc_fail.h - make the n-th allocation of the tested code fail.
-// The test is linked with -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc, which
-// catches the calls of the code under test but not those of shared libraries.
+/* alloc_fail.h - make the n-th allocation of the tested code fail.
+ * The test is linked with -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc, which
+ * catches the calls of the code under test but not those of shared
+ * libraries. */
 #ifndef GENAI_TESTS_ALLOC_FAIL_H
 #define GENAI_TESTS_ALLOC_FAIL_H
 
 #include <stddef.h>
 
-static long alloc_left = -1; // allocations until one fails; -1: never
+static long alloc_left = -1; /* allocations until one fails; -1: never */
 static int alloc_failed;
 
 void *__real_malloc(size_t n);

@@ -2,7 +2,7 @@
 // double precision, and against itself in pieces and over a cache in blocks.
 #include <stdio.h>
 
-#include "gqa_case.h"
+#include "tests/unit/gqa_case.h"
 #include "modules/cpu_ref/attention.h"
 
 static struct cref_pool *pools[5]; // by number of threads

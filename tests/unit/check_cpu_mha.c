@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "kernel_node.h"
+#include "tests/unit/kernel_node.h"
 
 #define MAX_T 64
 

@@ -1,13 +1,13 @@
 // check_cpu_ops.c - cpu_ref's general operators: cases with exact results, each
 // also with unaligned inputs, threads and in place; failures and their words;
 // the same bits at every vector width and number of threads.
-#include "ops_text.h"
+#include "tests/unit/ops_text.h"
 
 #include "tests/conform/cases_math.h"
 #include "tests/conform/cases_more.h"
 #include "tests/conform/cases_move.h"
 #include "tests/conform/cases_state.h"
-#include "ops_cases_refuse.h"
+#include "tests/unit/ops_cases_refuse.h"
 
 static struct cref_pool *pools[5];
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <genai/genai.h>
+
 #include "tests/unit/harness.h"
 
 static __typeof__(&genai_open) open_rt;

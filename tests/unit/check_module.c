@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <genai/pager.h>
+
 #include "core/module.h"
 #include "tests/unit/harness.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <genai/text.h>
+
 #include "core/text/sampler_math.h"
 #include "tests/unit/alloc_fail.h"
 

@@ -4,14 +4,14 @@
 
 // A decoder of one layer, small enough to change anything about it.
 struct plan {
-	const char *no_input;	 /* leave this graph input out */
-	const char *no_output;	 /* and this output */
-	const char *mask_reader; /* a further node that reads the mask */
-	const char *extra_input; /* read by a node whose output is a graph's */
+	const char *no_input;	 // leave this graph input out
+	const char *no_output;	 // and this output
+	const char *mask_reader; // a further node that reads the mask
+	const char *extra_input; // read by a node whose output is a graph's
 	uint32_t kv_dtype, kv_rank;
 	int64_t heads, head_size, logits_rows;
-	int64_t limit;		/* above which an If has other tables */
-	const int64_t *section; /* of a rotary embedding by three positions */
+	int64_t limit;		// above which an If has other tables
+	const int64_t *section; // of a rotary embedding by three positions
 	bool positions, hidden, float_head, no_head_input, no_embedding;
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
 #include "tests/unit/harness.h"
 #include "tests/unit/tok_golden.h"
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 #include <genai/text.h>
+
 #include "tests/unit/alloc_fail.h"
 
 // Of mini.json: every stage and every way to allocate, the slow ones left out.

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include "tests/unit/harness.h"
 #include "core/text/tokenizer/tok.h"
 #include "tests/unit/tok_golden.h"

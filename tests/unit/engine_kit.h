@@ -1,5 +1,5 @@
-// engine_kit.h - an engine on a model of the test data, requests whose tokens
-// are known from sessions, and what came of them.
+/* engine_kit.h - an engine on a model of the test data, requests whose tokens
+ * are known from sessions, and what came of them. */
 #ifndef GENAI_TESTS_ENGINE_KIT_H
 #define GENAI_TESTS_ENGINE_KIT_H
 
@@ -13,7 +13,7 @@
 #define MAX_PROMPT 80
 #define MAX_GOT 4096
 
-// A request, by its prompt and parameters; tokens that it gets alone.
+/* A request, by its prompt and parameters; tokens that it gets alone. */
 struct want {
 	int64_t prompt[MAX_PROMPT];
 	size_t n_prompt;
@@ -26,7 +26,7 @@ struct want {
 struct got {
 	uint64_t request;
 	uint32_t choice, finish;
-	int64_t ids[MAX_NEW]; // the first of n
+	int64_t ids[MAX_NEW]; /* the first of n */
 	size_t n;
 	char text[1024];
 	char error[256];
@@ -37,12 +37,13 @@ struct engine_run {
 	struct genai_runtime *rt;
 	struct genai_engine *e;
 	const char *model;
-	struct got *got; // MAX_GOT
+	struct got *got; /* MAX_GOT */
 	size_t n_got, n_ended;
-	uint64_t asked; // choices
+	uint64_t asked; /* choices */
 };
 
-// With a deliberate fault: what is wrong is counted, and a test expects some.
+/* With a deliberate fault: what is wrong is counted, and a test expects
+ * some. */
 static bool tolerant;
 static unsigned differs;
 
@@ -55,7 +56,7 @@ static unsigned differs;
 	} while (0)
 
 static struct want wants[TEMPLATES];
-static const char *wants_of; // model
+static const char *wants_of; /* model */
 
 static inline uint32_t rnd(uint64_t *s)
 {
@@ -63,7 +64,7 @@ static inline uint32_t rnd(uint64_t *s)
 	return (uint32_t)(*s >> 33);
 }
 
-// Prompts of 1 to 70 tokens, some of which begin alike; greedy and sampled.
+/* Prompts of 1 to 70 tokens, some of which begin alike; greedy and sampled. */
 static inline struct want make_want(int i)
 {
 	struct want w = {.sampling = GENAI_SAMPLING_INIT,
@@ -116,7 +117,7 @@ static inline void know(struct genai_session *s, struct want *w, uint32_t vocab)
 	w->known = true;
 }
 
-// The tokens of all templates, by a session, one after the other.
+/* The tokens of all templates, by a session, one after the other. */
 static inline void learn(const char *model_name)
 {
 	struct genai_runtime *rt;
@@ -174,8 +175,8 @@ static inline void engine_open_on(struct engine_run *r, const char *executor,
 	engine_on(r, runtime(executor, pager, "auto", NULL), model_name, o);
 }
 
-// A runtime with settings that differ by seed; NULL if a fault of the device
-// came while it was brought up.
+/* A runtime with settings that differ by seed; NULL if a fault of the device
+ * came while it was brought up. */
 static inline struct genai_runtime *seeded_runtime(uint64_t seed, bool faults)
 {
 	static const char *const execs[] = {"eager", "captured"};
@@ -212,7 +213,7 @@ static inline struct genai_runtime *seeded_runtime(uint64_t seed, bool faults)
 	return rt;
 }
 
-// All that began has ended.
+/* All that began has ended. */
 static inline void check_quiet(struct engine_run *r)
 {
 	struct genai_engine_stats st = {.size = sizeof(st)};
@@ -274,7 +275,7 @@ static inline struct got *got_of(struct engine_run *r, uint64_t id,
 	return g;
 }
 
-// Take an event, if one comes in time.
+/* Take an event, if one comes in time. */
 static inline bool take(struct engine_run *r, int32_t timeout_ms)
 {
 	struct genai_event ev = {.size = sizeof(ev)};

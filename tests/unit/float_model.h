@@ -1,5 +1,5 @@
-// float_model.h - model folders whose matrices are float values, [K, N], as
-// exporters write them without quantising; for tests of placing weights.
+/* float_model.h - model folders whose matrices are float values, [K, N], as
+ * exporters write them without quantising; for tests of placing weights. */
 #ifndef GENAI_TESTS_FLOAT_MODEL_H
 #define GENAI_TESTS_FLOAT_MODEL_H
 
@@ -100,7 +100,7 @@ static inline int32_t float_files(void *self, const char *dir,
 	return GENAI_OK;
 }
 
-// As tiny-qwen2, in dtype (GENAI_DT_F32 or _F16).
+/* As tiny-qwen2, in dtype (GENAI_DT_F32 or _F16). */
 static inline int32_t float_model(const char *dir, uint32_t layers,
 				  uint32_t dtype, struct genai_error *err)
 {

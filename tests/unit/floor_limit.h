@@ -1,6 +1,6 @@
-// floor_limit.h - what no schedule on the simulated clock can beat, for tests:
-// the units of work of a step as they are launched, and the least time that
-// they take within a budget.
+/* floor_limit.h - what no schedule on the simulated clock can beat, for tests:
+ * the units of work of a step as they are launched, and the least time that
+ * they take within a budget. */
 #ifndef GENAI_TESTS_FLOOR_LIMIT_H
 #define GENAI_TESTS_FLOOR_LIMIT_H
 
@@ -9,15 +9,15 @@
 #include "core/model/model.h"
 #include "tests/unit/sim_run.h"
 
-// Of a device.  balance: launches make the resident step this many times what
-// all weights take over the link.
+/* Of a device.  balance: launches make the resident step this many times what
+ * all weights take over the link. */
 struct rates {
 	const char *name;
 	double link, memory, latency, launch, balance;
-	double in_place; // of the link's rate; 0: all of it
+	double in_place; /* of the link's rate; 0: all of it */
 };
 
-// Units of work of a step: what they take beside their weights, and those.
+/* Units of work of a step: what they take beside their weights, and those. */
 #define MAX_UNITS 8192
 static struct {
 	uint64_t other[MAX_UNITS], weights[MAX_UNITS];
@@ -31,10 +31,11 @@ static struct {
 			  const struct genai_work *work,
 			  const struct genai_access *accesses, uint32_t n,
 			  struct genai_error *err);
-	uint32_t at; // next entry of the sweep
+	uint32_t at; /* next entry of the sweep */
 } tap;
 
-// Bytes of stored tensors that the next unit of a node reads: one tile, or all.
+/* Bytes of stored tensors that the next unit of a node reads: one tile, or
+ * all. */
 static inline uint64_t weights_of(uint32_t node)
 {
 	const struct genai_paging *p = &tap.r->model->paging;
@@ -79,8 +80,8 @@ static inline int32_t note(void *self, struct genai_stream *stream,
 	return tap.launch(self, stream, work, a, n, err);
 }
 
-// How the last unit of a stretch reads its weights: from the device, held while
-// it runs; the same in pieces, each a unit; or where they lie.
+/* How the last unit of a stretch reads its weights: from the device, held while
+ * it runs; the same in pieces, each a unit; or where they lie. */
 enum { WHOLE, PIECES, IN_PLACE, N_WAYS };
 
 static inline double bytes_ns(double bytes, double rate)
@@ -88,13 +89,13 @@ static inline double bytes_ns(double bytes, double rate)
 	return rate > 0 ? bytes / rate * 1e9 : 0;
 }
 
-// Of memory read where it lies.
+/* Of memory read where it lies. */
 static inline double in_place_rate(const struct rates *c)
 {
 	return c->link * (c->in_place ? c->in_place : 1);
 }
 
-// What unit j takes by itself; infinite if the budget cannot hold it.
+/* What unit j takes by itself; infinite if the budget cannot hold it. */
 static inline double unit_ns(const struct rates *c, uint32_t j, int way,
 			     double budget)
 {
@@ -111,9 +112,9 @@ static inline double unit_ns(const struct rates *c, uint32_t j, int way,
 	return t + (w > 2 * budget ? ceil(w / budget) - 1 : 1) * c->launch;
 }
 
-// A stretch whose units take base if all of their weights are on the device,
-// and into which come bytes: each copy brings at most the budget, and takes its
-// latency; or they are read where they lie, and units take longer by that.
+/* A stretch whose units take base if all of their weights are on the device,
+ * and into which come bytes: each copy brings at most the budget, and takes its
+ * latency; or they are read where they lie, and units take longer by that. */
 static inline double stretch_ns(const struct rates *c, double base,
 				double bytes, double budget, double later)
 {
@@ -123,12 +124,12 @@ static inline double stretch_ns(const struct rates *c, double base,
 
 	if (link <= base || bytes <= 0)
 		return base;
-	if (serial <= 0) // in place costs nothing more
+	if (serial <= 0) /* in place costs nothing more */
 		return fmax(base, bytes_ns(bytes, c->link) + later);
 	return base + fmin((link - base) / (serial + late), bytes) * serial;
 }
 
-// The first j units, the last of them that way.
+/* The first j units, the last of them that way. */
 static inline double stretches(const struct rates *c, uint32_t j, int way,
 			       double budget)
 {
@@ -163,10 +164,10 @@ static inline double stretches(const struct rates *c, uint32_t j, int way,
 	return most;
 }
 
-// No schedule in a budget of B bytes takes less.  Of the bytes that a stretch
-// of the step reads, at most B were on the device when it began, less what the
-// unit before it held; and its last unit begins after the rest has come.  The
-// best cut into stretches, whatever way each unit goes.
+/* No schedule in a budget of B bytes takes less.  Of the bytes that a stretch
+ * of the step reads, at most B were on the device when it began, less what the
+ * unit before it held; and its last unit begins after the rest has come.  The
+ * best cut into stretches, whatever way each unit goes. */
 static inline double limit(const struct rates *c, double budget)
 {
 	double best = INFINITY;
@@ -182,7 +183,7 @@ static inline double limit(const struct rates *c, double budget)
 	return best;
 }
 
-// Note the units of the steps from now on, until unnote.
+/* Note the units of the steps from now on, until unnote. */
 static inline void note_units(struct sim_run *r)
 {
 	memset(&units, 0, sizeof(units));

@@ -1,5 +1,5 @@
-// gguf_arch.h - a small float model of each architecture as a GGUF file, for
-// comparison with what another reader of such files computes from it.
+/* gguf_arch.h - a small float model of each architecture as a GGUF file, for
+ * comparison with what another reader of such files computes from it. */
 #ifndef GENAI_TESTS_GGUF_ARCH_H
 #define GENAI_TESTS_GGUF_ARCH_H
 
@@ -13,14 +13,15 @@ struct arch_spec {
 	uint32_t layers, kv_heads, head_size;
 	uint32_t window;
 	bool untied, fused, no_norm_in, norm_out;
-	uint32_t qk_norm; // 1: each head, 2: all of them
+	uint32_t qk_norm; /* 1: each head, 2: all of them */
 	const char *factors[4];
 	float values[4];
-	// a mixture of experts: what their matrices hold; as F32 or as it is
+	/* a mixture of experts: what their matrices hold; as F32 or as it is */
 	enum arch_experts { NO_EXPERTS, MXFP4_EXPERTS, MIXED_EXPERTS } experts;
 	bool as_floats;
-	const char *arch; // where name is that of a variant
-	uint32_t conv; // layers that are convolutions of three taps, a bit each
+	const char *arch; /* where name is that of a variant */
+	/* layers that are convolutions of three taps, a bit each */
+	uint32_t conv;
 };
 
 static const struct arch_spec arch_specs[] = {
@@ -175,7 +176,7 @@ static const struct arch_spec arch_specs[] = {
 
 static uint64_t arch_state;
 
-// Between -1 and 1, the same on every machine.
+/* Between -1 and 1, the same on every machine. */
 static inline float arch_random(void)
 {
 	arch_state = arch_state * 6364136223846793005u + 1442695040888963407u;
@@ -225,7 +226,7 @@ static inline void arch_conv(struct gguf_build *g, uint32_t i)
 	arch_layer(g, i, "shortconv.out_proj", ARCH_HIDDEN, ARCH_HIDDEN);
 }
 
-// 32 values of a block of a type, in it and as floats.
+/* 32 values of a block of a type, in it and as floats. */
 static inline void arch_block(struct bytes *raw, struct bytes *floats,
 			      uint32_t type)
 {
@@ -233,15 +234,15 @@ static inline void arch_block(struct bytes *raw, struct bytes *floats,
 				      -0.f, -.5f, -1, -1.5f, -2, -3, -4, -6};
 	uint8_t code[32];
 	float scale = 0.125f;
-	const uint16_t half = 0x3000, min = 0xbc00; // 0.125 and -1
+	const uint16_t half = 0x3000, min = 0xbc00; /* 0.125 and -1 */
 
 	for (int i = 0; i < 32; i++)
 		code[i] = (uint8_t)((arch_random() + 1) * 127);
-	if (type == 39) // MXFP4
+	if (type == 39) /* MXFP4 */
 		put(raw, "\x7b", 1), scale = 0.0625f;
 	else
 		put(raw, &half, 2);
-	if (type == 3) // Q4_1
+	if (type == 3) /* Q4_1 */
 		put(raw, &min, 2);
 	for (int i = 0; i < 32; i++) {
 		uint8_t low = code[i] & 15, high = code[(i + 16) % 32] & 15;
@@ -251,7 +252,7 @@ static inline void arch_block(struct bytes *raw, struct bytes *floats,
 		put_f32(floats, type == 39  ? scale * fp4[low]
 				: type == 3 ? scale * low - 1
 					    : scale / 2 * eight);
-		if (type == 8) // Q8_0, whose scale is half of that
+		if (type == 8) /* Q8_0, whose scale is half of that */
 			put(raw, &eight, 1);
 		else if (i < 16)
 			put(raw, &both, 1);

@@ -1,4 +1,4 @@
-// gguf_build.h - making GGUF files, good ones and bad ones, in tests.
+/* gguf_build.h - making GGUF files, good ones and bad ones, in tests. */
 #ifndef GENAI_TESTS_GGUF_BUILD_H
 #define GENAI_TESTS_GGUF_BUILD_H
 
@@ -58,7 +58,7 @@ static inline void put_str(struct bytes *b, const char *s)
 	put(b, s, strlen(s));
 }
 
-// A GGUF file in parts: counts are written by gguf_join.
+/* A GGUF file in parts: counts are written by gguf_join. */
 struct gguf_build {
 	struct bytes kvs, infos, data;
 	uint64_t n_kvs, n_tensors;
@@ -115,7 +115,7 @@ static inline void info(struct gguf_build *g, const char *name, uint32_t rank,
 	g->n_tensors++;
 }
 
-// A tensor with its data, at the next multiple of 32.
+/* A tensor with its data, at the next multiple of 32. */
 static inline void tensor3(struct gguf_build *g, const char *name,
 			   uint64_t cols, uint64_t rows, uint64_t depth,
 			   uint32_t type, const void *data, size_t bytes)
@@ -149,8 +149,8 @@ static inline void gguf_join(const struct gguf_build *g, struct bytes *out)
 	put(out, g->data.data, g->data.n);
 }
 
-// Part no of count, as a file is split: the first has the keys, each has some
-// of the tensors, all say which part they are.
+/* Part no of count, as a file is split: the first has the keys, each has some
+ * of the tensors, all say which part they are. */
 static inline void gguf_part(const struct gguf_build *g, uint32_t no,
 			     uint32_t count, struct gguf_build *out)
 {
@@ -169,7 +169,8 @@ static inline void gguf_part(const struct gguf_build *g, uint32_t no,
 	kv(out, "split.tensors.count", 5);
 	put_u32(&out->kvs, (uint32_t)g->n_tensors);
 	for (uint64_t i = 0; i < g->n_tensors; i++, p = next) {
-		next = p + 8 + p[0]; // names are short, numbers little-endian
+		/* names are short, numbers little-endian */
+		next = p + 8 + p[0];
 		next += 4 + 8 * next[0] + 4 + 8;
 		memcpy(&offset, next - 8, 8);
 		end = g->data.n;

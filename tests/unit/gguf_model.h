@@ -1,4 +1,5 @@
-// gguf_model.h - a small model of random blocks as a GGUF file, and its import.
+/* gguf_model.h - a small model of random blocks as a GGUF file, and its
+ * import. */
 #ifndef GENAI_TESTS_GGUF_MODEL_H
 #define GENAI_TESTS_GGUF_MODEL_H
 
@@ -33,10 +34,10 @@ static inline void teardown(void)
 
 struct spec {
 	const char *arch;
-	uint32_t type, type_v, type_head; // head 99: tied
+	uint32_t type, type_v, type_head; /* head 99: tied */
 	bool bias, qk_norm;
-	const char *skip;     // this tensor is left out
-	const char *skip_key; // this key is left out
+	const char *skip;     /* this tensor is left out */
+	const char *skip_key; /* this key is left out */
 	void (*edit)(uint8_t *block, uint32_t type);
 	bool spm;
 };
@@ -52,7 +53,7 @@ static inline uint32_t rng(void)
 	return rng_state >> 8;
 }
 
-// Places of the half floats of a block.
+/* Places of the half floats of a block. */
 static inline void halves(uint32_t type, int at[2])
 {
 	static const int place[15][2] = {
@@ -79,7 +80,7 @@ static inline void random_blocks(uint32_t type, uint64_t values,
 		if (t->unpack) {
 			halves(type, at);
 			for (int j = 0; j < 2; j++)
-				if (at[j] >= 0) // 2^-4 to 2^-3, any sign
+				if (at[j] >= 0) /* 2^-4 to 2^-3, any sign */
 					b[at[j] + 1] =
 						(b[at[j] + 1] & 0x83) | 0x2c;
 			if (edit && i % 3 == 0)

@@ -1,32 +1,33 @@
-// gqa_case.h - GroupQueryAttention cases: random data, a plain double-precision
-// implementation, and the node for some tokens of a sequence.
+/* gqa_case.h - GroupQueryAttention cases: random data, a plain double-precision
+ * implementation, and the node for some tokens of a sequence. */
 #ifndef GENAI_TESTS_GQA_CASE_H
 #define GENAI_TESTS_GQA_CASE_H
 
 #include <math.h>
 
-#include "kernel_node.h"
+#include "tests/unit/kernel_node.h"
 
 #define MAX_T 400
 
 struct gqa_case {
 	int64_t T, N, Nkv, H;
 	uint32_t dtype;
-	int64_t rotary; // channels, 0: none
+	int64_t rotary; /* channels, 0: none */
 	bool interleaved, separate, norm, smooth, sink, bias, positions;
 	int64_t window;
 	double softcap, scale;
-	bool position_major; // the cache: [rows][heads][H]
+	bool position_major; /* the cache: [rows][heads][H] */
 };
 
-// Everything for T tokens of one sequence.
+/* Everything for T tokens of one sequence. */
 struct gqa_data {
 	struct gqa_case c;
-	void *qkv, *cos, *sin, *sink, *bias, *qn, *kn; // qkv: [T][(N+2Nkv)*H]
+	/* qkv: [T][(N+2Nkv)*H] */
+	void *qkv, *cos, *sin, *sink, *bias, *qn, *kn;
 	int64_t pos[MAX_T];
-	int64_t rows; // of the cache
+	int64_t rows; /* of the cache */
 	char *kc, *vc;
-	double *want; // [T][N][H]
+	double *want; /* [T][N][H] */
 };
 
 static inline struct gqa_data make(struct gqa_case c)
@@ -66,7 +67,7 @@ static inline void discard(struct gqa_data *d)
 	free(d->want);
 }
 
-// ---- the plain one ----
+/* ---- the plain one ---- */
 
 static inline void plain_head(const struct gqa_data *d, int64_t t, int64_t head,
 			      const void *norm, bool rotate, double *x)
@@ -129,7 +130,7 @@ static inline void plain(struct gqa_data *d)
 			int64_t lo = c->window ? t + 1 - c->window : 0;
 
 			plain_head(d, t, c->N + g, d->kn, true, k + t * c->H);
-			for (int64_t i = 0; i < c->H; i++) // as cached
+			for (int64_t i = 0; i < c->H; i++) /* as cached */
 				cref_store(p, c->dtype, (uint64_t)i,
 					   (float)k[t * c->H + i]),
 					k[t * c->H + i] = cref_load(
@@ -160,7 +161,7 @@ static inline void plain(struct gqa_data *d)
 	free(q);
 }
 
-// ---- the operator ----
+/* ---- the operator ---- */
 
 static inline void gqa_attrs(struct knode *k, const struct gqa_case *c)
 {
@@ -175,7 +176,7 @@ static inline void gqa_attrs(struct knode *k, const struct gqa_case *c)
 	knode_float(k, "qk_norm_epsilon", 1e-5);
 }
 
-// The cache as a view of rows; position-major or head-major memory.
+/* The cache as a view of rows; position-major or head-major memory. */
 static inline void cache_view(const struct gqa_data *d, struct exec_tensor *t,
 			      int64_t rows, char *data)
 {
@@ -196,7 +197,7 @@ struct gqa_call {
 	int32_t seqlens, total;
 };
 
-// Tokens [P, P + S) with a past of this many rows.
+/* Tokens [P, P + S) with a past of this many rows. */
 static inline void gqa_build(struct gqa_call *x, const struct gqa_data *d,
 			     int64_t P, int64_t S, int64_t past, void *out)
 {

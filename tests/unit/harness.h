@@ -1,5 +1,5 @@
-// harness.h - running one Check suite, plainly or as TAP for automake; what
-// things cost.
+/* harness.h - running one Check suite, plainly or as TAP for automake; what
+ * things cost. */
 #ifndef GENAI_TESTS_HARNESS_H
 #define GENAI_TESTS_HARNESS_H
 
@@ -9,7 +9,8 @@
 
 #include <genai/module.h>
 
-// Processor time of all threads: what others do on the machine does not count.
+/* Processor time of all threads: what others do on the machine does not
+ * count. */
 static inline double genai_cpu_seconds(void)
 {
 	struct timespec t;
@@ -18,8 +19,8 @@ static inline double genai_cpu_seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-// Bounds on time and memory are promises of the code as it is shipped: a
-// sanitizer takes many times both.
+/* Bounds on time and memory are promises of the code as it is shipped: a
+ * sanitizer takes many times both. */
 #define ck_assert_cost(is, limit)                                              \
 	do {                                                                   \
 		const double is_ = (double)(is), limit_ = (double)(limit);     \
@@ -35,8 +36,8 @@ __attribute__((constructor)) static void genai_check_timeouts(void)
 		setenv("CK_TIMEOUT_MULTIPLIER", "10", 0);
 }
 
-// Run the suite; with GENAI_TAP set, a line per test goes to stdout as TAP, and
-// the exit status only says that they are all there.
+/* Run the suite; with GENAI_TAP set, a line per test goes to stdout as TAP, and
+ * the exit status only says that they are all there. */
 static inline int genai_check_main(Suite *s)
 {
 	SRunner *sr = srunner_create(s);

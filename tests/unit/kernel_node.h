@@ -1,4 +1,5 @@
-// kernel_node.h - a cpu_ref node built by hand, for tests of single operators.
+/* kernel_node.h - a cpu_ref node built by hand, for tests of single
+ * operators. */
 #ifndef GENAI_TESTS_KERNEL_NODE_H
 #define GENAI_TESTS_KERNEL_NODE_H
 
@@ -6,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness.h"
+#include "tests/unit/harness.h"
 #include "modules/cpu_ref/cpu_ref.h"
 #include "modules/cpu_ref/kernels.h"
 #include "modules/cpu_ref/ops.h"
 
-// One operator with its tensors.  data pointers are the test's own.
+/* One operator with its tensors.  data pointers are the test's own. */
 struct knode {
 	struct genai_attr attrs[16];
 	struct genai_node node;
@@ -61,7 +62,7 @@ static inline void knode_float(struct knode *k, const char *name, double v)
 	knode_attr(k, name, GENAI_ATTR_FLOAT)->f = v;
 }
 
-// Input i; dims end with -1.
+/* Input i; dims end with -1. */
 static inline void knode_in(struct knode *k, uint32_t i, uint32_t dtype,
 			    void *data, const int64_t *dims)
 {
@@ -87,7 +88,7 @@ static inline int32_t knode_prepare(struct knode *k,
 	void *data[EXEC_MAX_IN + EXEC_MAX_OUT];
 	int32_t rc;
 
-	// data is not there while planning
+	/* data is not there while planning */
 	for (int i = 0; i < EXEC_MAX_IN + EXEC_MAX_OUT; i++) {
 		data[i] = k->t[i].data;
 		k->t[i].data = NULL;
@@ -98,7 +99,7 @@ static inline int32_t knode_prepare(struct knode *k,
 	free(k->ws);
 	k->ws = aligned_alloc(64, (k->n.workspace_bytes + 127) / 64 * 64);
 	ck_assert_ptr_nonnull(k->ws);
-	// what a kernel reads it must have written
+	/* what a kernel reads it must have written */
 	memset(k->ws, 0xff, k->n.workspace_bytes);
 	return rc;
 }
@@ -119,7 +120,7 @@ static inline void knode_free(struct knode *k)
 	k->ws = NULL;
 }
 
-// ---- threads ----
+/* ---- threads ---- */
 
 struct kthread {
 	pthread_t id;
@@ -168,7 +169,7 @@ static inline struct cref_pool *kpool(uint32_t threads)
 	return cref_pool_create(threads, kthread_create, kthread_join, NULL);
 }
 
-// ---- numbers ----
+/* ---- numbers ---- */
 
 static inline uint32_t krand(uint64_t *s)
 {
@@ -176,7 +177,7 @@ static inline uint32_t krand(uint64_t *s)
 	return (uint32_t)(*s >> 33);
 }
 
-static inline double kuniform(uint64_t *s) // [-1, 1)
+static inline double kuniform(uint64_t *s) /* [-1, 1) */
 {
 	return (double)krand(s) / 1073741824.0 - 1.0;
 }
@@ -186,7 +187,7 @@ static inline uint64_t ksize(uint32_t dtype)
 	return exec_bits(dtype) / 8;
 }
 
-// n random numbers of a float dtype; the caller frees.
+/* n random numbers of a float dtype; the caller frees. */
 static inline void *kfloats(uint64_t *s, uint32_t dtype, uint64_t n,
 			    double scale)
 {

@@ -1,5 +1,5 @@
-// model_read.h - looking into a written model folder, in tests: initialisers
-// with their values, and nodes.  Knows no more of protobuf than it needs.
+/* model_read.h - looking into a written model folder, in tests: initialisers
+ * with their values, and nodes.  Knows no more of protobuf than it needs. */
 #ifndef GENAI_TESTS_MODEL_READ_H
 #define GENAI_TESTS_MODEL_READ_H
 
@@ -28,7 +28,7 @@ struct model {
 struct init {
 	bool found;
 	uint32_t dtype, rank;
-	uint64_t dims[4], n; // n: elements
+	uint64_t dims[4], n; /* n: elements */
 	const uint8_t *data;
 	uint64_t bytes;
 };
@@ -66,7 +66,8 @@ static inline uint64_t varint(struct blob *b)
 	return v;
 }
 
-// The next field; false at the end.  Numbers land in *out_v, bytes in *out_b.
+/* The next field; false at the end.  Numbers land in *out_v, bytes in
+ * *out_b. */
 static inline bool field(struct blob *b, uint32_t *out_id, uint64_t *out_v,
 			 struct blob *out_b)
 {
@@ -147,8 +148,8 @@ static inline void external_entry(struct model *m, struct blob e,
 		ck_assert(is_text(value, "model.onnx.data"));
 }
 
-// The initialiser of that name; all its bytes lie in the data file and are as
-// many as its dimensions say.
+/* The initialiser of that name; all its bytes lie in the data file and are as
+ * many as its dimensions say. */
 static inline struct init model_init(struct model *m, const char *name)
 {
 	struct blob g = m->graph, t, v;
@@ -196,7 +197,7 @@ static inline float init_float(const struct init *t, uint64_t i)
 	return f;
 }
 
-// Nodes of that type.
+/* Nodes of that type. */
 static inline int model_nodes(struct model *m, const char *op)
 {
 	struct blob g = m->graph, node, v;
@@ -212,7 +213,7 @@ static inline int model_nodes(struct model *m, const char *op)
 	return count;
 }
 
-// Element (row, col) of a matrix of blocks.  zero: the zero points, or NULL.
+/* Element (row, col) of a matrix of blocks.  zero: the zero points, or NULL. */
 static inline float block_value(const struct init *codes,
 				const struct init *scales,
 				const struct init *zero, uint32_t bits,

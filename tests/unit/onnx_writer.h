@@ -1,6 +1,6 @@
-// onnx_writer.h - writing ONNX models, right and wrong ones, for tests.
-// A buffer is a message in the making; every function appends one field.  Also
-// a temporary folder per test, and loading what was written.
+/* onnx_writer.h - writing ONNX models, right and wrong ones, for tests.
+ * A buffer is a message in the making; every function appends one field.  Also
+ * a temporary folder per test, and loading what was written. */
 #ifndef GENAI_TESTS_ONNX_WRITER_H
 #define GENAI_TESTS_ONNX_WRITER_H
 
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// AttributeProto.AttributeType.
+/* AttributeProto.AttributeType. */
 enum { OW_FLOAT = 1, OW_INT, OW_STRING, OW_TENSOR, OW_GRAPH };
 
 struct ow {
@@ -76,14 +76,14 @@ static inline void ow_f32(struct ow *w, uint32_t field, float v)
 	ow_raw(w, &v, 4);
 }
 
-// A nested message; the child is used up.
+/* A nested message; the child is used up. */
 static inline void ow_msg(struct ow *w, uint32_t field, struct ow child)
 {
 	ow_bytes(w, field, child.data, child.n);
 	ow_free(&child);
 }
 
-// A TensorProto without data.  name NULL: none.
+/* A TensorProto without data.  name NULL: none. */
 static inline struct ow ow_tensor(const char *name, int dtype, int rank,
 				  const int64_t *dims)
 {
@@ -115,7 +115,7 @@ static inline void ow_entry(struct ow *tensor, const char *key,
 	ow_msg(tensor, 13, e);
 }
 
-// External data; NULL entries are left out.
+/* External data; NULL entries are left out. */
 static inline void ow_external(struct ow *tensor, const char *location,
 			       const char *offset, const char *length)
 {
@@ -128,7 +128,7 @@ static inline void ow_external(struct ow *tensor, const char *location,
 	ow_int(tensor, 14, 1);
 }
 
-// A ValueInfoProto.  A dim of -1 has no value; rank -1: no shape.
+/* A ValueInfoProto.  A dim of -1 has no value; rank -1: no shape. */
 static inline struct ow ow_value(const char *name, int dtype, int rank,
 				 const int64_t *dims)
 {
@@ -162,7 +162,7 @@ static inline void ow_list(struct ow *w, uint32_t field, const char *list)
 	}
 }
 
-// A NodeProto; inputs and outputs are "a,b,,c", NULL for none.
+/* A NodeProto; inputs and outputs are "a,b,,c", NULL for none. */
 static inline struct ow ow_node(const char *op, const char *inputs,
 				const char *outputs)
 {
@@ -174,7 +174,7 @@ static inline struct ow ow_node(const char *op, const char *inputs,
 	return w;
 }
 
-// The start of an AttributeProto.
+/* The start of an AttributeProto. */
 static inline struct ow ow_attr(const char *name, int type)
 {
 	struct ow w = {NULL, 0, 0};
@@ -202,7 +202,7 @@ static inline void ow_attr_int(struct ow *node, const char *name, int64_t v)
 	ow_msg(node, 5, a);
 }
 
-// Fields of a GraphProto.
+/* Fields of a GraphProto. */
 static inline void ow_add_node(struct ow *g, struct ow node)
 {
 	ow_msg(g, 1, node);
@@ -240,7 +240,7 @@ static inline void ow_opset(struct ow *model, const char *domain,
 	ow_msg(model, 8, o);
 }
 
-// A ModelProto around a graph (used up): IR version 10, opset 21.
+/* A ModelProto around a graph (used up): IR version 10, opset 21. */
 static inline struct ow ow_model(struct ow graph)
 {
 	struct ow m = {NULL, 0, 0};
@@ -251,10 +251,10 @@ static inline struct ow ow_model(struct ow graph)
 	return m;
 }
 
-// The folder of a test, and what it loaded there.
+/* The folder of a test, and what it loaded there. */
 struct bench {
 	char dir[64];
-	char path[256]; // dir/model.onnx
+	char path[256]; /* dir/model.onnx */
 	struct genai_onnx *model;
 	struct genai_error err;
 	char warnings[4096];
@@ -300,7 +300,7 @@ static inline void bench_warn(void *ctx, const char *text)
 	snprintf(bench.warnings + n, sizeof(bench.warnings) - n, "%s\n", text);
 }
 
-// dir/name, in a buffer that the fourth next call reuses.
+/* dir/name, in a buffer that the fourth next call reuses. */
 static inline const char *bench_file(const char *name)
 {
 	static char paths[4][4400];
@@ -316,7 +316,7 @@ static inline void bench_write(const char *name, const void *data, size_t n)
 	const char *path = bench_file(name);
 	FILE *f;
 
-	unlink(path); // rewriting in place makes some file systems sync
+	unlink(path); /* rewriting in place makes some file systems sync */
 	f = fopen(path, "w");
 	ck_assert_ptr_nonnull(f);
 	if (n)
@@ -324,7 +324,7 @@ static inline void bench_write(const char *name, const void *data, size_t n)
 	ck_assert_int_eq(fclose(f), 0);
 }
 
-// A file of n bytes counting up from first.
+/* A file of n bytes counting up from first. */
 static inline void bench_data(const char *name, size_t n, uint8_t first)
 {
 	uint8_t *data = malloc(n + 1);
@@ -352,7 +352,7 @@ static inline int32_t bench_load_bytes(const void *data, size_t n)
 	return bench_load_path(bench.path);
 }
 
-// The model (used up) must load.
+/* The model (used up) must load. */
 static inline const struct genai_graph *load_ok(struct ow model)
 {
 	int32_t rc = bench_load_bytes(model.data, model.n);
@@ -375,7 +375,7 @@ static inline void expect_error(int32_t rc, int32_t code, const char *text)
 		      "\"%s\" does not name the model", bench.err.text);
 }
 
-// The model (used up) must be refused.
+/* The model (used up) must be refused. */
 static inline void load_fails(struct ow model, int32_t code, const char *text)
 {
 	int32_t rc = bench_load_bytes(model.data, model.n);
@@ -384,7 +384,7 @@ static inline void load_fails(struct ow model, int32_t code, const char *text)
 	expect_error(rc, code, text);
 }
 
-// The same for a graph (used up) in an otherwise good model.
+/* The same for a graph (used up) in an otherwise good model. */
 static inline const struct genai_graph *graph_ok(struct ow graph)
 {
 	return load_ok(ow_model(graph));
@@ -407,7 +407,7 @@ static inline const struct genai_value *value_of(const struct genai_graph *g,
 	return NULL;
 }
 
-// The bytes of a stored value.
+/* The bytes of a stored value. */
 static inline const uint8_t *bytes_of(const struct genai_graph *g,
 				      const char *name, uint64_t n)
 {

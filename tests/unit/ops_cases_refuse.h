@@ -1,4 +1,4 @@
-// ops_cases_refuse.h - what operators refuse, and the words they say.
+/* ops_cases_refuse.h - what operators refuse, and the words they say. */
 #ifndef GENAI_TESTS_OPS_CASES_REFUSE_H
 #define GENAI_TESTS_OPS_CASES_REFUSE_H
 
@@ -79,7 +79,7 @@ static const struct ops_case refuse_cases[] = {
 	 "!-1 perm is no permutation of the axes of shape [2,2]", 0},
 	{"Transpose", "f32[2,2] 1 2 3 4", "perm=[0]",
 	 "!-1 perm has 1 entries for shape [2,2]", 0},
-// as many elements in another order
+/* as many elements in another order */
 #define NB_A "f32[1,16] 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1; "
 #define NB_B "u8[2,1,4] 1 2 3 4 5 6 7 8; "
 #define NB_ATTRS "K=16 N=2 bits=2 block_size=16"

@@ -1,11 +1,11 @@
-// ops_text.h - running a case of the corpus on an operator of cpu_ref alone.
+/* ops_text.h - running a case of the corpus on an operator of cpu_ref alone. */
 #ifndef GENAI_TESTS_OPS_TEXT_H
 #define GENAI_TESTS_OPS_TEXT_H
 
-#include "kernel_node.h"
+#include "tests/unit/kernel_node.h"
 #include "tests/conform/corpus_text.h"
 
-// ---- attributes ----
+/* ---- attributes ---- */
 
 #define TEXT_ATTRS 8
 
@@ -28,7 +28,7 @@ static void text_set_attrs(struct knode *k, struct text_attr *a, const char *s)
 	}
 }
 
-// ---- running ----
+/* ---- running ---- */
 
 enum text_mode { TEXT_PLAIN, TEXT_UNALIGNED, TEXT_THREADS };
 
@@ -67,7 +67,7 @@ static uint64_t text_out_bytes(const struct exec_tensor *t)
 	return (cref_elements(t) * exec_bits(t->dtype) + 7) / 8;
 }
 
-// Prepare and run; r->rc is what failed first.
+/* Prepare and run; r->rc is what failed first. */
 static void text_execute(struct text_run *r, const struct ops_case *c,
 			 enum text_mode mode, struct cref_pool *pool)
 {

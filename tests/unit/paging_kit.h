@@ -1,5 +1,5 @@
-// paging_kit.h - an executor and a pager that only write down what they are
-// told, for tests of grouping weights into pages.
+/* paging_kit.h - an executor and a pager that only write down what they are
+ * told, for tests of grouping weights into pages. */
 #ifndef GENAI_TESTS_PAGING_KIT_H
 #define GENAI_TESTS_PAGING_KIT_H
 
@@ -89,7 +89,7 @@ static inline int32_t fake_seal(struct genai_pager *p,
 	return 0;
 }
 
-// Forgets the pages, and likes one grouping.
+/* Forgets the pages, and likes one grouping. */
 static inline int32_t fake_plan(struct genai_pager *p,
 				const struct genai_sweep_visit *sweep,
 				uint32_t n, uint64_t budget,
@@ -155,7 +155,7 @@ static inline void begin(const char *budget, const char *more)
 	ck_assert_int_eq(genai_paging_open(rt, &paging, &err), 0);
 }
 
-// Six tensors of bytes, one after another from offset 256 on, and six nodes.
+/* Six tensors of bytes, one after another from offset 256 on, and six nodes. */
 static inline void tensors_of(const void *file, uint64_t file_bytes,
 			      uint64_t bytes, uint64_t gap)
 {
@@ -225,7 +225,7 @@ static inline void end(void)
 	genai_close(rt);
 }
 
-// The whole sweep: every row of every visit once, in order.
+/* The whole sweep: every row of every visit once, in order. */
 static inline void whole_sweep(void)
 {
 	uint32_t at = 0;

@@ -1,5 +1,5 @@
-// session_kit.h - a runtime with the modules of this build, models of the test
-// data, and a stream runtime whose units can be made to fail.
+/* session_kit.h - a runtime with the modules of this build, models of the test
+ * data, and a stream runtime whose units can be made to fail. */
 #ifndef GENAI_TESTS_SESSION_KIT_H
 #define GENAI_TESTS_SESSION_KIT_H
 
@@ -37,7 +37,7 @@ static inline int was_logged(const char *part)
 	return 0;
 }
 
-// executor, pager and budget; more: one further "section.key=value" or NULL.
+/* executor, pager and budget; more: one further "section.key=value" or NULL. */
 static inline int32_t try_runtime(const char *executor, const char *pager,
 				  const char *budget, const char *more,
 				  struct genai_runtime **out,
@@ -101,7 +101,7 @@ static inline struct genai_session *session(struct genai_model *m)
 	return s;
 }
 
-// One of each, on the plain model.
+/* One of each, on the plain model. */
 struct kit {
 	struct genai_runtime *rt;
 	struct genai_model *m;
@@ -169,15 +169,15 @@ static inline void fails(int32_t rc, int32_t code, const struct genai_error *e,
 	ck_assert_ptr_null(strchr(e->text, '\n'));
 }
 
-// ---- units that fail ----
+/* ---- units that fail ---- */
 
 static struct {
 	int32_t (*launch)(void *self, struct genai_stream *stream,
 			  const struct genai_work *work,
 			  const struct genai_access *accesses, uint32_t n,
 			  struct genai_error *err);
-	int64_t countdown; // launches until the one that fails; < 0: never
-	char name[128];	   // of the unit that failed
+	int64_t countdown; /* launches until the one that fails; < 0: never */
+	char name[128];	   /* of the unit that failed */
 } fault;
 
 static inline int32_t broken_unit(void *ctx, void *const *mem,
@@ -207,7 +207,7 @@ static inline int32_t faulty_launch(void *self, struct genai_stream *stream,
 	return fault.launch(self, stream, &w, accesses, n, err);
 }
 
-// The launch after n more ones fails.
+/* The launch after n more ones fails. */
 static inline void break_launch(struct genai_runtime *rt, int64_t n)
 {
 	if (rt->device.raw.launch != faulty_launch) {
@@ -217,11 +217,11 @@ static inline void break_launch(struct genai_runtime *rt, int64_t n)
 	fault.countdown = n;
 }
 
-// ---- copies of model folders ----
+/* ---- copies of model folders ---- */
 
 static char copied[128];
 
-// A copy of a model folder in a new one, to be damaged.
+/* A copy of a model folder in a new one, to be damaged. */
 static inline const char *copy_model(const char *folder)
 {
 	char cmd[700];
@@ -243,7 +243,7 @@ static inline void drop_copy(void)
 	ck_assert_int_eq(system(cmd), 0);
 }
 
-// Replace text in a file of the copy.
+/* Replace text in a file of the copy. */
 static inline void edit_copy(const char *name, const char *from, const char *to)
 {
 	char path[300], cmd[900];

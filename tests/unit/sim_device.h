@@ -1,5 +1,5 @@
-// sim_device.h - the simulated device without a model, for tests: streams,
-// memory, units that say when they ran.
+/* sim_device.h - the simulated device without a model, for tests: streams,
+ * memory, units that say when they ran. */
 #ifndef GENAI_TESTS_SIM_DEVICE_H
 #define GENAI_TESTS_SIM_DEVICE_H
 
@@ -11,13 +11,13 @@
 
 static struct sim_run sim;
 static struct genai_device *dev;
-static const struct genai_stream_ops *ops; // the core's
+static const struct genai_stream_ops *ops; /* the core's */
 static const struct genai_barrier_ops *bar;
 static struct genai_error err;
 
 static const struct genai_range all_bytes = {0, GENAI_RANGE_ALL_BYTES};
 
-// Open with further settings, NULL-terminated.
+/* Open with further settings, NULL-terminated. */
 static inline int32_t try_device(const char *const *sets)
 {
 	struct genai_runtime_options o = {
@@ -120,7 +120,7 @@ static inline void reach(struct genai_point p)
 	OK(bar->host_read(dev, &p, 1, UINT64_MAX, &err));
 }
 
-// Units write their letters here as they run.
+/* Units write their letters here as they run. */
 static struct {
 	pthread_mutex_t lock;
 	char text[256];

@@ -1,5 +1,5 @@
-// sim_run.h - a model on the simulated device, for tests: open it with some
-// settings, feed it, take its tokens and its times.
+/* sim_run.h - a model on the simulated device, for tests: open it with some
+ * settings, feed it, take its tokens and its times. */
 #ifndef GENAI_TESTS_SIM_RUN_H
 #define GENAI_TESTS_SIM_RUN_H
 
@@ -21,7 +21,7 @@ struct sim_run {
 	char text[SIM_SETS][256];
 	const char *sets[SIM_SETS];
 	uint32_t n_sets;
-	char log[1024]; // the last error line
+	char log[1024]; /* the last error line */
 };
 
 static inline void sim_log(void *ctx, int32_t level, const char *text)
@@ -45,7 +45,7 @@ static inline void sim_set(struct sim_run *r, const char *fmt, ...)
 	r->n_sets++;
 }
 
-// Settings that every test wants; more may follow with sim_set.
+/* Settings that every test wants; more may follow with sim_set. */
 static inline void sim_init(struct sim_run *r, const char *executor,
 			    const char *pager)
 {
@@ -75,7 +75,7 @@ static inline int32_t sim_open_at(struct sim_run *r, const char *path)
 	return rc;
 }
 
-// A model of the test data.
+/* A model of the test data. */
 static inline int32_t sim_open(struct sim_run *r, const char *model)
 {
 	char path[1024];
@@ -105,8 +105,8 @@ static inline int32_t sim_next(struct sim_run *r, int64_t *ids, uint32_t n,
 	return rc;
 }
 
-// The life that every configuration must get through alike: a prompt, tokens,
-// a second prompt, tokens, a rewind, a third prompt, tokens.
+/* The life that every configuration must get through alike: a prompt, tokens,
+ * a second prompt, tokens, a rewind, a third prompt, tokens. */
 #define SIM_TALK 18
 static inline int32_t sim_talk(struct sim_run *r, int64_t ids[SIM_TALK])
 {

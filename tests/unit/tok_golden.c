@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
 #include "core/base/error.h"
 
 #define SHOWN 5 // failures printed in full, per folder

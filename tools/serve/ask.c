@@ -57,7 +57,7 @@ static const struct {
 	{"continue_final_message", CHAT},
 	{"response_format", BOTH},
 	{"structured_outputs", BOTH},
-	/* without effect on the answer */
+	// without effect on the answer
 	{"user", BOTH},
 	{"metadata", BOTH},
 	{"store", BOTH},

@@ -21,8 +21,8 @@
 struct conn {
 	struct conn *next;
 	struct bufferevent *bev;
-	bool is_busy; /* a request is being answered */
-	double since; /* when it was last not */
+	bool is_busy; // a request is being answered
+	double since; // when it was last not
 };
 
 static bool has_ended(const struct conn *k)

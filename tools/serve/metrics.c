@@ -23,7 +23,7 @@ void histogram_add(struct histogram *h, double s)
 
 struct printer {
 	struct evbuffer *out;
-	char label[600]; /* model_name="..." */
+	char label[600]; // model_name="..."
 };
 
 static void head(const struct printer *p, const char *name, const char *type,

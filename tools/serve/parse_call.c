@@ -8,7 +8,7 @@
 
 // Calls are told when all are known to be such.
 struct found {
-	json_t *list; /* [name, arguments] each */
+	json_t *list; // [name, arguments] each
 };
 
 static void add(struct found *f, const char *name, size_t n, json_t *arguments)

@@ -9,8 +9,8 @@
 struct route {
 	const char *path;
 	enum evhttp_cmd_type method;
-	bool is_open; /* without a key */
-	/* body: that of a POST, its own reference; else NULL */
+	bool is_open; // without a key
+	// body: that of a POST, its own reference; else NULL
 	void (*run)(struct serve *s, struct evhttp_request *req, json_t *body);
 };
 

@@ -1,6 +1,6 @@
-/* jinja_dict.c - dictionaries in insertion order.
- * Owns: lookup and growth.  Every probe is charged, so that keys made to
- * collide cost steps, not time without end. */
+// jinja_dict.c - dictionaries in insertion order.
+// Owns: lookup and growth.  Every probe is charged, so that keys made to
+// collide cost steps, not time without end.
 #include "core/text/template/jinja.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* jinja_eval.c - expressions to values.
- * Depth and steps are counted here, for every node. */
+// jinja_eval.c - expressions to values.
+// Depth and steps are counted here, for every node.
 #include "core/text/template/jinja.h"
 
 #include <string.h>

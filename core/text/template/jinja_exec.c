@@ -1,6 +1,6 @@
-/* jinja_exec.c - statements: output, assignment, loops, macros, scopes.
- * A scope opens per loop pass, macro call, with and captured block; an if has
- * none.  Macros keep the scope they were defined in. */
+// jinja_exec.c - statements: output, assignment, loops, macros, scopes.
+// A scope opens per loop pass, macro call, with and captured block; an if has
+// none.  Macros keep the scope they were defined in.
 #include "core/text/template/jinja.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* jinja_expr.c - expressions to syntax tree.
- * Owns: precedence, calls, subscripts, filters and tests.  Nesting is capped,
- * chains of one operator are loops here and capped when evaluated. */
+// jinja_expr.c - expressions to syntax tree.
+// Owns: precedence, calls, subscripts, filters and tests.  Nesting is capped,
+// chains of one operator are loops here and capped when evaluated.
 #include "core/text/template/jinja.h"
 
 #include <string.h>

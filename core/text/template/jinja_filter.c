@@ -1,5 +1,5 @@
-/* jinja_filter.c - "x|name(y)" for single values; jinja_sequence.c has those
- * for sequences. */
+// jinja_filter.c - "x|name(y)" for single values; jinja_sequence.c has those
+// for sequences.
 #include "core/text/template/jinja.h"
 
 #include <errno.h>

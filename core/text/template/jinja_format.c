@@ -1,6 +1,6 @@
-/* jinja_format.c - Python's formats: "%5.2f" % x, "{:>8}".format(x), and the
- * filters that stand on them.
- * Owns: both little languages, for text and numbers. */
+// jinja_format.c - Python's formats: "%5.2f" % x, "{:>8}".format(x), and the
+// filters that stand on them.
+// Owns: both little languages, for text and numbers.
 #include "core/text/template/jinja.h"
 
 #include <langinfo.h>

@@ -1,5 +1,5 @@
-/* jinja_global.c - the functions every template can call: those of Jinja that
- * templates use, and the two that chat rendering adds. */
+// jinja_global.c - the functions every template can call: those of Jinja that
+// templates use, and the two that chat rendering adds.
 #include "core/text/template/jinja.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* jinja_group.c - filters that cut sequences into groups, and take one out. */
+// jinja_group.c - filters that cut sequences into groups, and take one out.
 #include "core/text/template/jinja.h"
 
 #include <string.h>

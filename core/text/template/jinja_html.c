@@ -1,4 +1,4 @@
-/* jinja_html.c - filters that make or take off HTML and addresses. */
+// jinja_html.c - filters that make or take off HTML and addresses.
 #include "core/text/template/jinja.h"
 
 #include <stdio.h>

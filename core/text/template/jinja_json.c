@@ -1,4 +1,4 @@
-/* jinja_json.c - JSON in and out, the latter as Python's json.dumps. */
+// jinja_json.c - JSON in and out, the latter as Python's json.dumps.
 #include "core/text/template/jinja.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* jinja_layout.c - text in columns and words: filters and methods of str. */
+// jinja_layout.c - text in columns and words: filters and methods of str.
 #include "core/text/template/jinja.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* jinja_lex.c - template text to lexemes.
- * Owns: tags, whitespace control (trim_blocks and lstrip_blocks are on, one
- * newline at the end is dropped), numbers and string escapes. */
+// jinja_lex.c - template text to lexemes.
+// Owns: tags, whitespace control (trim_blocks and lstrip_blocks are on, one
+// newline at the end is dropped), numbers and string escapes.
 #include "core/text/template/jinja.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* jinja_loop.c - the variable "loop" of a for. */
+// jinja_loop.c - the variable "loop" of a for.
 #include "core/text/template/jinja.h"
 
 #include <string.h>

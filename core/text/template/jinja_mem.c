@@ -1,5 +1,5 @@
-/* jinja_mem.c - memory, output and failure of the template engine.
- * Owns: the arena, the work budget, the growing output. */
+// jinja_mem.c - memory, output and failure of the template engine.
+// Owns: the arena, the work budget, the growing output.
 #include "core/text/template/jinja.h"
 
 #include <stdarg.h>

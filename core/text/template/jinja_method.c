@@ -1,5 +1,5 @@
-/* jinja_method.c - methods of dict and list.
- * The sandbox of chat templates forbids what changes a list or a dict. */
+// jinja_method.c - methods of dict and list.
+// The sandbox of chat templates forbids what changes a list or a dict.
 #include "core/text/template/jinja.h"
 
 // keys (step 2 from 0), values (2 from 1), or pairs

@@ -1,4 +1,4 @@
-/* jinja_object.c - cycler and joiner: values that remember. */
+// jinja_object.c - cycler and joiner: values that remember.
 #include "core/text/template/jinja.h"
 
 #include <string.h>

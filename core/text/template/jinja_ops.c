@@ -1,4 +1,4 @@
-/* jinja_ops.c - operators, attributes, subscripts, slices, sorting. */
+// jinja_ops.c - operators, attributes, subscripts, slices, sorting.
 #include "core/text/template/jinja.h"
 
 #include <math.h>

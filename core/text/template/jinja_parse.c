@@ -1,5 +1,5 @@
-/* jinja_parse.c - what the parsers of expressions and statements share: the
- * current lexeme, and messages about it. */
+// jinja_parse.c - what the parsers of expressions and statements share: the
+// current lexeme, and messages about it.
 #include "core/text/template/jinja.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* jinja_print.c - values as text: Python's str() and repr(). */
+// jinja_print.c - values as text: Python's str() and repr().
 #include "core/text/template/jinja.h"
 
 #include <langinfo.h>

@@ -1,4 +1,4 @@
-/* jinja_sequence.c - "x|name(y)" where x is a sequence or a mapping. */
+// jinja_sequence.c - "x|name(y)" where x is a sequence or a mapping.
 #include "core/text/template/jinja.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* jinja_stmt.c - statements and text to syntax tree.
- * Owns: the tags.  A list of statements is linked by next. */
+// jinja_stmt.c - statements and text to syntax tree.
+// Owns: the tags.  A list of statements is linked by next.
 #include "core/text/template/jinja.h"
 
 #include <string.h>

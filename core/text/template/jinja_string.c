@@ -1,4 +1,4 @@
-/* jinja_string.c - methods of str. */
+// jinja_string.c - methods of str.
 #include "core/text/template/jinja.h"
 
 #include <string.h>

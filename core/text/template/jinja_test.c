@@ -1,4 +1,4 @@
-/* jinja_test.c - "x is name(y)". */
+// jinja_test.c - "x is name(y)".
 #include "core/text/template/jinja.h"
 
 #include <utf8proc.h>

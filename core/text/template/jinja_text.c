@@ -1,5 +1,5 @@
-/* jinja_text.c - UTF-8 strings as Python sees them, by code point.
- * Owns: stepping, stripping, case, replacing, lines, HTML escapes. */
+// jinja_text.c - UTF-8 strings as Python sees them, by code point.
+// Owns: stepping, stripping, case, replacing, lines, HTML escapes.
 #include "core/text/template/jinja.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* jinja_value.c - what Python values do: truth, equality, order, iteration.
- * Recursion over nested values is capped, every element is charged. */
+// jinja_value.c - what Python values do: truth, equality, order, iteration.
+// Recursion over nested values is capped, every element is charged.
 #include "core/text/template/jinja.h"
 
 #include <math.h>

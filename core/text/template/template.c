@@ -1,4 +1,4 @@
-/* template.c - one template: parse once, render many times. */
+// template.c - one template: parse once, render many times.
 #include "core/text/template/template.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* template_chat.c - from a model folder and a conversation to a prompt.
- * Owns: where a folder keeps its template, and what transformers does around
- * the rendering. */
+// template_chat.c - from a model folder and a conversation to a prompt.
+// Owns: where a folder keeps its template, and what transformers does around
+// the rendering.
 #include "core/text/template/template.h"
 
 #include <errno.h>
@@ -195,9 +195,9 @@ int32_t genai_template_open(const char *dir, int32_t has_tools,
 	return rc;
 }
 
-/* The rest is what transformers does around the rendering.  The mark is put
- * behind the text to be continued; a template that strips the text takes the
- * mark's own blank off, too. */
+// The rest is what transformers does around the rendering.  The mark is put
+// behind the text to be continued; a template that strips the text takes the
+// mark's own blank off, too.
 static const char mark[] = "CONTINUE_FINAL_MESSAGE_TAG ";
 
 // A shallow copy.  jansson's own is silently short when memory is.

@@ -1,5 +1,5 @@
-// tok_script_table.h - the script of every character; made by
-// tests/data/tokenizer/make-scripts.py.
+/* tok_script_table.h - the script of every character; made by
+ * tests/data/tokenizer/make-scripts.py. */
 static const struct script_range {
 	uint32_t first, last;
 	uint8_t script;
