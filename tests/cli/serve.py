@@ -964,6 +964,15 @@ def page():
         r = subprocess.run(c, shell=True, capture_output=True, text=True)
         check("the page: " + " ".join(c.split())[:70], r.returncode == 0 and
               r.stdout and '"error":' not in r.stdout, r)
+    generate = [b for b in blocks if b.startswith("    genai generate DIR ")
+                and "--regex" in b]
+    same("the command line with structure is found", len(generate), 1)
+    c = re.sub(r"^ *genai", '"$genai"', generate[0]).replace("DIR", '"$model"')
+    r = subprocess.run(c, shell=True, capture_output=True, text=True)
+    colours = re.search('"([a-z|]+)"$', c).group(1)
+    # without llguidance it is refused, as the page says
+    check("the page: " + c, re.search("(%s)$" % colours, r.stdout.strip())
+          if r.returncode == 0 else "tools/install-llguidance" in r.stderr, r)
     code = text.split("```python\n")[1].split("```")[0]
     if importlib.util.find_spec("openai"):
         r = subprocess.run([sys.executable, "-c", code.replace(
