@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <genai/executor.h>
 
-#include "modules/exec_common/facts.h"
-#include "modules/exec_common/tensor.h"
+#include "facts.h"
+#include "tensor.h"
 
 #define EXEC_MAX_PARTS 64 /* that one launch may take */
 #define EXEC_VARIANTS 16  /* kept at a time */

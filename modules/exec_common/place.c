@@ -1,6 +1,6 @@
 // place.c - where values lie: laid out once, for the largest shapes; the others
 // use the same places.
-#include "modules/exec_common/exec.h"
+#include "exec.h"
 
 static uint64_t align(const struct exec_plan *p, uint64_t bytes)
 {

@@ -1,5 +1,5 @@
 // plan.c - a graph and its largest shapes into a plan; what is bound; the end.
-#include "modules/exec_common/exec.h"
+#include "exec.h"
 
 #include <stdio.h>
 #include <string.h>

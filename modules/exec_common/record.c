@@ -1,5 +1,5 @@
 // record.c - a step that is repeated, recorded once and replayed.
-#include "modules/exec_common/exec.h"
+#include "exec.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // step.c - one step: for every node acquire its pages, launch, release.
-#include "modules/exec_common/exec.h"
+#include "exec.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // variant.c - the shapes for what is bound: every value's shape, what is known
 // while planning, which nodes run; a few are kept.
-#include "modules/exec_common/exec.h"
+#include "exec.h"
 
 #include <stdio.h>
 #include <string.h>

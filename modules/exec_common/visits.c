@@ -1,6 +1,6 @@
 // visits.c - the weights that a step visits, what it does between them, and the
 // pages that they were put in.
-#include "modules/exec_common/exec.h"
+#include "exec.h"
 
 #include <string.h>
 
