@@ -16,8 +16,8 @@ uint64_t genai_fit_session_bytes(const struct genai_model *m)
 	uint64_t rows = genai_model_rows(m), row = session_logit_bytes(m);
 
 	return genai_states_bytes(&m->step.states, m->context) +
-	       (2 * m->chunk + 2) * sizeof(int64_t) + SESSION_WORD_BYTES +
-	       rows * (2 * sizeof(int64_t) + row) + rows * m->vocab * row;
+	       (2 * m->chunk + 2) * sizeof(int64_t) + 2 * SESSION_WORD_BYTES +
+	       rows * m->vocab * row;
 }
 
 static uint64_t room(struct genai_model *m)

@@ -350,6 +350,13 @@ static int32_t dry(struct genai_model *m, struct genai_error *err)
 	return 0;
 }
 
+static enum genai_step_rows step_rows(const struct genai_model *m)
+{
+	if (m->packing.seqs)
+		return GENAI_STEP_PACKED;
+	return m->all_logits ? GENAI_STEP_ALL : GENAI_STEP_LAST;
+}
+
 static int32_t open_model(struct genai_model *m, const char *path,
 			  const struct genai_model_options *o,
 			  struct genai_error *err)
@@ -362,7 +369,7 @@ static int32_t open_model(struct genai_model *m, const char *path,
 	if (!rc)
 		rc = of_model(m,
 			      genai_step_build(genai_onnx_graph(m->onnx),
-					       &m->config, m->packing.seqs,
+					       &m->config, step_rows(m),
 					       &m->step, err),
 			      err);
 	if (!rc)

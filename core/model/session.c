@@ -250,14 +250,11 @@ static int32_t take_memory(struct genai_session *s, struct genai_error *err)
 			   GENAI_TAG_ACTIVATIONS, &s->past, err);
 	if (!rc)
 		rc = alloc(s, GENAI_MEM_DEVICE,
-			   (m->chunk + rows + 2) * sizeof(int64_t),
+			   (m->chunk + 2) * sizeof(int64_t),
 			   GENAI_TAG_ACTIVATIONS, &s->numbers, err);
 	if (!rc)
-		rc = alloc(s, GENAI_MEM_DEVICE, rows * row,
+		rc = alloc(s, GENAI_MEM_DEVICE, SESSION_WORD_BYTES,
 			   GENAI_TAG_ACTIVATIONS, &s->token, err);
-	if (!rc)
-		rc = alloc(s, GENAI_MEM_DEVICE, rows * sizeof(int64_t),
-			   GENAI_TAG_ACTIVATIONS, &s->tokens, err);
 	if (!rc)
 		rc = alloc(s, GENAI_MEM_DEVICE, logits, GENAI_TAG_ACTIVATIONS,
 			   &s->logits, err);
@@ -376,7 +373,6 @@ void genai_session_close(struct genai_session *s)
 	give(s, &s->past, &ticket, &rc, &err);
 	give(s, &s->numbers, &ticket, &rc, &err);
 	give(s, &s->token, &ticket, &rc, &err);
-	give(s, &s->tokens, &ticket, &rc, &err);
 	give(s, &s->logits, &ticket, &rc, &err);
 	give(s, &s->doors, &ticket, &rc, &err);
 	give(s, &s->stage, &ticket, &rc, &err);

@@ -25,13 +25,13 @@ struct genai_session {
 	struct genai_model *m;
 	struct genai_session *next;
 	struct genai_plan *plan;
-	struct genai_mem ids, past, numbers, token, tokens; /* device */
+	struct genai_mem ids, past, numbers, token; /* device */
 	struct genai_mem logits, states;		    /* device */
 	struct genai_mem doors, stage, host_logits;	    /* pinned host */
 	struct genai_point door_at[SLOTS];
 	struct genai_point stage_at[2];
 	uint32_t stage_turn;
-	bool numbered;	   /* numbers: 0 .. chunk - 1; where rows begin */
+	bool numbered;	   /* numbers: 0 .. chunk - 1; rows of tables */
 	uint32_t place;	   /* of the states that are joined: 0 or 1 */
 	uint64_t length;   /* positions of all steps enqueued */
 	uint64_t computed; /* steps enqueued */

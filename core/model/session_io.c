@@ -15,27 +15,6 @@
 
 // ---- binding ----
 
-// The token of a single row is the next step's input.
-static int32_t bind_tokens(struct genai_session *s, int64_t rows,
-			   struct genai_error *err)
-{
-	struct genai_model *m = s->m;
-	const struct genai_executor_ops *x = &m->rt->exec;
-	int64_t dims[2] = {1, rows};
-	struct genai_view v;
-	int32_t rc;
-
-	genai_view_dense(&v, GENAI_DT_I64,
-			 rows == 1 ? s->ids.range.addr : s->tokens.range.addr,
-			 2, dims);
-	rc = x->bind_output(s->plan, m->step.next, &v, err);
-	genai_view_dense(&v, m->step.logits_dtype, s->token.range.addr, 2,
-			 dims);
-	if (!rc)
-		rc = x->bind_output(s->plan, m->step.best, &v, err);
-	return rc;
-}
-
 // The rows that go through the head: the last of n, or all.
 static int32_t bind_rows(struct genai_session *s, uint64_t n, int64_t rows,
 			 struct genai_error *err)
@@ -43,17 +22,13 @@ static int32_t bind_rows(struct genai_session *s, uint64_t n, int64_t rows,
 	struct genai_model *m = s->m;
 	uint64_t first = n - (uint64_t)rows;
 	struct genai_view v;
-	int32_t rc;
 
 	if (m->step.rows == GENAI_NONE)
 		return 0;
 	genai_view_dense(&v, GENAI_DT_I64,
 			 s->numbers.range.addr + first * sizeof(int64_t), 1,
 			 &rows);
-	rc = m->rt->exec.bind_input(s->plan, m->step.rows, &v, err);
-	v.addr = s->numbers.range.addr + m->chunk * sizeof(int64_t);
-	return rc ? rc
-		  : m->rt->exec.bind_input(s->plan, m->step.begins, &v, err);
+	return m->rt->exec.bind_input(s->plan, m->step.rows, &v, err);
 }
 
 // Where the positions of n begin, and which tables they are of.
@@ -93,8 +68,6 @@ static int32_t bind_step(struct genai_session *s, uint64_t n,
 	genai_view_dense(&v, m->step.logits_dtype, s->logits.range.addr, 3, lg);
 	if (!rc)
 		rc = x->bind_output(s->plan, m->step.logits, &v, err);
-	if (!rc)
-		rc = bind_tokens(s, rows, err);
 	s->rows = (uint64_t)rows;
 	return rc;
 }
@@ -103,15 +76,24 @@ int32_t session_bind(struct genai_session *s, struct genai_error *err)
 {
 	struct genai_model *m = s->m;
 	const struct genai_executor_ops *x = &m->rt->exec;
-	static const int64_t one = 1;
+	static const int64_t one[2] = {1, 1};
 	const struct genai_states *states = &m->step.states;
 	struct genai_view v;
 	int32_t rc;
 
-	genai_view_dense(&v, GENAI_DT_I32, s->past.range.addr, 1, &one);
+	genai_view_dense(&v, GENAI_DT_I32, s->past.range.addr, 1, one);
 	rc = x->bind_input(s->plan, m->step.past, &v, err);
 	if (!rc)
 		rc = x->bind_output(s->plan, m->step.total, &v, err);
+	if (!rc && m->step.next != GENAI_NONE) {
+		// the next step's input
+		genai_view_dense(&v, GENAI_DT_I64, s->ids.range.addr, 2, one);
+		rc = x->bind_output(s->plan, m->step.next, &v, err);
+		genai_view_dense(&v, m->step.logits_dtype, s->token.range.addr,
+				 2, one);
+		if (!rc)
+			rc = x->bind_output(s->plan, m->step.best, &v, err);
+	}
 	for (uint32_t i = 0; !rc && i < states->n; i++) {
 		uint64_t at = genai_states_at(states, i, 0, m->context);
 
@@ -161,19 +143,17 @@ int32_t session_bind_joined(struct genai_session *s, uint64_t n,
 static int32_t number(struct genai_session *s, struct genai_error *err)
 {
 	int64_t *stage = s->stage.host;
-	uint64_t chunk = s->m->chunk, rows = genai_model_rows(s->m);
+	uint64_t chunk = s->m->chunk;
 
 	if (s->numbered)
 		return 0;
 	for (uint64_t i = 0; i < chunk; i++)
 		stage[i] = (int64_t)i;
-	for (uint64_t i = 0; i < rows; i++)
-		stage[chunk + i] = (int64_t)(i * s->m->vocab);
-	stage[chunk + rows] = 0;
-	stage[chunk + rows + 1] = s->m->step.turn_row;
+	stage[chunk] = 0;
+	stage[chunk + 1] = s->m->step.turn_row;
 	return session_ops(s)->copy(session_self(s), s->m->stream,
 				    s->numbers.range.addr, (uintptr_t)stage,
-				    (chunk + rows + 2) * sizeof(*stage),
+				    (chunk + 2) * sizeof(*stage),
 				    GENAI_COPY_H2D, err);
 }
 
@@ -181,14 +161,13 @@ int32_t session_set_turn(struct genai_session *s, uint64_t length,
 			 struct genai_error *err)
 {
 	struct genai_model *m = s->m;
-	uint64_t at = m->chunk + genai_model_rows(m);
 
 	if (m->step.turn == GENAI_NONE)
 		return 0;
 	s->turned = length > (uint64_t)m->step.turn_limit;
 	return session_ops(s)->copy(
 		session_self(s), m->stream, s->past.range.addr + TURN_AT,
-		s->numbers.range.addr + (at + s->turned) * sizeof(int64_t),
+		s->numbers.range.addr + (m->chunk + s->turned) * sizeof(int64_t),
 		sizeof(int64_t), GENAI_COPY_D2D, err);
 }
 

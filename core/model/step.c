@@ -123,7 +123,7 @@ static uint32_t make_best(struct step_rewrite *r, uint32_t logits,
 				  step_const(r, "genai.minus_one", 1, -1));
 	uint32_t at = next;
 
-	if (r->rows != GENAI_NONE)
+	if (r->packed)
 		at = step_node(r, "Add", "genai.best_at", GENAI_DT_I64, next,
 			       rows_input(r, "genai.begins"));
 	return step_node(r, "Gather", "genai.best", dtype, flat, at);
@@ -296,8 +296,8 @@ static void drop_outputs(struct step_rewrite *r, uint32_t logits)
 	}
 }
 
-static int32_t rewrite(struct step_rewrite *r, uint32_t *out_logits,
-		       bool *out_one_row)
+static int32_t rewrite(struct step_rewrite *r, bool choose,
+		       uint32_t *out_logits, bool *out_one_row)
 {
 	const struct genai_graph *g = r->g;
 	uint32_t ids = find_in(g, g->inputs, g->n_inputs, r->c->input_ids);
@@ -344,9 +344,11 @@ static int32_t rewrite(struct step_rewrite *r, uint32_t *out_logits,
 		genai_builder_output(r->b, cut);
 	}
 	logits = cut;
-	next = make_next(r, logits);
-	genai_builder_output(r->b, next);
-	genai_builder_output(r->b, make_best(r, logits, next));
+	if (choose) {
+		next = make_next(r, logits);
+		genai_builder_output(r->b, next);
+		genai_builder_output(r->b, make_best(r, logits, next));
+	}
 	if (!r->packed)
 		genai_builder_output(r->b, r->total);
 	genai_builder_prune(r->b);
@@ -413,14 +415,15 @@ static int32_t describe(struct step_rewrite *r, struct genai_step *s,
 }
 
 int32_t genai_step_build(const struct genai_graph *source,
-			 const struct genai_model_config *config, bool packed,
-			 struct genai_step *out_step, struct genai_error *err)
+			 const struct genai_model_config *config,
+			 enum genai_step_rows rows, struct genai_step *out_step,
+			 struct genai_error *err)
 {
 	struct step_rewrite r = {.g = source,
 				 .c = config,
 				 .err = err,
 				 .rows = GENAI_NONE,
-				 .packed = packed};
+				 .packed = rows == GENAI_STEP_PACKED};
 	struct genai_step s = {0};
 	char logits_name[256] = "";
 	uint32_t logits = GENAI_NONE;
@@ -428,7 +431,7 @@ int32_t genai_step_build(const struct genai_graph *source,
 
 	r.b = genai_builder_open("step");
 	genai_builder_copy(r.b, source);
-	rc = rewrite(&r, &logits, &s.one_row);
+	rc = rewrite(&r, rows != GENAI_STEP_ALL, &logits, &s.one_row);
 	if (rc) {
 		genai_builder_close(r.b);
 		return rc;

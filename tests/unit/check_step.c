@@ -235,7 +235,7 @@ static void build(const struct plan *p)
 	int32_t rc;
 
 	source = graph(p);
-	rc = genai_step_build(source, &config, false, &step, &err);
+	rc = genai_step_build(source, &config, GENAI_STEP_LAST, &step, &err);
 	ck_assert_msg(!rc, "%s", err.text);
 }
 
@@ -251,7 +251,7 @@ static void refused(const struct plan *p, int32_t code, const char *text)
 	struct genai_step s;
 
 	source = graph(p);
-	fails(genai_step_build(source, &config, false, &s, &err), code, &err,
+	fails(genai_step_build(source, &config, GENAI_STEP_LAST, &s, &err), code, &err,
 	      text);
 	genai_graph_free(source);
 }
@@ -286,11 +286,11 @@ static const struct genai_node *node_named(const char *op_name)
 START_TEST(inputs_and_outputs)
 {
 	build(&plain);
-	ck_assert_uint_eq(step.graph->n_inputs, 6);
+	ck_assert_uint_eq(step.graph->n_inputs, 5);
 	ck_assert_str_eq(in_name(step.ids), "input_ids");
 	ck_assert_str_eq(in_name(step.past), "genai.past");
 	ck_assert_str_eq(in_name(step.rows), "genai.rows");
-	ck_assert_str_eq(in_name(step.begins), "genai.begins");
+	ck_assert_uint_eq(step.begins, GENAI_NONE);
 	ck_assert_str_eq(in_name(step.states.v[0].in), "past_key_values.0.key");
 	ck_assert_str_eq(in_name(step.states.v[1].in),
 			 "past_key_values.0.value");
@@ -324,6 +324,23 @@ START_TEST(the_mask_is_gone)
 			 "genai.total");
 	ck_assert_uint_eq(genai_graph_value(step.graph, gqa->inputs[6])->dtype,
 			  GENAI_DT_I32);
+	drop();
+}
+END_TEST
+
+// Of all rows none is chosen from.
+START_TEST(all_rows)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+
+	source = graph(&plain);
+	ck_assert_int_eq(genai_step_build(source, &config, GENAI_STEP_ALL,
+					  &step, &err),
+			 0);
+	ck_assert_uint_eq(step.next, GENAI_NONE);
+	ck_assert_uint_eq(step.best, GENAI_NONE);
+	ck_assert_str_eq(in_name(step.rows), "genai.rows");
+	ck_assert_int_eq(has_op("ArgMax"), 0);
 	drop();
 }
 END_TEST
@@ -364,7 +381,7 @@ START_TEST(positions_are_computed)
 
 	p.positions = true;
 	build(&p);
-	ck_assert_uint_eq(step.graph->n_inputs, 6);
+	ck_assert_uint_eq(step.graph->n_inputs, 5);
 	ck_assert_str_eq(genai_graph_value(step.graph,
 					   node_named("Unsqueeze")->outputs[0])
 				 ->name,
@@ -394,7 +411,7 @@ START_TEST(three_positions_are_one)
 		ck_assert_uint_eq(n->n_attrs, 1);
 		ck_assert_int_eq(has_op("MRotaryEmbedding"), 0);
 		ck_assert_int_eq(has_op("Expand"), more);
-		ck_assert_uint_eq(step.graph->n_inputs, 6);
+		ck_assert_uint_eq(step.graph->n_inputs, 5);
 		drop();
 	}
 	p.section = less;
@@ -552,15 +569,15 @@ START_TEST(other_names)
 
 	source = graph(&plain);
 	strcpy(config.input_ids, "tokens");
-	fails(genai_step_build(source, &config, false, &s, &err),
+	fails(genai_step_build(source, &config, GENAI_STEP_LAST, &s, &err),
 	      GENAI_E_UNSUPPORTED, &err, "no input tokens");
 	strcpy(config.input_ids, "input_ids");
 	strcpy(config.past_value, "old_%d_value");
-	fails(genai_step_build(source, &config, false, &s, &err),
+	fails(genai_step_build(source, &config, GENAI_STEP_LAST, &s, &err),
 	      GENAI_E_FORMAT, &err, "graph input old_0_value is missing");
 	// other keys are no cache: then nobody knows what they are
 	strcpy(config.past_key, "old_%d_key");
-	fails(genai_step_build(source, &config, false, &s, &err),
+	fails(genai_step_build(source, &config, GENAI_STEP_LAST, &s, &err),
 	      GENAI_E_UNSUPPORTED, &err, "its meaning is not known");
 	genai_graph_free(source);
 }
@@ -579,7 +596,7 @@ START_TEST(exports)
 	struct genai_model *m = model(rt, folders[_i], 0);
 
 	ck_assert_uint_eq(m->step.states.n, 4);
-	ck_assert_uint_eq(m->step.graph->n_inputs, 8);
+	ck_assert_uint_eq(m->step.graph->n_inputs, 7);
 	ck_assert_uint_eq(m->step.graph->n_outputs, 8);
 	ck_assert_int_eq(m->step.vocab, 512);
 	genai_model_close(m);
@@ -594,6 +611,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, inputs_and_outputs);
+	tcase_add_test(tc, all_rows);
 	tcase_add_test(tc, the_mask_is_gone);
 	tcase_add_test(tc, rows_for_the_head);
 	tcase_add_test(tc, positions_are_computed);
