@@ -102,11 +102,6 @@ void cref_vec_sigmoid(float *dst, const float *src, uint64_t n)
 	cref_kern()->sigmoid(dst, src, n);
 }
 
-void cref_vec_silu_mul(float *dst, const float *x, const float *y, uint64_t n)
-{
-	cref_kern()->silu_mul(dst, x, y, n);
-}
-
 float cref_vec_sum(const float *x, uint64_t n)
 {
 	return cref_kern()->sum(x, n);
@@ -120,12 +115,6 @@ float cref_vec_dot(const float *x, const float *y, uint64_t n)
 float cref_expf(float x)
 {
 	cref_kern()->exp(&x, &x, 1);
-	return x;
-}
-
-float cref_tanhf(float x)
-{
-	cref_kern()->tanh(&x, &x, 1);
 	return x;
 }
 

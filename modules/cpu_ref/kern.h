@@ -80,8 +80,6 @@ struct cref_kern {
 	void (*exp)(float *dst, const float *src, uint64_t n);
 	void (*tanh)(float *dst, const float *src, uint64_t n);
 	void (*sigmoid)(float *dst, const float *src, uint64_t n);
-	void (*silu_mul)(float *dst, const float *x, const float *y,
-			 uint64_t n);
 	/* u, v = u cos - v sin, v cos + u sin; each operation rounded */
 	void (*rotate)(float *u, float *v, const float *cos, const float *sin,
 		       uint64_t n);

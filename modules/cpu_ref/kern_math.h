@@ -121,22 +121,6 @@ MAP1(tanh, vf_tanh)
 MAP1(sigmoid, vf_sigmoid)
 #undef MAP1
 
-static void KERN(silu_mul)(float *dst, const float *x, const float *y,
-			   uint64_t n)
-{
-	for (uint64_t i = 0; i < n; i += 16) {
-		unsigned k = n - i < 16 ? (unsigned)(n - i) : 16;
-		vf a = k == 16 ? vf_load(x + i) : vf_loadn(x + i, k);
-		vf b = k == 16 ? vf_load(y + i) : vf_loadn(y + i, k);
-
-		a = vf_mul(vf_mul(a, vf_sigmoid(a)), b);
-		if (k == 16)
-			vf_store(dst + i, a);
-		else
-			vf_storen(dst + i, a, k);
-	}
-}
-
 static void KERN(rotate)(float *u, float *v, const float *cs, const float *sn,
 			 uint64_t n)
 {

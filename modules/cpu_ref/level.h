@@ -16,7 +16,6 @@ const struct cref_kern KERN(table) = {
 	.exp = KERN(exp),
 	.tanh = KERN(tanh),
 	.sigmoid = KERN(sigmoid),
-	.silu_mul = KERN(silu_mul),
 	.rotate = KERN(rotate),
 	.dot = KERN(dot),
 	.sum = KERN(sum),

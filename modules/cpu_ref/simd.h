@@ -32,8 +32,6 @@ void cref_narrow(void *dst, uint32_t dtype, const float *src, uint64_t n);
 void cref_vec_exp(float *dst, const float *src, uint64_t n);
 void cref_vec_tanh(float *dst, const float *src, uint64_t n);
 void cref_vec_sigmoid(float *dst, const float *src, uint64_t n);
-/* x * sigmoid(x) * y */
-void cref_vec_silu_mul(float *dst, const float *x, const float *y, uint64_t n);
 /* Element i goes to lane i % 16; the lanes are added as one fixed tree. */
 float cref_vec_sum(const float *x, uint64_t n);
 float cref_vec_dot(const float *x, const float *y, uint64_t n); /* fused */
@@ -134,7 +132,6 @@ static inline bool cref_is_float(uint32_t dtype)
 /* The scalar functions, the same bits as the vector forms.  expf: within 2
  * units in the last place, exact at 0, 0 below -104, infinite above 88.8. */
 float cref_expf(float x);
-float cref_tanhf(float x);
 float cref_sigmoidf(float x);
 
 #endif

@@ -144,6 +144,12 @@ static void accurate(float (*fn)(float), double (*exact)(double), float from,
 	}
 }
 
+static float tanh_of(float x)
+{
+	cref_vec_tanh(&x, &x, 1);
+	return x;
+}
+
 static double exact_sigmoid(double x)
 {
 	return 1 / (1 + exp(-x));
@@ -154,8 +160,8 @@ START_TEST(functions)
 	for (int level = 0; level <= CREF_LEVEL_AVX512; level++) {
 		cref_simd_force(level);
 		accurate(cref_expf, exp, -87, 88, 1.3e-7);
-		accurate(cref_tanhf, tanh, -12, 12, 3e-7);
-		accurate(cref_tanhf, tanh, -0.7f, 0.7f, 3e-7);
+		accurate(tanh_of, tanh, -12, 12, 3e-7);
+		accurate(tanh_of, tanh, -0.7f, 0.7f, 3e-7);
 		accurate(cref_sigmoidf, exact_sigmoid, -80, 80, 3e-7);
 		ck_assert(cref_expf(0) == 1);
 		ck_assert(cref_expf(-INFINITY) == 0);
@@ -164,10 +170,10 @@ START_TEST(functions)
 		ck_assert(cref_expf(-100) > 0); // below the normal numbers
 		ck_assert(cref_expf(-104) == 0);
 		ck_assert(isnan(cref_expf(NAN)));
-		ck_assert(isnan(cref_tanhf(NAN)));
-		ck_assert(cref_tanhf(INFINITY) == 1);
-		ck_assert(cref_tanhf(-50) == -1);
-		ck_assert(signbit(cref_tanhf(-0.0f)));
+		ck_assert(isnan(tanh_of(NAN)));
+		ck_assert(tanh_of(INFINITY) == 1);
+		ck_assert(tanh_of(-50) == -1);
+		ck_assert(signbit(tanh_of(-0.0f)));
 		ck_assert(cref_sigmoidf(-INFINITY) == 0);
 		ck_assert(cref_sigmoidf(0) == 0.5f);
 	}
@@ -195,7 +201,7 @@ START_TEST(functions_levels)
 				cref_vec_exp(y[0], x, 777);
 		}
 		cref_vec_tanh(y[2], x, 777);
-		cref_vec_silu_mul(y[2], y[2], w, 777);
+		cref_vec_sigmoid(y[2], y[2], 777);
 		if (level)
 			ck_assert_mem_eq(y[2], y[3], sizeof(y[2]));
 		memcpy(y[3], y[2], sizeof(y[2]));
