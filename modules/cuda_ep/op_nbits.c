@@ -551,8 +551,8 @@ static int32_t run_gemm4(struct cep_node *n, struct cep_run *r,
 			 struct cep_mv_tiled *q)
 {
 	static const enum cep_kernel k[2][2] = {
-		{CEP_K_cep_gemm4_64_f16_0, CEP_K_cep_gemm4_64_f16_1},
-		{CEP_K_cep_gemm4_64_bf16_0, CEP_K_cep_gemm4_64_bf16_1},
+		{CEP_K_cep_gemm4_f16_0, CEP_K_cep_gemm4_f16_1},
+		{CEP_K_cep_gemm4_bf16_0, CEP_K_cep_gemm4_bf16_1},
 	};
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
 

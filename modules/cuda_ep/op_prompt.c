@@ -4,7 +4,7 @@
 #include "modules/cuda_ep/op_matmul.h"
 
 // A block's rows of weights and of A, its threads and shared memory, and what a
-// step of 64 columns costs an SM that has one such block, and one of several
+// slab of 64 columns costs an SM that has one such block, and one of several
 // blocks: measured on an H200, in cycles.
 static const struct tile {
 	uint32_t weights, rows, threads, smem, alone, shared;

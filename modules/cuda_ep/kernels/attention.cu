@@ -484,7 +484,7 @@ template <class T, int HG> struct attend {
 				for (int e = 0; e < 8; e++)
 					d[h][u] += q[h][e] * kv[u][e];
 			}
-		// all sums step by step together: they hide each other's wait
+		// all sums level by level together: they hide each other's wait
 		for (u32 z = c / 2; z; z >>= 1)
 #pragma unroll
 			for (int h = 0; h < HG; h++)

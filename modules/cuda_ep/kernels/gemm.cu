@@ -219,7 +219,7 @@ __device__ __forceinline__ void gemm(const P &q)
 			}
 }
 
-// float: 64 x 64 by 256 threads, four by four a thread, k in steps of 16.
+// float: 64 x 64 by 256 threads, four by four a thread, 16 of k at a time.
 template <int WK, class P> __device__ __forceinline__ void gemm_f32(const P &q)
 {
 	const cep_mm &p = mm_of(q);

@@ -1,13 +1,12 @@
 // gemm4.cu - products of several rows with a 4-bit matrix: prompts.
 //
-// K is summed in slices of SLICE columns: inside a slice in steps of 16 by the
-// tensor core, then slice by slice.  Many rows do the slices one after another;
-// few rows give every slice a block of its own, and the last block adds them up
-// in the same order.  So the result does not depend on the number of rows.
+// K is summed in slices of SLICE columns: inside a slice 16 columns at a time
+// by the tensor core, then slice by slice.  So the result does not depend on
+// the number of rows.
 #include "modules/cuda_ep/kernels/mma.cuh"
 
 #define LD 72	   // elements of a row of a tile of 64, padded
-#define SLICE 1024 // columns; as in op_matmul.c
+#define SLICE 1024 // columns
 
 __device__ __forceinline__ void copy_async(void *dst, const void *src, bool on)
 {
@@ -52,15 +51,15 @@ __device__ __forceinline__ u32 sub2(u32 a, float s, bf16)
 	return *(u32 *)&v;
 }
 
-// What a thread holds of the next step's weights: 32 columns of one row.
+// What a thread holds of the next tile's weights: 32 columns of one row.
 template <class T> struct piece {
 	uint4 w;
 	T s;
 	unsigned char z;
 };
 
-template <class T, bool ZP, int BM> struct gemm4 {
-	static constexpr int MF = BM == 64 ? 2 : 1, NF = BM == 64 ? 4 : 2;
+template <class T, bool ZP> struct gemm4 {
+	static constexpr int BM = 64, MF = 2, NF = 4;
 	static constexpr u32 TPR = 128 / BM; // threads that copy a row of A
 	const cep_mv_tiled &q;
 	const cep_mm &p;
@@ -194,17 +193,17 @@ template <class T, bool ZP, int BM> struct gemm4 {
 		clear(acc);
 	}
 
-	// Columns [k0, k1) into sum.
-	__device__ __forceinline__ void columns(u32 k0, u32 k1)
+	// All columns into sum.
+	__device__ __forceinline__ void columns()
 	{
 		piece<T> x;
 		u32 buf = 0;
 
-		fetch(x, k0);
+		fetch(x, 0);
 		put(x, 0);
-		copy_a(k0, 0);
-		for (u32 k = k0; k < k1; k += 64, buf ^= 1) {
-			bool more = k + 64 < k1;
+		copy_a(0, 0);
+		for (u32 k = 0; k < p.k; k += 64, buf ^= 1) {
+			bool more = k + 64 < p.k;
 
 			copy_wait();
 			__syncthreads();
@@ -227,11 +226,8 @@ template <class T, bool ZP, int BM> struct gemm4 {
 		((T *)p.out)[(u64)m * p.ldc + p.n0 + n] = from_f<T>(v);
 	}
 
-	// The sums of this block: to the result, or to the parts.
-	__device__ __forceinline__ void leave(bool parts) const
+	__device__ __forceinline__ void leave() const
 	{
-		float *out = (float *)p.part + (u64)blockIdx.z * p.m * p.n;
-
 #pragma unroll
 		for (int i = 0; i < MF; i++)
 #pragma unroll
@@ -243,80 +239,41 @@ template <class T, bool ZP, int BM> struct gemm4 {
 					u32 n = n0 + wn + j * 8 + 2 * t +
 						(e & 1);
 
-					if (m >= p.m || n >= p.n)
-						continue;
-					if (parts)
-						out[(u64)m * p.n + n] =
-							sum[i][j][e];
-					else
+					if (m < p.m && n < p.n)
 						store(m, n, sum[i][j][e]);
 				}
-	}
-
-	// The block that comes last adds the slices, in order.
-	__device__ __forceinline__ void gather(u32 *last) const
-	{
-		__threadfence();
-		__syncthreads();
-		if (threadIdx.x == 0)
-			*last = atomicInc((u32 *)p.counters + blockIdx.x,
-					  gridDim.z - 1) == gridDim.z - 1;
-		__syncthreads();
-		if (!*last)
-			return;
-		__threadfence();
-		for (u32 i = threadIdx.x; i < p.m * 64; i += blockDim.x) {
-			u32 m = i / 64, n = n0 + i % 64;
-			volatile const float *x =
-				(const float *)p.part + (u64)m * p.n + n;
-			float v = 0.f;
-
-			if (n >= p.n)
-				continue;
-			for (u32 k = 0; k < gridDim.z; k++)
-				v += x[(u64)k * p.m * p.n];
-			store(m, n, v);
-		}
 	}
 
 	__device__ __forceinline__ void run()
 	{
 		u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-		u32 k0 = 0, k1 = p.k;
 
 		g = lane >> 2;
 		t = lane & 3;
-		wm = BM == 64 ? (warp & 1) * 32 : 0;
-		wn = BM == 64 ? (warp >> 1) * 32 : warp * 16;
+		wm = (warp & 1) * 32;
+		wn = (warp >> 1) * 32;
 		n0 = blockIdx.x * 64;
 		m0 = blockIdx.y * BM;
-		if (gridDim.z > 1) {
-			k0 = blockIdx.z * SLICE;
-			k1 = k0 + SLICE < p.k ? k0 + SLICE : p.k;
-		}
 		find();
 		clear(acc);
 		clear(sum);
 		cep_begin();
-		columns(k0, k1);
-		leave(gridDim.z > 1);
+		columns();
+		leave();
 	}
 };
 
-#define CEP_GEMM4(type, suffix, zp, bm)                                        \
-	CEP_KERNEL(cep_gemm4_##bm##_##suffix##_##zp, cep_mv_tiled, 128)        \
+#define CEP_GEMM4(type, suffix, zp)                                            \
+	CEP_KERNEL(cep_gemm4_##suffix##_##zp, cep_mv_tiled, 128)               \
 	{                                                                      \
-		__shared__ __align__(16) type as[2][bm][LD];                   \
+		__shared__ __align__(16) type as[2][64][LD];                   \
 		__shared__ __align__(16) type ws[2][64][LD];                   \
-		__shared__ u32 last;                                           \
-		gemm4<type, zp, bm> g(p);                                      \
+		gemm4<type, zp> g(p);                                          \
 		g.as = as;                                                     \
 		g.ws = ws;                                                     \
 		g.run();                                                       \
-		if (gridDim.z > 1)                                             \
-			g.gather(&last);                                       \
 	}
-CEP_GEMM4(__half, f16, 0, 64)
-CEP_GEMM4(__half, f16, 1, 64)
-CEP_GEMM4(bf16, bf16, 0, 64)
-CEP_GEMM4(bf16, bf16, 1, 64)
+CEP_GEMM4(__half, f16, 0)
+CEP_GEMM4(__half, f16, 1)
+CEP_GEMM4(bf16, bf16, 0)
+CEP_GEMM4(bf16, bf16, 1)

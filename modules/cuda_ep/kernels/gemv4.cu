@@ -109,7 +109,7 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 	const P &q;
 	const cep_mm &p;
 	const cep_sum4 &o;
-	u32 lane, warp, warps, g, t, nb, rg0, n_rg, step_rg, step_c;
+	u32 lane, warp, warps, g, t, nb, rg0, n_rg, stride_rg, stride_c;
 	unsigned char *ring;
 	u64 *wrow, *srow, *zrow; // where the block's rows lie
 	const unsigned char *xs; // activations in shared memory: of the one
@@ -359,8 +359,8 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 	{
 		if (++c.kt < c.end)
 			return false;
-		c.rg += step_rg;
-		c.c += step_c;
+		c.rg += stride_rg;
+		c.c += stride_c;
 		if (c.c >= o.n_class) {
 			c.c -= o.n_class;
 			c.rg++;
@@ -573,8 +573,8 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 		xs = x;
 		slot = (float *)(x + o.tiles * 512);
 		gamma = (unsigned char *)(slot + p.groups * o.n_class * 16);
-		step_rg = warps / o.n_class;
-		step_c = warps % o.n_class;
+		stride_rg = warps / o.n_class;
+		stride_c = warps % o.n_class;
 		c.rg = warp / o.n_class;
 		c.c = warp % o.n_class;
 		set(c);

@@ -283,14 +283,14 @@ CEP_KERNEL(cep_argmax, cep_row, 256)
 	__shared__ long long bi[8];
 	bool last;
 	u64 row = blockIdx.y, base = row_base(p, row);
-	u64 step = (u64)gridDim.x * blockDim.x;
+	u64 stride = (u64)gridDim.x * blockDim.x;
 	float v = -INFINITY;
 	long long at = -1;
 
 	cep_begin();
 #pragma unroll 4
 	for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < p.dim;
-	     i += step) {
+	     i += stride) {
 		float w = row_load(p.x, p.in_dt, base + i * (u64)p.inner);
 
 		if (w != w)

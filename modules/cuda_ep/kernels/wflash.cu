@@ -26,13 +26,13 @@ template <class T, int HD, int KT> struct wflash : flash_rows<T, HD, KT> {
 	__device__ __forceinline__ void fetch(u32 j0, u32 buf) const
 	{
 		constexpr u32 C = HD / 8; // pieces of a row
-		u32 c = threadIdx.x % C, step = blockDim.x / C;
+		u32 c = threadIdx.x % C, stride = blockDim.x / C;
 		bool has = c * 8 < p.size;
 		u32 d = has ? c * 8 : 0;
 		unsigned char *k = smem + buf * 2 * TILE + c / 8 * PANEL;
 
 #pragma unroll 4
-		for (u32 r = threadIdx.x / C; r < KT; r += step) {
+		for (u32 r = threadIdx.x / C; r < KT; r += stride) {
 			u32 j = j0 + r, place = wg_place(r, c % 8);
 			bool on = has && j >= from && j < to;
 			u32 at = on ? j : to - 1;

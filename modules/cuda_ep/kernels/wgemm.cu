@@ -4,7 +4,7 @@
 // The tensor core takes the weights from registers and the rows of A from
 // shared memory: the result is computed transposed, 64 weight rows by BM rows
 // of A for four warps.  A block has WG times four warps and walks over K in
-// steps of 64.  A stage holds a step: BM x 128 bytes of A, and for each of WG
+// slabs of 64.  A stage holds a slab: BM x 128 bytes of A, and for each of WG
 // 64 weight rows 32 bytes of codes and 16 of scales and zero points, as pairs
 // ready to use:
 //
@@ -13,8 +13,8 @@
 //	1  64   64 x 64              11 KiB    8        2
 //
 // All stages but two are on their way while one is multiplied: the last of a
-// step's products may still read its stage when the next step begins, so a
-// stage is written no sooner than two steps after its turn.  While the tensor
+// slab's products may still read its stage when the next slab begins, so a
+// stage is written no sooner than two slabs after its turn.  While the tensor
 // core multiplies some columns, the next are unpacked: a code into the mantissa
 // of 1024 (of 128 for bfloat16), minus zero point, times scale, rounded once.
 // The products of gate and up: half of a block's rows are gate's, half up's,
@@ -24,7 +24,7 @@
 // tensor core into one float; the tile has no part in it.
 #include "modules/cuda_ep/kernels/wgmma.cuh"
 
-#define RECORD 16 // bytes of a row's scales and zero points in a step
+#define RECORD 16 // bytes of a row's scales and zero points in a slab
 
 // A matrix in parts, and which of the two of a pair.
 __device__ __forceinline__ const cep_mm &mm_of(const cep_mv_tiled &q)
@@ -54,7 +54,7 @@ template <> struct pair_of<bf16> {
 __device__ __forceinline__ u32 weights2(u32 v, u32 t, __half2 z, __half2 s)
 {
 	u32 b = wg_bytes(v, v, t * 0x1111);
-	__half2 x = as_half2(lop_and_or(b, 0x00f0000fu, 0x64006400u));
+	__half2 x = as_half2(and_or(b, 0x00f0000fu, 0x64006400u));
 
 	return pack2(__hmul2(__hfma2(x, as_half2(0x2c003c00u), z), s));
 }
@@ -62,7 +62,7 @@ __device__ __forceinline__ u32 weights2(u32 v, u32 t, __nv_bfloat162 z,
 					__nv_bfloat162 s)
 {
 	u32 b = wg_bytes(v, v >> 4, t * 0x0101 + 0x4400);
-	__nv_bfloat162 x = as_bf162(lop_and_or(b, 0x000f000fu, 0x43004300u));
+	__nv_bfloat162 x = as_bf162(and_or(b, 0x000f000fu, 0x43004300u));
 
 	x = __hmul2(__hadd2(x, z), s);
 	return *(u32 *)&x;
@@ -94,13 +94,13 @@ template <class T, class P, int WG, int BM, int STAGES> struct wgemm {
 	const P &q;
 	const cep_mm &p;
 	unsigned char *smem;
-	u32 n0, m0, lane, g, t, first, steps, shift;
+	u32 n0, m0, lane, g, t, first, slabs, shift;
 	const unsigned char *w[CW], *a[CA]; // what this thread copies
 	u32 a_on;
 	const T *s; // scales and zero points of the row it brings
 	const unsigned char *z;
 	bool wide_s, wide_z; // of 256 columns at once
-	// of 256 columns, a pair and two nibbles a step; and of the next
+	// of 256 columns, a pair and two nibbles a slab; and of the next
 	u32 sc[4], zp, next_sc[4], next_zp;
 	float acc[BM / 8][4];
 
@@ -158,7 +158,7 @@ template <class T, class P, int WG, int BM, int STAGES> struct wgemm {
 
 	__device__ __forceinline__ void copy_w(u32 k, unsigned char *stage)
 	{
-		if (k < steps)
+		if (k < slabs)
 #pragma unroll
 			for (u32 i = 0; i < CW; i++)
 				tile_copy(stage + CODES +
@@ -171,7 +171,7 @@ template <class T, class P, int WG, int BM, int STAGES> struct wgemm {
 	{
 		u32 at = wg_place(threadIdx.x / 8, threadIdx.x % 8);
 
-		if (k < steps)
+		if (k < slabs)
 #pragma unroll
 			for (u32 i = 0; i < CA; i++)
 				tile_copy(stage + at +
@@ -223,10 +223,10 @@ template <class T, class P, int WG, int BM, int STAGES> struct wgemm {
 		       (u32) * (const unsigned short *)&b << 16;
 	}
 
-	// Of step k, in order from 0 on.
+	// Of slab k, in order from 0 on.
 	__device__ __forceinline__ void put_scales(u32 k, unsigned char *stage)
 	{
-		if (k >= steps || threadIdx.x >= ROWS)
+		if (k >= slabs || threadIdx.x >= ROWS)
 			return;
 		if (k % 4 == 0) {
 #pragma unroll
@@ -291,7 +291,7 @@ template <class T, class P, int WG, int BM, int STAGES> struct wgemm {
 		unsigned char *far = smem + AHEAD * STAGE;
 		u32 f[2][KG][4], rec[2][4];
 
-		for (u32 k = 0; k < steps; k++) {
+		for (u32 k = 0; k < slabs; k++) {
 			tile_wait<AHEAD - 1>();
 			wg_publish();
 			__syncthreads();
@@ -412,7 +412,7 @@ template <class T, class P, int WG, int BM, int STAGES> struct wgemm {
 		first = threadIdx.x / 32 * 16;
 		m0 = blockIdx.x * BM;
 		n0 = blockIdx.y * BN;
-		steps = p.k / 64;
+		slabs = p.k / 64;
 		find_all();
 		cep_trigger();
 		for (u32 k = 0; k < AHEAD; k++)

@@ -38,21 +38,6 @@ __device__ __forceinline__ u32 wg_bytes(u32 a, u32 b, u32 which)
 #endif
 }
 
-// a & b | c in one instruction, which the compiler does not find by itself.
-__device__ __forceinline__ u32 lop_and_or(u32 a, u32 b, u32 c)
-{
-#ifdef CEP_EMU
-	return (a & b) | c;
-#else
-	u32 r;
-
-	asm("lop3.b32 %0, %1, %2, %3, 0xea;"
-	    : "=r"(r)
-	    : "r"(a), "r"(b), "r"(c));
-	return r;
-#endif
-}
-
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(CEP_EMU)
 #define WG_ONLY(...) __VA_ARGS__
 #define WG_D1(j) "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])
