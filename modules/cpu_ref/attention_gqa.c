@@ -16,22 +16,7 @@ static int32_t gqa_refuse(struct cref_node *n, struct genai_error *err)
 
 static int32_t gqa_check(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const known[] = {"num_heads",
-					    "kv_num_heads",
-					    "scale",
-					    "do_rotary",
-					    "rotary_interleaved",
-					    "local_window_size",
-					    "softcap",
-					    "smooth_softmax",
-					    "causal",
-					    "qk_output",
-					    "qk_norm_epsilon",
-					    "k_quant_type",
-					    "v_quant_type",
-					    "kv_cache_bit_width",
-					    "sliding_window_cache",
-					    NULL};
+	static const char *const known[] = {EXEC_GQA_ATTRS, NULL};
 	int32_t rc;
 
 	if ((rc = cref_attr_check(n, known, err)) || (rc = gqa_refuse(n, err)))

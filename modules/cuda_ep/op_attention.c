@@ -93,22 +93,7 @@ static const struct exec_tensor *input(const struct cep_node *n, uint32_t i)
 
 static int32_t check_attrs(const struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"num_heads",
-					    "kv_num_heads",
-					    "scale",
-					    "do_rotary",
-					    "rotary_interleaved",
-					    "local_window_size",
-					    "softcap",
-					    "smooth_softmax",
-					    "causal",
-					    "qk_output",
-					    "qk_norm_epsilon",
-					    "k_quant_type",
-					    "v_quant_type",
-					    "kv_cache_bit_width",
-					    "sliding_window_cache",
-					    NULL};
+	static const char *const attrs[] = {EXEC_GQA_ATTRS, NULL};
 	int32_t rc = cep_check(n, attrs, 1, 16, 3, err);
 
 	if (rc)
