@@ -196,6 +196,30 @@ typedef const struct genai_module_block *(*genai_module_query_fn)(
 #define GENAI_MODULE_EXPORT
 #endif
 
+/* What a module block has from the headers that it is compiled with. */
+#define GENAI_MODULE_BUILT                                                     \
+	.magic = GENAI_MODULE_MAGIC,                                           \
+	.size = sizeof(struct genai_module_block),                             \
+	.abi_major = GENAI_ABI_MAJOR, .abi_minor = GENAI_ABI_MINOR,            \
+	.build = GENAI_BUILD, .iface_stride = sizeof(struct genai_iface),      \
+	.key_stride = sizeof(struct genai_config_key)
+
+/* Defines the exported symbol of a module that has the one block, for every
+ * core of its major version. */
+#define GENAI_MODULE_QUERY(block)                                              \
+	GENAI_MODULE_EXPORT const struct genai_module_block *                  \
+	genai_module_query(uint32_t core_abi, int32_t *out_reason);            \
+                                                                               \
+	const struct genai_module_block *genai_module_query(                   \
+		uint32_t core_abi, int32_t *out_reason)                        \
+	{                                                                      \
+		if (core_abi >> 16 == GENAI_ABI_MAJOR)                         \
+			return &(block);                                       \
+		if (out_reason)                                                \
+			*out_reason = GENAI_E_ABI;                             \
+		return NULL;                                                   \
+	}
+
 #ifdef __cplusplus
 }
 #endif

@@ -230,12 +230,7 @@ static const struct genai_config_key keys[] = {
 };
 
 static const struct genai_module_block block = {
-	.magic = GENAI_MODULE_MAGIC,
-	.size = sizeof(struct genai_module_block),
-	.abi_major = GENAI_ABI_MAJOR,
-	.abi_minor = GENAI_ABI_MINOR,
-	.min_core_minor = 0,
-	.build = GENAI_BUILD,
+	GENAI_MODULE_BUILT,
 	.n_ifaces = sizeof(ifaces) / sizeof(ifaces[0]),
 	.name = "cpu_ref",
 	.version = GENAI_VERSION_STRING,
@@ -245,20 +240,6 @@ static const struct genai_module_block block = {
 	.fini = fini,
 	.keys = keys,
 	.n_keys = sizeof(keys) / sizeof(keys[0]),
-	.iface_stride = sizeof(struct genai_iface),
-	.key_stride = sizeof(struct genai_config_key),
 };
 
-GENAI_MODULE_EXPORT const struct genai_module_block *
-genai_module_query(uint32_t core_abi, int32_t *out_reason);
-
-const struct genai_module_block *genai_module_query(uint32_t core_abi,
-						    int32_t *out_reason)
-{
-	if (core_abi >> 16 != GENAI_ABI_MAJOR) {
-		if (out_reason)
-			*out_reason = GENAI_E_ABI;
-		return NULL;
-	}
-	return &block;
-}
+GENAI_MODULE_QUERY(block)

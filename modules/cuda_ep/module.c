@@ -75,12 +75,7 @@ static const struct genai_config_key keys[] = {
 };
 
 static const struct genai_module_block block = {
-	.magic = GENAI_MODULE_MAGIC,
-	.size = sizeof(struct genai_module_block),
-	.abi_major = GENAI_ABI_MAJOR,
-	.abi_minor = GENAI_ABI_MINOR,
-	.min_core_minor = 0,
-	.build = GENAI_BUILD,
+	GENAI_MODULE_BUILT,
 	.n_ifaces = sizeof(ifaces) / sizeof(ifaces[0]),
 	.name = "cuda_ep",
 	.version = GENAI_VERSION_STRING,
@@ -90,19 +85,6 @@ static const struct genai_module_block block = {
 	.fini = cep_fini,
 	.keys = keys,
 	.n_keys = sizeof(keys) / sizeof(keys[0]),
-	.iface_stride = sizeof(ifaces[0]),
-	.key_stride = sizeof(keys[0]),
 };
 
-GENAI_MODULE_EXPORT const struct genai_module_block *
-genai_module_query(uint32_t core_abi, int32_t *out_reason);
-
-const struct genai_module_block *genai_module_query(uint32_t core_abi,
-						    int32_t *out_reason)
-{
-	if (core_abi >> 16 == GENAI_ABI_MAJOR)
-		return &block;
-	if (out_reason)
-		*out_reason = GENAI_E_ABI;
-	return NULL;
-}
+GENAI_MODULE_QUERY(block)

@@ -70,12 +70,8 @@ static const struct genai_iface ifaces[] = {
 };
 
 static const struct genai_module_block block = {
-	.magic = GENAI_MODULE_MAGIC,
-	.size = sizeof(block),
-	.abi_major = GENAI_ABI_MAJOR,
-	.abi_minor = GENAI_ABI_MINOR,
+	GENAI_MODULE_BUILT,
 	.min_core_minor = NEEDS,
-	.build = GENAI_BUILD,
 	.n_ifaces = 1,
 	.name = "minor",
 	.version = "1.0",
@@ -83,17 +79,6 @@ static const struct genai_module_block block = {
 	.ifaces = ifaces,
 	.init = init,
 	.fini = fini,
-	.iface_stride = sizeof(ifaces[0]),
 };
 
-GENAI_MODULE_EXPORT const struct genai_module_block *
-genai_module_query(uint32_t core_abi, int32_t *out_reason);
-
-const struct genai_module_block *genai_module_query(uint32_t core_abi,
-						    int32_t *out_reason)
-{
-	if (core_abi >> 16 == GENAI_ABI_MAJOR)
-		return &block;
-	*out_reason = GENAI_E_ABI;
-	return 0;
-}
+GENAI_MODULE_QUERY(block)

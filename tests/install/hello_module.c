@@ -44,11 +44,7 @@ static const struct genai_iface ifaces[] = {
 };
 
 static const struct genai_module_block block = {
-	.magic = GENAI_MODULE_MAGIC,
-	.size = sizeof(block),
-	.abi_major = GENAI_ABI_MAJOR,
-	.abi_minor = GENAI_ABI_MINOR,
-	.build = GENAI_BUILD,
+	GENAI_MODULE_BUILT,
 	.n_ifaces = 1,
 	.name = "hello_module",
 	.version = "1.0",
@@ -56,14 +52,6 @@ static const struct genai_module_block block = {
 	.ifaces = ifaces,
 	.init = init,
 	.fini = fini,
-	.iface_stride = sizeof(ifaces[0]),
 };
 
-const struct genai_module_block *genai_module_query(uint32_t core_abi,
-						    int32_t *out_reason)
-{
-	if (core_abi >> 16 == GENAI_ABI_MAJOR)
-		return &block;
-	*out_reason = GENAI_E_ABI;
-	return 0;
-}
+GENAI_MODULE_QUERY(block)

@@ -635,11 +635,7 @@ static const struct genai_config_key keys[] = {
 };
 
 static const struct genai_module_block block = {
-	.magic = GENAI_MODULE_MAGIC,
-	.size = sizeof(block),
-	.abi_major = GENAI_ABI_MAJOR,
-	.abi_minor = GENAI_ABI_MINOR,
-	.build = GENAI_BUILD,
+	GENAI_MODULE_BUILT,
 	.n_ifaces = sizeof(ifaces) / sizeof(ifaces[0]),
 	.name = "mutant_device",
 	.version = "0",
@@ -649,8 +645,6 @@ static const struct genai_module_block block = {
 	.fini = fini,
 	.keys = keys,
 	.n_keys = sizeof(keys) / sizeof(keys[0]),
-	.iface_stride = sizeof(ifaces[0]),
-	.key_stride = sizeof(keys[0]),
 };
 
 // Nothing is configured when the query comes: its faults are in the
