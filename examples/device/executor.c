@@ -14,7 +14,7 @@ static int32_t prepare(struct exec_variant *v, uint32_t i,
 	struct exec_node *x = &v->facts[i];
 	int32_t rc;
 
-	u->dev = v->plan->shared->self;
+	u->dev = (struct device *)v->plan->shared;
 	u->node = genai_graph_node(v->plan->graph, i);
 	u->kernel = kernel_find(u->node);
 	if (!u->kernel || x->n_out != 1 || x->out[0] == GENAI_NONE)
@@ -75,7 +75,18 @@ static int32_t launch(struct exec_step *s, uint32_t node,
 				s->err);
 }
 
-static const struct exec_module module = {
+static const struct genai_exec_op ops[] = {
+	{"", "Add", 7},
+	{"", "Gather", 1},
+	{"", "SimplifiedLayerNormalization", 1},
+	{"com.microsoft", "MatMulNBits", 1},
+};
+
+const struct exec_module executor = {
+	.caps = {.flags = GENAI_EXEC_CAP_ROWS_EXACT,
+		 .device_kind = "small",
+		 .n_ops = sizeof(ops) / sizeof(ops[0]),
+		 .ops = ops},
 	.plan_bytes = sizeof(struct genai_plan),
 	.variant_bytes = sizeof(struct exec_variant),
 	.node_bytes = sizeof(struct unit),
@@ -83,47 +94,4 @@ static const struct exec_module module = {
 	.align = 64,
 	.prepare = prepare,
 	.launch = launch,
-};
-
-static int32_t create(void *self, const struct genai_graph *graph,
-		      const struct genai_plan_options *options,
-		      struct genai_plan **out_plan, struct genai_error *err)
-{
-	struct device *d = self;
-
-	return exec_create(&d->exec, &module, false, graph, options, out_plan,
-			   err);
-}
-
-static int32_t caps(void *self, struct genai_exec_caps *out,
-		    struct genai_error *err)
-{
-	static const struct genai_exec_op ops[] = {
-		{"", "Add", 7},
-		{"", "Gather", 1},
-		{"", "SimplifiedLayerNormalization", 1},
-		{"com.microsoft", "MatMulNBits", 1},
-	};
-
-	static const struct genai_exec_caps c = {
-		.size = sizeof(c),
-		.flags = GENAI_EXEC_CAP_ROWS_EXACT,
-		.device_kind = "small",
-		.n_ops = sizeof(ops) / sizeof(ops[0]),
-		.op_stride = sizeof(ops[0]),
-		.ops = ops,
-	};
-
-	(void)self;
-	(void)err;
-	genai_struct_give(out, &c);
-	return 0;
-}
-
-const struct genai_executor_ops executor_table = {
-	.size = sizeof(executor_table),
-	.version = 1,
-	.caps = caps,
-	.plan_create = create,
-	EXEC_SLOTS,
 };

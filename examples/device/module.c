@@ -17,7 +17,7 @@ static int32_t init(const struct genai_host *host,
 	d->limit = params->device_limit;
 	d->stats.size = sizeof(d->stats);
 	pthread_mutex_init(&d->lock, NULL);
-	exec_shared_open(&d->exec, d, host);
+	exec_shared_open(&d->exec, &executor, host);
 	*out_self = d;
 	return 0;
 }
@@ -37,7 +37,7 @@ static void fini(void *self)
 static const struct genai_iface ifaces[] = {
 	{GENAI_IFACE_STREAM, "small_device", 1, 0, &stream_table},
 	{GENAI_IFACE_BARRIER, "small_device", 1, 0, &barrier_table},
-	{GENAI_IFACE_EXECUTOR, "small_device", 1, 0, &executor_table},
+	{GENAI_IFACE_EXECUTOR, "small_device", 1, 0, &exec_eager_ops},
 };
 
 static const struct genai_module_block block = {

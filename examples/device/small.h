@@ -40,6 +40,7 @@ struct op {
 };
 
 struct device {
+	struct exec_shared exec; /* first: the plans */
 	const struct genai_host *host;
 	pthread_mutex_t lock;
 	struct region *regions;
@@ -49,7 +50,6 @@ struct device {
 	uint64_t head, tail, cap;
 	uint64_t used, limit;
 	struct genai_stream_stats stats;
-	struct exec_shared exec; /* the plans */
 };
 
 #define FAIL(d, err, code, ...)                                                \
@@ -57,7 +57,7 @@ struct device {
 
 extern const struct genai_stream_ops stream_table;
 extern const struct genai_barrier_ops barrier_table;
-extern const struct genai_executor_ops executor_table;
+extern const struct exec_module executor;
 
 /* ---- executor: what exec_common leaves to a module ---- */
 

@@ -153,6 +153,7 @@ struct cref_fault {
 #define CREF_QUARANTINE 64
 
 struct cref_device {
+	struct exec_shared exec; /* first: the plans */
 	const struct genai_host *host;
 	pthread_mutex_t lock;	     /* everything below */
 	pthread_cond_t moved;	     /* threads: enqueued, done or stopped */
@@ -175,14 +176,12 @@ struct cref_device {
 	FILE *trace;
 	uint64_t traced; /* lines */
 	struct genai_stream_stats stats;
-	struct exec_shared exec; /* the plans */
 	struct cref_pool *pool;
 };
 
 extern const struct genai_stream_ops cref_stream_ops;
 extern const struct genai_barrier_ops cref_barrier_ops;
-extern const struct genai_executor_ops cref_eager_ops;
-extern const struct genai_executor_ops cref_captured_ops;
+extern const struct exec_module cref_executors;
 
 /* The tables get the module's self, which is the device. */
 #define CREF_FAIL(dev, err, code, ...)                                         \

@@ -68,7 +68,7 @@ int32_t cref_launch(struct exec_step *s, uint32_t node,
 	const struct exec_variant *v = s->variant;
 	const struct exec_plan *p = s->plan;
 	const struct exec_node *x = &v->facts[node];
-	const struct cref_device *dev = p->shared->self;
+	const struct cref_device *dev = (struct cref_device *)p->shared;
 	struct touched l = {0};
 	struct cref_node *n = cref_node_of(v, node);
 	struct genai_work work = {sizeof(work), node, n->node->name, run_unit};

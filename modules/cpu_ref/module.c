@@ -169,7 +169,7 @@ static int32_t init(const struct genai_host *host,
 		goto err_dev;
 	}
 	init_locks(dev);
-	exec_shared_open(&dev->exec, dev, host);
+	exec_shared_open(&dev->exec, &cref_executors, host);
 	*out_self = dev;
 	return 0;
 err_dev:
@@ -199,8 +199,8 @@ static void fini(void *self)
 static const struct genai_iface ifaces[] = {
 	{GENAI_IFACE_STREAM, "cpu_ref", 1, 0, &cref_stream_ops},
 	{GENAI_IFACE_BARRIER, "cpu_ref", 1, 0, &cref_barrier_ops},
-	{GENAI_IFACE_EXECUTOR, "eager", 1, 0, &cref_eager_ops},
-	{GENAI_IFACE_EXECUTOR, "captured", 1, 0, &cref_captured_ops},
+	{GENAI_IFACE_EXECUTOR, "eager", 1, 0, &exec_eager_ops},
+	{GENAI_IFACE_EXECUTOR, "captured", 1, 0, &exec_captured_ops},
 };
 
 static const struct genai_config_key keys[] = {

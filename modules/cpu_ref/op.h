@@ -77,8 +77,6 @@ static inline bool cref_op_cuts(const struct cref_op *op)
 
 /* The row that serves a node, or NULL. */
 const struct cref_op *cref_op_find(const struct genai_node *node);
-/* All rows, for capability lists. */
-const struct cref_op *cref_op_table(uint32_t *out_count);
 
 /* Fill err like the core does: "node NAME (OP): text". */
 int32_t cref_node_fail(const struct cref_node *n, struct genai_error *err,

@@ -8,21 +8,13 @@ static const struct cref_op table[] = {
 };
 #undef OPS_ROW
 
-#define TABLE_COUNT (sizeof(table) / sizeof(table[0]))
-
-const struct cref_op *cref_op_table(uint32_t *out_count)
-{
-	*out_count = (uint32_t)TABLE_COUNT;
-	return table;
-}
-
 // Of several rows of a name, the newest that the node's opset reaches.
 const struct cref_op *cref_op_find(const struct genai_node *node)
 {
 	const struct cref_op *best = NULL;
 	const char *domain = node->domain ? node->domain : "";
 
-	for (size_t i = 0; i < TABLE_COUNT; i++) {
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
 		const struct cref_op *op = &table[i];
 
 		if (strcmp(op->op, node->op) || strcmp(op->domain, domain) ||

@@ -1,5 +1,5 @@
 // plan.c - a node prepared: its operator, what is folded while planning, which
-// weights may be cut; the executors' tables.
+// weights may be cut; what the executors are.
 #include "modules/cpu_ref/plan.h"
 
 #include <string.h>
@@ -229,7 +229,17 @@ static void close_plan(struct exec_plan *p)
 	p->host->free(p->host->ctx, ((struct genai_plan *)p)->columns);
 }
 
-static const struct exec_module module = {
+static const struct genai_exec_op carried[] = {
+#define OPS_ROW(domain, op, since, ...) {domain, op, since},
+#include "modules/cpu_ref/ops_rows.h"
+#undef OPS_ROW
+};
+
+const struct exec_module cref_executors = {
+	.caps = {.flags = GENAI_EXEC_CAP_ROWS_EXACT,
+		 .device_kind = "sim",
+		 .n_ops = sizeof(carried) / sizeof(carried[0]),
+		 .ops = carried},
 	.plan_bytes = sizeof(struct genai_plan),
 	.variant_bytes = sizeof(struct cref_variant),
 	.node_bytes = sizeof(struct cref_node),
@@ -242,81 +252,4 @@ static const struct exec_module module = {
 	.variant_close = variant_close,
 	.visit = visit,
 	.launch = cref_launch,
-};
-
-// ---- the tables ----
-
-static int32_t fill_caps(struct genai_exec_caps *out, uint32_t flags)
-{
-	static struct genai_exec_op ops[512];
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	struct genai_exec_caps c = {.size = sizeof(c),
-				    .flags = flags,
-				    .device_kind = "sim",
-				    .op_stride = sizeof(ops[0]),
-				    .ops = ops};
-	uint32_t n;
-	const struct cref_op *t = cref_op_table(&n);
-
-	pthread_mutex_lock(&lock);
-	if (n > 512)
-		n = 512;
-	for (uint32_t i = 0; i < n; i++)
-		ops[i] = (struct genai_exec_op){t[i].domain, t[i].op,
-						t[i].since};
-	pthread_mutex_unlock(&lock);
-	c.n_ops = n;
-	genai_struct_give(out, &c);
-	return 0;
-}
-
-static int32_t caps_eager(void *self, struct genai_exec_caps *out,
-			  struct genai_error *err)
-{
-	(void)self;
-	(void)err;
-	return fill_caps(out, GENAI_EXEC_CAP_ROWS_EXACT);
-}
-
-static int32_t caps_captured(void *self, struct genai_exec_caps *out,
-			     struct genai_error *err)
-{
-	(void)self;
-	(void)err;
-	return fill_caps(out,
-			 GENAI_EXEC_CAP_RECORDS | GENAI_EXEC_CAP_ROWS_EXACT);
-}
-
-static int32_t create_eager(void *self, const struct genai_graph *graph,
-			    const struct genai_plan_options *options,
-			    struct genai_plan **out_plan,
-			    struct genai_error *err)
-{
-	return exec_create(&((struct cref_device *)self)->exec, &module, false,
-			   graph, options, out_plan, err);
-}
-
-static int32_t create_captured(void *self, const struct genai_graph *graph,
-			       const struct genai_plan_options *options,
-			       struct genai_plan **out_plan,
-			       struct genai_error *err)
-{
-	return exec_create(&((struct cref_device *)self)->exec, &module, true,
-			   graph, options, out_plan, err);
-}
-
-const struct genai_executor_ops cref_eager_ops = {
-	.size = sizeof(cref_eager_ops),
-	.version = 1,
-	.caps = caps_eager,
-	.plan_create = create_eager,
-	EXEC_SLOTS,
-};
-
-const struct genai_executor_ops cref_captured_ops = {
-	.size = sizeof(cref_captured_ops),
-	.version = 1,
-	.caps = caps_captured,
-	.plan_create = create_captured,
-	EXEC_SLOTS,
 };

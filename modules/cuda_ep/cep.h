@@ -122,6 +122,7 @@ struct cep_failure {
 };
 
 struct cep {
+	struct exec_shared exec; /* first: the plans */
 	const struct genai_host *host;
 	struct cep_driver drv;
 	_Atomic(const char *) called; /* driver function */
@@ -146,7 +147,6 @@ struct cep {
 	bool spoilt;			   /* a call failed while recording */
 	uint64_t serial;		   /* recordings so far */
 	struct genai_stream_stats stats;
-	struct exec_shared exec; /* the plans */
 
 	/* failure: the first one stays until reset.  call_lock guards poison,
 	 * its text and calls; host functions of streams take it, so it is
@@ -284,7 +284,7 @@ int32_t cep_graph_destroy(void *self, struct genai_recording *recording,
 
 extern const struct genai_stream_ops cep_stream_ops;
 extern const struct genai_barrier_ops cep_barrier_ops;
-extern const struct genai_executor_ops cep_eager_ops, cep_captured_ops;
+extern const struct exec_module cep_executors;
 
 /* ---- plan.c, for messages ---- */
 

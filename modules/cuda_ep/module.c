@@ -37,7 +37,7 @@ static int32_t cep_init(const struct genai_host *host,
 	self->limit = params->device_limit;
 	pthread_mutex_init(&self->lock, NULL);
 	pthread_mutex_init(&self->call_lock, NULL);
-	exec_shared_open(&self->exec, self, host);
+	exec_shared_open(&self->exec, &cep_executors, host);
 	rc = host->config_get_str(host->ctx, "driver", path, sizeof(path));
 	if (rc && rc != GENAI_E_NOTFOUND) {
 		host->error_set(host->ctx, err, rc, "key driver is too long");
@@ -63,8 +63,8 @@ err_fini:
 static const struct genai_iface ifaces[] = {
 	{GENAI_IFACE_STREAM, "cuda_ep", 1, 0, &cep_stream_ops},
 	{GENAI_IFACE_BARRIER, "cuda_ep", 1, 0, &cep_barrier_ops},
-	{GENAI_IFACE_EXECUTOR, "eager", 1, 0, &cep_eager_ops},
-	{GENAI_IFACE_EXECUTOR, "captured", 1, 0, &cep_captured_ops},
+	{GENAI_IFACE_EXECUTOR, "eager", 1, 0, &exec_eager_ops},
+	{GENAI_IFACE_EXECUTOR, "captured", 1, 0, &exec_captured_ops},
 };
 
 static const struct genai_config_key keys[] = {

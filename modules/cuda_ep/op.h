@@ -74,7 +74,6 @@ struct cep_op {
 };
 
 const struct cep_op *cep_op_find(const struct genai_node *node);
-const struct genai_exec_op *cep_op_list(uint32_t *out_count);
 
 /* ---- fold.c ---- */
 

@@ -1,5 +1,6 @@
 /* op_rows.h - the list of operators: domain, name, lowest opset, the functions
- * prepare and run, and what else is true of it (struct cep_op).  Read twice; no
+ * prepare and run, and what else is true of it (struct cep_op).  Read by op.h,
+ * which declares the functions, ops.c, the table, and plan.c, the list; no
  * include guard. */
 #define MS "com.microsoft"
 CEP_OP_ROW("", "Abs", 6, cep_prepare_unary, cep_run_ew, .code = CEP_EW_ABS)

@@ -8,12 +8,6 @@ static const struct cep_op table[] = {
 #undef CEP_OP_ROW
 };
 
-static const struct genai_exec_op list[] = {
-#define CEP_OP_ROW(domain, op, since, ...) {domain, op, since},
-#include "modules/cuda_ep/op_rows.h"
-#undef CEP_OP_ROW
-};
-
 const struct cep_op *cep_op_find(const struct genai_node *node)
 {
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
@@ -25,10 +19,4 @@ const struct cep_op *cep_op_find(const struct genai_node *node)
 			return o;
 	}
 	return NULL;
-}
-
-const struct genai_exec_op *cep_op_list(uint32_t *out_count)
-{
-	*out_count = sizeof(list) / sizeof(list[0]);
-	return list;
 }

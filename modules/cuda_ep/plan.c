@@ -1,5 +1,5 @@
 // plan.c - a node prepared: its operator, what is folded while planning, what
-// the loop is told of it; the executor tables.
+// the loop is told of it; what the executors are.
 #include <stdio.h>
 
 #include "modules/cuda_ep/plan.h"
@@ -146,7 +146,7 @@ static int32_t open_plan(struct exec_plan *p, struct genai_error *err)
 {
 	struct genai_plan *plan = cep_plan(p);
 
-	plan->self = p->shared->self;
+	plan->self = (struct cep *)p->shared;
 	if (!p->stream->ops->native)
 		return EXEC_FAIL(p, err, GENAI_E_UNSUPPORTED,
 				 "the stream runtime has no native streams");
@@ -181,7 +181,16 @@ static void broke_off(struct exec_plan *p, int32_t rc, struct genai_error *err)
 	cep_poison_set(cep_plan(p)->self, rc, err);
 }
 
-static const struct exec_module module = {
+static const struct genai_exec_op carried[] = {
+#define CEP_OP_ROW(domain, op, since, ...) {domain, op, since},
+#include "modules/cuda_ep/op_rows.h"
+#undef CEP_OP_ROW
+};
+
+const struct exec_module cep_executors = {
+	.caps = {.device_kind = "cuda",
+		 .n_ops = sizeof(carried) / sizeof(carried[0]),
+		 .ops = carried},
 	.plan_bytes = sizeof(struct genai_plan),
 	.variant_bytes = sizeof(struct cep_variant),
 	.node_bytes = sizeof(struct cep_planned),
@@ -198,70 +207,4 @@ static const struct exec_module module = {
 	.end = cep_end,
 	.launch = cep_launch,
 	.broke_off = broke_off,
-};
-
-// ---- the tables ----
-
-static int32_t caps_of(struct genai_exec_caps *out, uint32_t flags)
-{
-	struct genai_exec_caps c = {
-		.size = sizeof(c),
-		.flags = flags,
-		.device_kind = "cuda",
-		.op_stride = sizeof(struct genai_exec_op),
-	};
-
-	c.ops = cep_op_list(&c.n_ops);
-	genai_struct_give(out, &c);
-	return 0;
-}
-
-static int32_t eager_caps(void *self, struct genai_exec_caps *out,
-			  struct genai_error *err)
-{
-	(void)self;
-	(void)err;
-	return caps_of(out, 0);
-}
-
-static int32_t captured_caps(void *self, struct genai_exec_caps *out,
-			     struct genai_error *err)
-{
-	(void)self;
-	(void)err;
-	return caps_of(out, GENAI_EXEC_CAP_RECORDS);
-}
-
-static int32_t eager_create(void *self, const struct genai_graph *graph,
-			    const struct genai_plan_options *options,
-			    struct genai_plan **out_plan,
-			    struct genai_error *err)
-{
-	return exec_create(&((struct cep *)self)->exec, &module, false, graph,
-			   options, out_plan, err);
-}
-
-static int32_t captured_create(void *self, const struct genai_graph *graph,
-			       const struct genai_plan_options *options,
-			       struct genai_plan **out_plan,
-			       struct genai_error *err)
-{
-	return exec_create(&((struct cep *)self)->exec, &module, true, graph,
-			   options, out_plan, err);
-}
-
-const struct genai_executor_ops cep_eager_ops = {
-	.size = sizeof(cep_eager_ops),
-	.version = 1,
-	.caps = eager_caps,
-	.plan_create = eager_create,
-	EXEC_SLOTS,
-};
-
-const struct genai_executor_ops cep_captured_ops = {
-	.size = sizeof(cep_captured_ops),
-	.version = 1,
-	.caps = captured_caps,
-	.plan_create = captured_create,
-	EXEC_SLOTS,
 };

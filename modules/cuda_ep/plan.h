@@ -1,5 +1,5 @@
 /* plan.h - the executors' nodes and plans; the loop is exec_common's.
- * plan.c   a node prepared; what is told to the loop; the tables
+ * plan.c   a node prepared; what is told to the loop
  * launch.c a node enqueued; constants, outputs that are moved
  * fuse.c   patterns of nodes that run as one */
 #ifndef CEP_PLAN_H

@@ -8,8 +8,8 @@
  * Does not know: operators, what a launch is.  One source, compiled into each
  * executor's module, which supplies struct exec_module.
  *
- * A module's struct genai_plan begins with struct exec_plan, its variant with
- * struct exec_variant. */
+ * A module's self begins with struct exec_shared, its struct genai_plan with
+ * struct exec_plan, its variant with struct exec_variant. */
 #ifndef EXEC_COMMON_EXEC_H
 #define EXEC_COMMON_EXEC_H
 
@@ -35,9 +35,9 @@
 struct exec_plan;
 struct exec_step;
 
-/* Of a module, in its self. */
+/* Of a module: what its self begins with. */
 struct exec_shared {
-	void *self;
+	const struct exec_module *m;
 	const struct genai_host *host;
 	pthread_mutex_t lock; /* of the list */
 	struct exec_plan *plans;
@@ -173,6 +173,7 @@ struct exec_step {
 
 /* What a module supplies.  What may be NULL is marked. */
 struct exec_module {
+	struct genai_exec_caps caps; /* flags but RECORDS, device_kind, ops */
 	uint64_t plan_bytes, variant_bytes, node_bytes;
 	uint64_t launch_bytes; /* of a launch, kept until it is done */
 	uint32_t align;	       /* of values in device memory */
@@ -210,22 +211,13 @@ struct exec_module {
 
 /* ---- for modules ---- */
 
-void exec_shared_open(struct exec_shared *shared, void *self,
+void exec_shared_open(struct exec_shared *shared, const struct exec_module *m,
 		      const struct genai_host *host);
 void exec_shared_close(struct exec_shared *shared);
 
-int32_t exec_create(struct exec_shared *shared, const struct exec_module *m,
-		    bool captured, const struct genai_graph *graph,
-		    const struct genai_plan_options *options,
-		    struct genai_plan **out_plan, struct genai_error *err);
-
-/* The slots of struct genai_executor_ops but caps and plan_create. */
-#define EXEC_SLOTS                                                             \
-	.plan_visits = exec_plan_visits,                                       \
-	.plan_set_pages = exec_plan_set_pages,                                 \
-	.plan_destroy = exec_plan_destroy, .bind_input = exec_bind_input,      \
-	.bind_output = exec_bind_output, .output_shape = exec_output_shape,    \
-	.submit = exec_submit, .stats = exec_stats
+/* The executors: every step enqueued node by node; those whose shapes come
+ * again recorded once and replayed. */
+extern const struct genai_executor_ops exec_eager_ops, exec_captured_ops;
 
 /* Zeroed host memory, counted. */
 void *exec_zalloc(const struct genai_host *host, uint64_t bytes);
@@ -249,30 +241,6 @@ static inline uint32_t exec_root(const struct exec_variant *v, uint32_t value)
 	return root == EXEC_OWN ? value : root;
 }
 
-/* ---- the tables' functions ---- */
-
-int32_t exec_plan_visits(struct genai_plan *plan,
-			 const struct genai_visit **out_visits,
-			 uint32_t *out_count, struct genai_error *err);
-int32_t exec_plan_set_pages(struct genai_plan *plan,
-			    const struct genai_sweep_page *pages,
-			    uint32_t n_pages, struct genai_error *err);
-int32_t exec_plan_destroy(struct genai_plan *plan,
-			  const struct genai_ticket *ticket,
-			  struct genai_error *err);
-int32_t exec_bind_input(struct genai_plan *plan, uint32_t input,
-			const struct genai_view *view, struct genai_error *err);
-int32_t exec_bind_output(struct genai_plan *plan, uint32_t output,
-			 const struct genai_view *view,
-			 struct genai_error *err);
-int32_t exec_output_shape(struct genai_plan *plan, uint32_t output,
-			  struct genai_view *out_view, struct genai_error *err);
-int32_t exec_submit(struct genai_plan *plan, struct genai_stream *stream,
-		    const struct genai_point *wait, uint32_t n_wait,
-		    struct genai_point *out_signal, struct genai_error *err);
-int32_t exec_stats(struct genai_plan *plan, struct genai_exec_stats *out_stats,
-		   struct genai_error *err);
-
 /* ---- between the files ---- */
 
 /* variant.c */
@@ -295,8 +263,17 @@ int32_t exec_place_check(const struct exec_variant *v, struct genai_error *err);
 /* visits.c */
 int32_t exec_find_visits(struct exec_plan *p, struct exec_variant *v,
 			 struct genai_error *err);
+int32_t exec_plan_visits(struct genai_plan *plan,
+			 const struct genai_visit **out_visits,
+			 uint32_t *out_count, struct genai_error *err);
+int32_t exec_plan_set_pages(struct genai_plan *plan,
+			    const struct genai_sweep_page *pages,
+			    uint32_t n_pages, struct genai_error *err);
 
 /* step.c */
+int32_t exec_submit(struct genai_plan *plan, struct genai_stream *stream,
+		    const struct genai_point *wait, uint32_t n_wait,
+		    struct genai_point *out_signal, struct genai_error *err);
 int32_t exec_run(struct exec_step *s, bool recording,
 		 struct genai_point *out_tail);
 

@@ -20,10 +20,10 @@ void *exec_zalloc(const struct genai_host *host, uint64_t bytes)
 
 // ---- the module's plans ----
 
-void exec_shared_open(struct exec_shared *x, void *self,
+void exec_shared_open(struct exec_shared *x, const struct exec_module *m,
 		      const struct genai_host *host)
 {
-	x->self = self;
+	x->m = m;
 	x->host = host;
 	x->plans = NULL;
 	pthread_mutex_init(&x->lock, NULL);
@@ -221,11 +221,12 @@ static void plan_free(struct exec_plan *p)
 	h->free(h->ctx, p);
 }
 
-int32_t exec_create(struct exec_shared *shared, const struct exec_module *m,
-		    bool captured, const struct genai_graph *graph,
-		    const struct genai_plan_options *o,
-		    struct genai_plan **out_plan, struct genai_error *err)
+static int32_t create(struct exec_shared *shared, bool captured,
+		      const struct genai_graph *graph,
+		      const struct genai_plan_options *o,
+		      struct genai_plan **out_plan, struct genai_error *err)
 {
+	const struct exec_module *m = shared->m;
 	struct exec_plan *p = exec_zalloc(shared->host, m->plan_bytes);
 	int32_t rc;
 
@@ -261,9 +262,9 @@ int32_t exec_create(struct exec_shared *shared, const struct exec_module *m,
 	return 0;
 }
 
-int32_t exec_plan_destroy(struct genai_plan *plan,
-			  const struct genai_ticket *ticket,
-			  struct genai_error *err)
+static int32_t destroy(struct genai_plan *plan,
+		       const struct genai_ticket *ticket,
+		       struct genai_error *err)
 {
 	const struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
 	struct exec_plan *p = of(plan);
@@ -326,8 +327,9 @@ static void bind(struct exec_plan *p, struct genai_view *slot,
 	p->generation++;
 }
 
-int32_t exec_bind_input(struct genai_plan *plan, uint32_t i,
-			const struct genai_view *view, struct genai_error *err)
+static int32_t bind_input(struct genai_plan *plan, uint32_t i,
+			  const struct genai_view *view,
+			  struct genai_error *err)
 {
 	struct exec_plan *p = of(plan);
 	const struct genai_view *most;
@@ -359,8 +361,9 @@ int32_t exec_bind_input(struct genai_plan *plan, uint32_t i,
 	return 0;
 }
 
-int32_t exec_bind_output(struct genai_plan *plan, uint32_t i,
-			 const struct genai_view *view, struct genai_error *err)
+static int32_t bind_output(struct genai_plan *plan, uint32_t i,
+			   const struct genai_view *view,
+			   struct genai_error *err)
 {
 	struct exec_plan *p = of(plan);
 	int32_t rc;
@@ -376,8 +379,8 @@ int32_t exec_bind_output(struct genai_plan *plan, uint32_t i,
 
 // ---- asking ----
 
-int32_t exec_output_shape(struct genai_plan *plan, uint32_t i,
-			  struct genai_view *out, struct genai_error *err)
+static int32_t output_shape(struct genai_plan *plan, uint32_t i,
+			    struct genai_view *out, struct genai_error *err)
 {
 	struct exec_plan *p = of(plan);
 	struct genai_view view = {.size = sizeof(view)}, bound;
@@ -408,10 +411,66 @@ int32_t exec_output_shape(struct genai_plan *plan, uint32_t i,
 	return 0;
 }
 
-int32_t exec_stats(struct genai_plan *plan, struct genai_exec_stats *out,
-		   struct genai_error *err)
+static int32_t stats(struct genai_plan *plan, struct genai_exec_stats *out,
+		     struct genai_error *err)
 {
 	(void)err;
 	genai_struct_give(out, &of(plan)->stats);
 	return 0;
 }
+
+// ---- the tables ----
+
+static int32_t give_caps(const struct exec_shared *shared, uint32_t flags,
+			 struct genai_exec_caps *out)
+{
+	struct genai_exec_caps c = shared->m->caps;
+
+	c.size = sizeof(c);
+	c.flags |= flags;
+	c.op_stride = sizeof(struct genai_exec_op);
+	genai_struct_give(out, &c);
+	return 0;
+}
+
+static int32_t eager_caps(void *self, struct genai_exec_caps *out,
+			  struct genai_error *err)
+{
+	(void)err;
+	return give_caps(self, 0, out);
+}
+
+static int32_t captured_caps(void *self, struct genai_exec_caps *out,
+			     struct genai_error *err)
+{
+	(void)err;
+	return give_caps(self, GENAI_EXEC_CAP_RECORDS, out);
+}
+
+static int32_t create_eager(void *self, const struct genai_graph *graph,
+			    const struct genai_plan_options *options,
+			    struct genai_plan **out_plan,
+			    struct genai_error *err)
+{
+	return create(self, false, graph, options, out_plan, err);
+}
+
+static int32_t create_captured(void *self, const struct genai_graph *graph,
+			       const struct genai_plan_options *options,
+			       struct genai_plan **out_plan,
+			       struct genai_error *err)
+{
+	return create(self, true, graph, options, out_plan, err);
+}
+
+#define SLOTS                                                                  \
+	.size = sizeof(struct genai_executor_ops), .version = 1,               \
+	.plan_visits = exec_plan_visits,                                       \
+	.plan_set_pages = exec_plan_set_pages, .plan_destroy = destroy,        \
+	.bind_input = bind_input, .bind_output = bind_output,                  \
+	.output_shape = output_shape, .submit = exec_submit, .stats = stats
+
+const struct genai_executor_ops exec_eager_ops = {
+	SLOTS, .caps = eager_caps, .plan_create = create_eager};
+const struct genai_executor_ops exec_captured_ops = {
+	SLOTS, .caps = captured_caps, .plan_create = create_captured};

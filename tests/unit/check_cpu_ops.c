@@ -260,14 +260,23 @@ END_TEST
 // No row twice, each findable at its own opset.
 START_TEST(test_table)
 {
-	uint32_t n;
-	const struct cref_op *t = cref_op_table(&n);
+	static const struct cref_op t[] = {
+#define OPS_ROW(domain, op, since, prepare, run, ...)                          \
+	{domain, op, since, prepare, run, __VA_ARGS__},
+#include "modules/cpu_ref/ops_rows.h"
+#undef OPS_ROW
+	};
+	uint32_t n = sizeof(t) / sizeof(t[0]);
 
 	ck_assert_uint_gt(n, 120);
 	for (uint32_t i = 0; i < n; i++) {
-		ck_assert_ptr_nonnull(t[i].prepare);
-		ck_assert_ptr_nonnull(t[i].run);
-		ck_assert_ptr_eq(find(t[i].domain, t[i].op, t[i].since), &t[i]);
+		const struct cref_op *op = find(t[i].domain, t[i].op,
+						t[i].since);
+
+		ck_assert_ptr_nonnull(op);
+		ck_assert(op->prepare && op->prepare == t[i].prepare);
+		ck_assert(op->run && op->run == t[i].run);
+		ck_assert(op->since == t[i].since && op->code == t[i].code);
 	}
 }
 END_TEST
