@@ -37,6 +37,11 @@ static void fault_text(struct cep *self, const struct cep_fault *f,
 		cep_fail(self, out, GENAI_E_DEVICE,
 			 "%s: element %lld of %lld is NaN", node, v, n);
 		break;
+	case CEP_FAULT_ROUTER:
+		cep_fail(self, out, GENAI_E_DEVICE,
+			 "%s: the router's logits have %s in row %lld", node,
+			 n ? "NaN or infinity" : "no finite value", v);
+		break;
 	default:
 		cep_fail(self, out, GENAI_E_DEVICE,
 			 "%s: integer division by zero", node);

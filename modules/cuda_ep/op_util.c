@@ -65,9 +65,12 @@ static int32_t check_value(const struct cep_node *n, const struct genai_attr *a,
 		"interleaved",
 		"keepdims",
 		"noop_with_empty_axes",
+		"normalize_routing_weights",
 		"rotary_interleaved",
 		"select_last_index",
 		"sliding_window_cache",
+		"swiglu_limit_after_activation",
+		"use_sparse_mixer",
 	};
 	// -1: not set
 	int64_t least = strcmp(a->name, "smooth_softmax") ? 0 : -1;

@@ -5,7 +5,7 @@
 
 #include "tests/conform/one.h"
 
-#define MOE_MAX 128 // hidden size, outputs of a product
+#define MOE_MAX 3520 // hidden size, outputs of a product
 
 struct moe_case {
 	uint32_t dtype;
@@ -468,5 +468,14 @@ void corpus_moe(struct check *c)
 		moe_case(c,
 			 (struct moe_case){floats[d], 2, 72, 40, 1, 1, SWIGLU,
 					   .fusion = 1, .bits = 4, .limit = 7});
+		// long rows: more tiles than are on the way at once
+		moe_case(c, (struct moe_case){floats[d], 3, MOE_MAX, 64, 3, 2,
+					      SWIGLU, .fusion = 1, .bits = 4,
+					      .block = 32, .zp = d,
+					      .bias = true, .limit = 7});
+		moe_case(c, (struct moe_case){floats[d], 2, 64, MOE_MAX / 2, 2,
+					      2, SWIGLU, .fusion = 2,
+					      .bits = 4 + 4 * (d == 2),
+					      .block = 32, .limit = 7});
 	}
 }

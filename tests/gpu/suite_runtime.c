@@ -1,5 +1,6 @@
 // suite_runtime.c - recordings, refusals, late outputs, memory, streams.
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -104,6 +105,57 @@ static void nan_case(struct check *c)
 	rc = c->run(c, &g, &how, &err);
 	check_result(c, rc == GENAI_E_DEVICE && strstr(err.text, "element 17"),
 		     "%d: %s", rc, err.text);
+}
+
+// Logits of row 1 that choose nobody; what: of the refusal, NULL: none.
+static void router_case(struct check *c, const float *row, const char *what)
+{
+	const int64_t xd[2] = {3, 8}, ld[2] = {3, 4}, wd[3] = {4, 8, 8};
+	float x[24], logits[12], w[256], y[24] = {0};
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct op_how how = {.steps = 1};
+	static struct op_graph g;
+	bool sound = true;
+	int32_t rc;
+
+	if (!check_begin(c, "router: %s", what ? what : "masked experts"))
+		return;
+	for (int i = 0; i < 256; i++)
+		w[i] = (float)(i % 7) - 3;
+	for (int i = 0; i < 24; i++)
+		x[i] = 1;
+	for (int i = 0; i < 12; i++)
+		logits[i] = i / 4 == 1 ? row[i % 4] : (float)(i % 4);
+	op_graph_init(&g);
+	op_node(&g, "com.microsoft", "MoE",
+		(uint32_t[]){op_input(&g, GENAI_DT_F32, 2, xd, x),
+			     op_input(&g, GENAI_DT_F32, 2, ld, logits),
+			     op_const(&g, GENAI_DT_F32, 3, wd, w), GENAI_NONE,
+			     op_const(&g, GENAI_DT_F32, 3, wd, w), OP_END});
+	op_attr_int(&g, "k", 2);
+	op_node_out(&g, (uint32_t[]){op_output(&g, GENAI_DT_F32, 2, xd, y),
+				     OP_END});
+	rc = c->run(c, &g, &how, &err);
+	for (int i = 0; i < 24; i++)
+		sound = sound && isfinite(y[i]);
+	if (what)
+		check_result(c,
+			     rc == GENAI_E_DEVICE && strstr(err.text, what) &&
+				     strstr(err.text, "in row 1"),
+			     "%d: %s", rc, err.text);
+	else
+		check_result(c, !rc && sound, "%d: %s", rc, err.text);
+}
+
+static void router_cases(struct check *c)
+{
+	const float inf = INFINITY;
+
+	router_case(c, (float[]){0, NAN, 1, 2}, "NaN or infinity");
+	router_case(c, (float[]){0, inf, 1, 2}, "NaN or infinity");
+	router_case(c, (float[]){-inf, -inf, -inf, -inf}, "no finite value");
+	router_case(c, (float[]){-inf, -inf, -inf, 2}, NULL);
+	router_case(c, (float[]){3e38f, 3e38f, 3e38f, 3e38f}, NULL);
 }
 
 static void unknown_case(struct check *c)
@@ -265,6 +317,7 @@ void suite_runtime(struct check *c)
 		refuse_case(c, captured);
 	}
 	nan_case(c);
+	router_cases(c);
 	unknown_case(c);
 	range_case(c);
 	register_case(c);

@@ -43,54 +43,6 @@ __device__ __forceinline__ u64 second_bias(const cep_mv_dual_tiled &q)
 	return q.bias2;
 }
 
-__device__ __forceinline__ float low(u32 v, __half)
-{
-	return __half2float(as_half2(v).x);
-}
-__device__ __forceinline__ float high(u32 v, __half)
-{
-	return __half2float(as_half2(v).y);
-}
-__device__ __forceinline__ float low(u32 v, bf16)
-{
-	return __bfloat162float(as_bf162(v).x);
-}
-__device__ __forceinline__ float high(u32 v, bf16)
-{
-	return __bfloat162float(as_bf162(v).y);
-}
-__device__ __forceinline__ u32 ones(__half)
-{
-	return 0x3c003c00u;
-}
-__device__ __forceinline__ u32 ones(bf16)
-{
-	return 0x3f803f80u;
-}
-
-// 4 or 8 bytes, or zeros.
-template <int N>
-__device__ __forceinline__ void copy_small(void *dst, const void *src, bool on)
-{
-#if !defined(CEP_EMU) && __CUDA_ARCH__ >= 800
-	u32 d = (u32)__cvta_generic_to_shared(dst);
-
-	asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(d),
-		     "l"(src), "n"(N), "r"(on ? N : 0)
-		     : "memory");
-#else
-	for (int i = 0; i < N / 4; i++)
-		((u32 *)dst)[i] = on ? ((const u32 *)src)[i] : 0;
-#endif
-}
-
-// Eight activations in the order of unpack8.
-__device__ __forceinline__ uint4 in_order(const uint4 &v)
-{
-	return make_uint4(pick16(v.x, v.z, false), pick16(v.x, v.z, true),
-			  pick16(v.y, v.w, false), pick16(v.y, v.w, true));
-}
-
 // A tile in registers: block b of rows g and g + 8 in h[8 b..], scales (and
 // zero points) of blocks 2 i and 2 i + 1 in s[i] and s[4 + i].
 struct tile_regs {

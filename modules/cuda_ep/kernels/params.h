@@ -31,6 +31,7 @@ struct cep_fault {
 #define CEP_FAULT_ROTARY 3u /* position value outside [0, limit) */
 #define CEP_FAULT_NAN 4u    /* element value of a row is NaN */
 #define CEP_FAULT_DIV0 5u   /* integer division by zero */
+#define CEP_FAULT_ROUTER 6u /* logits of row value: limit 1: NaN, infinity */
 
 /* Element types inside kernels: the ONNX numbers. */
 #define CEP_F32 1u
@@ -220,6 +221,55 @@ struct cep_mv_dual_tiled {
 #define CEP_ZP_NONE 0u
 #define CEP_ZP_PACKED 1u
 #define CEP_ZP_FLOAT 2u
+
+/* Mixtures of experts: kernels/moe.cu.  A pair is m k + i: row m, its expert i.
+ * Items are four words: expert, first of pairs[], how many, 0. */
+#define CEP_EXPERTS 1024u
+struct cep_moe_route {
+	uint64_t logits, own; /* [rows, experts]; own: what they count for */
+	uint64_t ids, weights, pairs; /* [rows, k] */
+	uint64_t items, n_items;
+	uint32_t rows, experts, k;
+	uint32_t group; /* pairs of an item, at most */
+	uint32_t dt, own_dt, normalize, reserved;
+	struct cep_blame blame;
+};
+
+/* The matrices of all experts: [experts, rows, k], codes or (bits 0) floats. */
+#define CEP_ZP_TURNED 3u /* packed along the rows, a row of them an expert */
+struct cep_moe_mat {
+	uint64_t w, scales, zp, bias;
+	uint32_t rows, bits, block, n_blocks, zp_kind, zp_row;
+};
+
+enum cep_moe_act {
+	CEP_MOE_RELU,
+	CEP_MOE_RELU2,
+	CEP_MOE_GELU,
+	CEP_MOE_SILU,
+	CEP_MOE_SWIGLU,
+	CEP_MOE_IDENTITY,
+};
+
+/* Output o is row o row_mul of m[0] and, if dual, gates row o row_mul + row_add
+ * of m[1].  A pair reads row pair / slots of x. */
+struct cep_moe {
+	uint64_t x, out, pairs, items, n_items;
+	struct cep_moe_mat m[2];
+	uint32_t n, k, row_mul, row_add, dual, slots;
+	uint32_t last; /* out is float, nothing is gated */
+	uint32_t act, late;
+	float alpha, beta, limit;
+	uint32_t vec;	       /* rows of x can be loaded 16 bytes at a time */
+	uint32_t shift, async; /* as in cep_sum4 */
+	uint32_t reserved;
+};
+
+struct cep_moe_sum {
+	uint64_t y, weights, out;
+	uint64_t rows, dim;
+	uint32_t k, reserved;
+};
 
 struct cep_row {
 	uint64_t x, out, out2, out3, counters; /* the last three: arg-max */

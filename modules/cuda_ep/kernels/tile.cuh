@@ -93,4 +93,52 @@ __device__ __forceinline__ u32 round2(float a, float b, bf16)
 	return *(u32 *)&v;
 }
 
+__device__ __forceinline__ float low(u32 v, __half)
+{
+	return __half2float(as_half2(v).x);
+}
+__device__ __forceinline__ float high(u32 v, __half)
+{
+	return __half2float(as_half2(v).y);
+}
+__device__ __forceinline__ float low(u32 v, bf16)
+{
+	return __bfloat162float(as_bf162(v).x);
+}
+__device__ __forceinline__ float high(u32 v, bf16)
+{
+	return __bfloat162float(as_bf162(v).y);
+}
+__device__ __forceinline__ u32 ones(__half)
+{
+	return 0x3c003c00u;
+}
+__device__ __forceinline__ u32 ones(bf16)
+{
+	return 0x3f803f80u;
+}
+
+// 4 or 8 bytes, or zeros, like tile_copy().
+template <int N>
+__device__ __forceinline__ void copy_small(void *dst, const void *src, bool on)
+{
+#if !defined(CEP_EMU) && __CUDA_ARCH__ >= 800
+	u32 d = (u32)__cvta_generic_to_shared(dst);
+
+	asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(d),
+		     "l"(src), "n"(N), "r"(on ? N : 0)
+		     : "memory");
+#else
+	for (int i = 0; i < N / 4; i++)
+		((u32 *)dst)[i] = on ? ((const u32 *)src)[i] : 0;
+#endif
+}
+
+// Eight activations in the order of unpack8.
+__device__ __forceinline__ uint4 in_order(const uint4 &v)
+{
+	return make_uint4(pick16(v.x, v.z, false), pick16(v.x, v.z, true),
+			  pick16(v.y, v.w, false), pick16(v.y, v.w, true));
+}
+
 #endif
