@@ -25,6 +25,7 @@ struct cli {
 	const char *sets[MAX_SETS];
 	uint32_t n_sets;
 	bool quiet, verbose, no_progress;
+	const char *trace, *timeline; /* files to write; NULL: none */
 	bool json; /* the command was asked for one JSON object */
 	const char *command;
 	bool config_failed; /* the runtime did not come up */

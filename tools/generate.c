@@ -1,12 +1,12 @@
 // generate.c - the command that continues a prompt.
-#include "tools/cli.h"
+#include "tools/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static struct options {
 	const char *model, *prompt, *file, *ids, *system;
-	const char *schema, *grammar, *regex;
+	const char *schema, *grammar, *regex, *trace, *timeline;
 	const char *stops[64];
 	uint32_t n_stops;
 	bool chat, ignore_eos, echo, json;
@@ -44,6 +44,10 @@ static const struct cli_option options[] = {
 	{"regex", 0, CLI_TEXT, "RE", "a text that this matches", &o.regex},
 	{"echo", 0, CLI_FLAG, NULL, "print the prompt first", &o.echo},
 	{"json", 0, CLI_FLAG, NULL, "one JSON object", &o.json},
+	{"trace", 0, CLI_TEXT, "FILE.json", "what happened when, for Perfetto",
+	 &o.trace},
+	{"timeline", 0, CLI_TEXT, "FILE.svg", "a picture of one step",
+	 &o.timeline},
 	{"model", 'm', CLI_TEXT, "DIR", "the model, where DIR is not given",
 	 &o.model},
 	CLI_TOKENIZER_AT,
@@ -253,17 +257,27 @@ static int generate(struct cli *c, int argc, char **argv)
 		status = check(c);
 	if (status)
 		return status;
+	c->trace = o.trace;
+	c->timeline = o.timeline;
 	cli_catch_interrupts(1);
 	// ids need no tokenizer, but text is shown if there is one
 	if (cli_open(c, o.model, o.ids && !c->tokenizer ? 0 : CLI_TOKENIZER,
-		     &m))
-		return cli_fail(c);
+		     &m)) {
+		status = cli_fail(c);
+		c->err = (struct genai_error)GENAI_ERROR_INIT;
+		trace_finish(c); // of what was loaded
+		return status;
+	}
 	if (!m.tok && cli_tokenizer(c, m.text, &m.tok)) {
 		m.tok = NULL;
 		c->err = (struct genai_error)GENAI_ERROR_INIT;
 	}
 	status = run(c, &m);
+	trace_enter("close");
 	cli_close(&m);
+	trace_leave();
+	if (trace_finish(c) && !status)
+		status = cli_fail(c);
 	return status;
 }
 

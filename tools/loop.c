@@ -1,5 +1,5 @@
 // loop.c - the generation loop: tokens, text, stop texts, interrupts.
-#include "tools/cli.h"
+#include "tools/trace.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -221,7 +221,9 @@ static int32_t loop_tokens(struct loop *l, int64_t most)
 			l->r->finish = "interrupted";
 			break;
 		}
+		trace_enter("token");
 		rc = choose(l, i + 1 < most, &id);
+		trace_leave();
 		if (rc)
 			break;
 		if (!i)
@@ -310,6 +312,16 @@ static int32_t feed(struct loop *l, const int64_t *ids, size_t n)
 	return rc;
 }
 
+static int32_t fed(struct loop *l, const int64_t *ids, size_t n)
+{
+	int32_t rc;
+
+	trace_enter("prompt");
+	rc = feed(l, ids, n);
+	trace_leave();
+	return rc;
+}
+
 static int32_t loop_open(struct loop *l, size_t n_prompt)
 {
 	const struct cli_generate *g = l->g;
@@ -367,7 +379,7 @@ int32_t cli_generate(struct cli *c, const struct cli_generate *g,
 		rc = room_left(&l, n_prompt, &room);
 	t0 = cli_now();
 	if (!rc)
-		rc = feed(&l, prompt, n_prompt);
+		rc = fed(&l, prompt, n_prompt);
 	out->prefill_s = cli_now() - t0;
 	if (!rc && !l.greedy)
 		rc = genai_sampler_accept(g->sampler, prompt, n_prompt,

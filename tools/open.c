@@ -14,6 +14,7 @@
 #include "core/model/genai_config.h"
 #include "core/onnx/onnx.h"
 #include "core/text/tokenizer/tok.h"
+#include "tools/trace.h"
 
 int32_t cli_runtime(struct cli *c, struct genai_runtime **out)
 {
@@ -164,6 +165,9 @@ int32_t cli_open(struct cli *c, const char *path, uint32_t flags,
 	if (!rc)
 		rc = cli_runtime(c, &m->rt);
 	if (!rc)
+		rc = trace_start(c, m->rt);
+	trace_enter("load");
+	if (!rc)
 		rc = genai_model_open(m->rt, gguf ? m->folder : path, &o,
 				      &m->model, &c->err);
 	m->info.size = sizeof(m->info);
@@ -171,6 +175,7 @@ int32_t cli_open(struct cli *c, const char *path, uint32_t flags,
 		rc = genai_model_get_info(m->model, &m->info);
 	if (!rc)
 		rc = genai_session_open(m->model, &m->session, &c->err);
+	trace_leave();
 	if (rc)
 		cli_close(m);
 	return rc;
