@@ -4,6 +4,7 @@
 int32_t eng_alone_run(struct genai_engine *e, struct genai_error *err)
 {
 	struct eng_seq *s = e->running;
+	struct eng_part *p = eng_now(e, s);
 	struct genai_session *session = e->session;
 	size_t rows;
 	int32_t rc = 0;
@@ -14,14 +15,14 @@ int32_t eng_alone_run(struct genai_engine *e, struct genai_error *err)
 	if (!rc && genai_session_length(session) != s->computed)
 		rc = genai_session_rewind(session, s->computed, err);
 	if (!rc)
-		rc = genai_session_append(session, s->ids + s->computed, s->add,
+		rc = genai_session_append(session, s->ids + s->computed, p->add,
 					  err);
 	if (!rc) {
 		e->alone = s;
-		if (s->n_rows)
+		if (p->n_rows)
 			rc = genai_session_logits(session, e->wide, 1, &rows,
 						  err);
 	}
-	s->row = 0;
+	p->row = 0;
 	return rc;
 }

@@ -249,6 +249,11 @@ bool eng_is_best(const struct eng_seq *s)
 	       !(rq->flags & GENAI_REQUEST_LOGPROBS);
 }
 
+bool eng_is_likely(const struct eng_seq *s)
+{
+	return !s->wary && genai_sampler_is_greedy(s->sampler);
+}
+
 static void adjust(struct genai_engine *e, const struct eng_seq *s)
 {
 	const struct eng_request *rq = s->rq;
@@ -361,6 +366,15 @@ static bool is_full(const struct genai_engine *e, const struct eng_seq *s)
 		s->n - rq->n_ids >= (uint64_t)rq->max_tokens);
 }
 
+bool eng_ends_next(const struct genai_engine *e, const struct eng_seq *s)
+{
+	const struct eng_request *rq = s->rq;
+
+	return s->n + 1 >= e->m->context ||
+	       (rq->max_tokens >= 0 &&
+		s->n + 1 - rq->n_ids >= (uint64_t)rq->max_tokens);
+}
+
 static void next_token(struct genai_engine *e, struct eng_seq *s, uint32_t row)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
@@ -402,7 +416,7 @@ static void next_token(struct genai_engine *e, struct eng_seq *s, uint32_t row)
 static void check_guesses(struct genai_engine *e, struct eng_seq *s,
 			  uint32_t row)
 {
-	uint32_t n = s->n_guess, i = 0;
+	uint32_t n = eng_now(e, s)->n_guess, i = 0;
 
 	while (i < n && !s->ended && s->ids[s->n - 1] == s->guess[i]) {
 		s->computed++;
@@ -415,24 +429,42 @@ static void check_guesses(struct genai_engine *e, struct eng_seq *s,
 	eng_count(e, &e->stats.guessed_right, i);
 }
 
+// The step that runs ahead goes on with what the device chose.  Where that is
+// not what was chosen, its row is nobody's, and is written over.
+static void check_ahead(struct genai_engine *e, struct eng_seq *s, uint32_t row)
+{
+	struct eng_part *ahead = &s->part[!e->turn];
+	float best;
+
+	s->wary -= s->wary > 0;
+	if (!e->step.side[!e->turn].flying || !ahead->handed ||
+	    s->ids[s->n - 1] == eng_step_best(e, row, &best))
+		return;
+	*ahead = (struct eng_part){0};
+	s->wary = ENG_WARY;
+}
+
 void eng_choose(struct genai_engine *e)
 {
 	struct eng_seq *s, *next;
 
 	for (s = e->running; s; s = next) {
-		uint32_t rows = s->n_rows - s->n_guess;
+		const struct eng_part *p = eng_now(e, s);
+		uint32_t rows = p->n_rows - p->n_guess;
 		size_t first = s->computed - rows;
 
 		next = s->next;
 		for (uint32_t i = 0; i < rows; i++) {
 			if (e->blocks && !eng_is_best(s))
-				eng_step_logits(e, s->row + i);
+				eng_step_logits(e, p->row + i);
 			score(e, s, first + i);
 		}
 		if (!rows || s->computed != s->n)
 			continue;
-		next_token(e, s, s->row + rows - 1);
-		if (s->n_guess)
-			check_guesses(e, s, s->row + rows);
+		next_token(e, s, p->row + rows - 1);
+		if (!s->ended && e->blocks)
+			check_ahead(e, s, p->row + rows - 1);
+		if (p->n_guess)
+			check_guesses(e, s, p->row + rows);
 	}
 }

@@ -13,6 +13,7 @@
 #define DEFAULT_BLOCK 32
 #define DEFAULT_REQUESTS 4096
 #define LIKENESS 2
+#define KEPT_NS UINT64_C(100000000) // how old statistics get in a busy engine
 
 uint64_t eng_now_ns(void)
 {
@@ -170,6 +171,8 @@ static void failed(struct genai_engine *e, const struct genai_error *why)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
 
+	// what ran ahead is void, too
+	e->step.side[0].flying = e->step.side[1].flying = false;
 	eng_count(e, &e->stats.device_errors, 1);
 	if (recover(e, &err))
 		give_up(e, why, true);
@@ -180,22 +183,58 @@ static void failed(struct genai_engine *e, const struct genai_error *why)
 	}
 }
 
+// The step whose turn it is, and before its tokens are read, if it can be, the
+// next one submitted.
+static int32_t run_step(struct genai_engine *e, struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	if (!e->blocks)
+		return eng_alone_run(e, err);
+	if (!e->step.side[e->turn].flying)
+		rc = eng_step_submit(e, err);
+	if (!rc && eng_schedule_ahead(e)) {
+		rc = eng_step_submit(e, err);
+		eng_count(e, &e->stats.ahead, !rc);
+	}
+	return rc ? rc : eng_step_wait(e, err);
+}
+
+// With the device's lock: what whoever asks during a step is told.
+static int32_t keep_stats(struct genai_engine *e, struct genai_error *err)
+{
+	struct genai_stats st = {.size = sizeof(st)};
+	int32_t rc = genai_model_get_stats(e->m, &st, err);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&e->lock);
+	e->kept = st;
+	pthread_mutex_unlock(&e->lock);
+	e->kept_ns = eng_now_ns();
+	return 0;
+}
+
 static bool step(struct genai_engine *e)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
 	int32_t rc;
 
-	if (!eng_schedule(e))
+	if (!e->step.side[e->turn].flying && !eng_schedule(e))
 		return false;
 	pthread_mutex_lock(&e->device);
-	rc = e->blocks ? eng_step_run(e, &err) : eng_alone_run(e, &err);
+	rc = run_step(e, &err);
 	if (!rc) {
 		e->tries = 0;
 		eng_computed(e);
 		eng_choose(e);
+		if (e->blocks)
+			e->turn = !e->turn;
 	} else {
 		failed(e, &err);
 	}
+	if (eng_now_ns() - e->kept_ns >= KEPT_NS)
+		keep_stats(e, NULL);
 	pthread_mutex_unlock(&e->device);
 	return true;
 }
@@ -408,6 +447,8 @@ int32_t genai_engine_open(struct genai_runtime *rt, const char *path,
 	if (!rc)
 		rc = open_model(e, path, o, err);
 	if (!rc)
+		rc = keep_stats(e, err);
+	if (!rc)
 		rc = start(e, err);
 	if (rc)
 		genai_engine_close(e);
@@ -502,12 +543,23 @@ int32_t genai_engine_get_model_stats(struct genai_engine *e,
 				     struct genai_stats *out,
 				     struct genai_error *err)
 {
-	int32_t rc;
+	int32_t rc = genai_device_forked(&e->rt->device, err);
 
-	pthread_mutex_lock(&e->device);
-	rc = genai_model_get_stats(e->m, out, err);
-	pthread_mutex_unlock(&e->device);
-	return rc;
+	if (!GENAI_HAS(out, n_fallbacks))
+		return genai_fail(err, GENAI_E_INVAL,
+				  "stats of %u bytes: set the size first",
+				  out->size);
+	// during a step, what was kept
+	if (!rc && !pthread_mutex_trylock(&e->device)) {
+		rc = keep_stats(e, err);
+		pthread_mutex_unlock(&e->device);
+	}
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&e->lock);
+	genai_struct_give(out, &e->kept);
+	pthread_mutex_unlock(&e->lock);
+	return 0;
 }
 
 int32_t genai_engine_get_tokenizer(const struct genai_engine *e,

@@ -21,6 +21,7 @@
 
 #define ENG_TRIES 4 /* of a step that the device fails */
 #define ENG_GUESSES 8
+#define ENG_WARY 8 /* tokens, after one that was not what the device chose */
 
 struct eng_request {
 	struct eng_request *next; /* in incoming, or in live */
@@ -49,6 +50,15 @@ struct eng_request {
 	struct eng_seq *seqs; /* n of them */
 };
 
+/* What a sequence has of a step. */
+struct eng_part {
+	uint32_t add; /* new positions, the last n_guess of them guessed */
+	uint32_t n_guess, at; /* at: the first of its rows */
+	uint32_t row, n_rows; /* the first of its rows of logits, how many */
+	bool handed; /* its one row is of the token that the device chose in the
+			step before */
+};
+
 /* A choice of a request. */
 struct eng_seq {
 	struct eng_request *rq;
@@ -67,20 +77,23 @@ struct eng_seq {
 	size_t n_text, cap_text;
 	bool begun, echoed, ended;
 	size_t scored; /* ECHO with LOGPROBS: tokens of the prompt given */
-	/* of this step */
-	uint32_t add; /* new positions, the last n_guess of them guessed */
+	struct eng_part part[2]; /* of the two steps, see genai_engine.turn */
 	int64_t guess[ENG_GUESSES];
-	uint32_t n_guess;
-	uint32_t row, n_rows; /* the first of its rows of logits, how many */
+	uint32_t wary; /* tokens that nobody counts on before they are known */
 };
 
 /* Device and pinned memory of packed steps (step.c). */
 struct eng_step {
 	struct genai_mem cache, in, tokens, best, logits; /* device */
-	struct genai_mem stage, out, host_logits;	  /* pinned */
 	uint64_t ids_at, rows_at, begins_at, positions_at, past_at, first_at,
 		table_at; /* in in and stage */
-	uint64_t rows;	  /* of the last step, as submitted */
+	struct eng_side {
+		struct genai_mem stage, out, host_logits; /* pinned */
+		uint32_t rows, logit_rows;
+		uint64_t padded; /* rows, as submitted */
+		struct genai_point done;
+		bool flying; /* submitted, and not waited for */
+	} side[2];
 };
 
 struct eng_event {
@@ -102,7 +115,10 @@ struct genai_engine {
 	struct eng_step step;
 	struct eng_seq *waiting, *running; /* in order */
 	struct eng_seq *alone;		   /* whose positions the session has */
-	uint32_t n_running, rows, logit_rows;
+	uint32_t n_running;
+	/* Steps take turns: turn's is the one whose tokens are read next, the
+	 * other one may be planned and submitted before that. */
+	uint32_t turn, planned;
 	float *wide;	/* a row of logits */
 	uint32_t *bits; /* of ids that may come next */
 	uint32_t tries;
@@ -116,6 +132,8 @@ struct genai_engine {
 	uint64_t last_id;
 	bool closing, check; /* check: something was cancelled */
 	struct genai_engine_stats stats;
+	struct genai_stats kept; /* the model's, as of kept_ns */
+	uint64_t kept_ns;
 
 	pthread_mutex_t events_lock;
 	pthread_cond_t events_there;
@@ -125,6 +143,24 @@ struct genai_engine {
 	pthread_t thread;
 	bool has_thread;
 };
+
+/* Of the step that is planned; of the one whose tokens come next. */
+static inline struct eng_side *eng_plan(struct genai_engine *e)
+{
+	return &e->step.side[e->planned];
+}
+
+static inline struct eng_part *eng_part(const struct genai_engine *e,
+					struct eng_seq *s)
+{
+	return &s->part[e->planned];
+}
+
+static inline struct eng_part *eng_now(const struct genai_engine *e,
+				       struct eng_seq *s)
+{
+	return &s->part[e->turn];
+}
 
 static inline uint32_t eng_block(const struct genai_engine *e)
 {
@@ -149,9 +185,13 @@ void eng_request_free(struct eng_request *rq);
 /* Take up the sequences of a request. */
 int32_t eng_begin(struct genai_engine *e, struct eng_request *rq,
 		  struct genai_error *err);
-/* Choose the rows of the next step: add, row, n_rows of the running ones.
- * False: there are none. */
+/* Choose the rows of turn's step: parts of the running ones.  False: there are
+ * none. */
 bool eng_schedule(struct genai_engine *e);
+/* The same for the step behind turn's, which is under way.  False: there is
+ * none yet, because it needs tokens that the host chooses, or blocks that
+ * somebody would have to give up, or there are no rows. */
+bool eng_schedule_ahead(struct genai_engine *e);
 /* After the step: the positions are there, full blocks can be found. */
 void eng_computed(struct genai_engine *e);
 /* Out of all lists; blocks given back. */
@@ -163,6 +203,10 @@ void eng_start_over(struct genai_engine *e);
 
 /* Does the device's choice do for its next token, without logits? */
 bool eng_is_best(const struct eng_seq *s);
+/* Is the device's choice likely to be its next token? */
+bool eng_is_likely(const struct eng_seq *s);
+/* Does its next token end it, whichever it is? */
+bool eng_ends_next(const struct genai_engine *e, const struct eng_seq *s);
 /* A step was computed: tokens, text, ends of all sequences in it. */
 void eng_choose(struct genai_engine *e);
 /* End a sequence; code and text of err with GENAI_FINISH_ERROR. */
@@ -176,8 +220,10 @@ void eng_echo(struct genai_engine *e, struct eng_seq *s);
 int32_t eng_step_open(struct genai_engine *e, struct genai_error *err);
 void eng_step_close(struct genai_engine *e, const struct genai_ticket *ticket,
 		    int32_t *rc, struct genai_error *err);
-/* Compute the rows that were scheduled, and wait for them. */
-int32_t eng_step_run(struct genai_engine *e, struct genai_error *err);
+/* Submit the planned step. */
+int32_t eng_step_submit(struct genai_engine *e, struct genai_error *err);
+/* Wait for turn's step.  What follows is of it. */
+int32_t eng_step_wait(struct genai_engine *e, struct genai_error *err);
 /* The most probable token of a row and its logit. */
 int64_t eng_step_best(const struct genai_engine *e, uint32_t row,
 		      float *out_logit);

@@ -6,6 +6,11 @@
 // Whoever lacks blocks takes them from the last that runs, which gives up all
 // of its own and waits again at its old place: so the first in order always
 // gets on, and after it the next.
+//
+// A step may be planned while the one before is under way.  What that one
+// computes counts as there; whoever gets a token from it goes on with the one
+// that the device chose, if that is likely to be the one.  Nobody gives up
+// blocks then: what is under way writes to them.
 #include "core/engine/engine.h"
 
 #include <stdlib.h>
@@ -55,9 +60,11 @@ static void drop_blocks(struct genai_engine *e, struct eng_seq *s)
 
 static void unplan(struct genai_engine *e, struct eng_seq *s)
 {
-	e->rows -= s->add;
-	e->logit_rows -= s->n_rows;
-	s->add = s->n_rows = s->n_guess = 0;
+	struct eng_part *p = eng_part(e, s);
+
+	eng_plan(e)->rows -= p->add;
+	eng_plan(e)->logit_rows -= p->n_rows;
+	*p = (struct eng_part){0};
 }
 
 static void preempt(struct genai_engine *e, struct eng_seq *s)
@@ -79,7 +86,13 @@ static struct eng_seq *last_running(const struct genai_engine *e)
 	return s;
 }
 
-// Blocks for so many positions; false: it gave up itself.
+static bool is_ahead(const struct genai_engine *e)
+{
+	return e->planned != e->turn;
+}
+
+// Blocks for so many positions; false: it gave up itself, or somebody would
+// have to and must not.
 static bool grow(struct genai_engine *e, struct eng_seq *s, size_t positions)
 {
 	while (e->blocks && (size_t)s->n_blocks * eng_block(e) < positions) {
@@ -90,6 +103,8 @@ static bool grow(struct genai_engine *e, struct eng_seq *s, size_t positions)
 			s->blocks[s->n_blocks++] = b;
 			continue;
 		}
+		if (is_ahead(e))
+			return false;
 		last = last_running(e);
 		preempt(e, last);
 		if (last == s)
@@ -107,42 +122,68 @@ static bool is_scored(const struct eng_seq *s)
 	return (s->rq->flags & both) == both && s->scored < s->rq->n_ids;
 }
 
+// Does it get a token from the step under way?
+static bool gets_token(const struct genai_engine *e, struct eng_seq *s)
+{
+	const struct eng_part *p = eng_now(e, s);
+
+	return p->n_rows && s->computed + p->add == s->n;
+}
+
+// Positions that are there when the planned step begins; those behind them
+// whose tokens it can have.
+static size_t past(const struct genai_engine *e, struct eng_seq *s)
+{
+	return s->computed + (is_ahead(e) ? eng_now(e, s)->add : 0);
+}
+
+static size_t left_of(const struct genai_engine *e, struct eng_seq *s)
+{
+	if (is_ahead(e) && gets_token(e, s))
+		return !eng_ends_next(e, s);
+	return s->n - past(e, s);
+}
+
 static bool plan(struct genai_engine *e, struct eng_seq *s)
 {
-	size_t left = s->n - s->computed, room = e->m->chunk - e->rows;
-	uint32_t logits = e->max_seqs - e->logit_rows;
+	struct eng_side *x = eng_plan(e);
+	struct eng_part *p = eng_part(e, s);
+	size_t left = left_of(e, s), room = e->m->chunk - x->rows;
+	uint32_t logits = e->max_seqs - x->logit_rows;
 
-	if (s->add || !left || !room || !logits)
+	if (p->add || !left || !room || !logits)
 		return true;
 	if (left > room)
 		left = room;
 	if (is_scored(s) && left > logits)
 		left = logits;
-	if (!grow(e, s, s->computed + left))
+	if (!grow(e, s, past(e, s) + left))
 		return false;
-	s->add = (uint32_t)left;
+	p->handed = is_ahead(e) && gets_token(e, s);
+	p->add = (uint32_t)left;
 	if (is_scored(s))
-		s->n_rows = s->add;
+		p->n_rows = p->add;
 	else
-		s->n_rows = s->computed + left == s->n;
-	e->rows += s->add;
-	e->logit_rows += s->n_rows;
+		p->n_rows = past(e, s) + left >= s->n;
+	x->rows += p->add;
+	x->logit_rows += p->n_rows;
 	return true;
 }
 
 // In order; whoever is preempted meanwhile is behind.
-static void plan_running(struct genai_engine *e, bool prompts)
+static bool plan_running(struct genai_engine *e, bool prompts)
 {
 	struct eng_seq *s = e->running;
 
 	while (s) {
 		struct eng_seq *next;
 
-		if (prompts == (s->n - s->computed > 1) && !plan(e, s))
-			return;
+		if (prompts == (left_of(e, s) > 1) && !plan(e, s))
+			return false;
 		next = s->next;
 		s = next;
 	}
+	return true;
 }
 
 // ---- guesses ----
@@ -168,24 +209,26 @@ static size_t least(size_t a, size_t b)
 // that the steps are those that are recorded.
 static void guess(struct genai_engine *e, struct eng_seq *s)
 {
+	struct eng_side *x = eng_plan(e);
+	struct eng_part *p = eng_part(e, s);
 	size_t from, most = e->speculation;
 
-	if (s->add != 1 || s->computed + 1 != s->n || is_scored(s) ||
-	    e->rows >= e->max_seqs)
+	if (p->add != 1 || s->computed + 1 != s->n || is_scored(s) ||
+	    x->rows >= e->max_seqs)
 		return;
-	most = least(most, e->max_seqs - e->logit_rows);
-	most = least(most, e->max_seqs - e->rows);
+	most = least(most, e->max_seqs - x->logit_rows);
+	most = least(most, e->max_seqs - x->rows);
 	most = least(most, e->m->context - s->n);
 	most = least(most, (size_t)s->n_blocks * eng_block(e) - s->n);
 	from = followed(s, e->likeness + 1);
 	if (from == s->n)
 		from = followed(s, e->likeness);
-	for (; s->n_guess < most && from < s->n; from++)
-		s->guess[s->n_guess++] = s->ids[from];
-	s->add += s->n_guess;
-	s->n_rows += s->n_guess;
-	e->rows += s->n_guess;
-	e->logit_rows += s->n_guess;
+	for (; p->n_guess < most && from < s->n; from++)
+		s->guess[p->n_guess++] = s->ids[from];
+	p->add += p->n_guess;
+	p->n_rows += p->n_guess;
+	x->rows += p->n_guess;
+	x->logit_rows += p->n_guess;
 }
 
 // ---- taking up ----
@@ -236,6 +279,7 @@ static bool take_up(struct genai_engine *e, struct eng_seq *s)
 		e->alone = NULL; // the session is another's
 		s->computed = 0;
 	}
+	memset(s->part, 0, sizeof(s->part));
 	take_out(&e->waiting, s);
 	insert(&e->running, s);
 	e->n_running++;
@@ -249,29 +293,55 @@ static bool take_up(struct genai_engine *e, struct eng_seq *s)
 	return true;
 }
 
+static void begin_plan(struct genai_engine *e, uint32_t side)
+{
+	e->planned = side;
+	eng_plan(e)->rows = eng_plan(e)->logit_rows = 0;
+	for (struct eng_seq *s = e->running; s; s = s->next)
+		*eng_part(e, s) = (struct eng_part){0};
+}
+
+static void plan_waiting(struct genai_engine *e)
+{
+	const struct eng_side *x = eng_plan(e);
+	struct eng_seq *s, *next;
+
+	for (s = e->waiting;
+	     s && e->n_running < e->max_seqs && x->rows < e->m->chunk &&
+	     x->logit_rows < e->max_seqs;
+	     s = next) {
+		next = s->next;
+		if (!waits_for_first(e, s) && (!take_up(e, s) || !plan(e, s)))
+			return;
+	}
+}
+
 bool eng_schedule(struct genai_engine *e)
+{
+	begin_plan(e, e->turn);
+	if (plan_running(e, false))
+		plan_running(e, true);
+	plan_waiting(e);
+	for (struct eng_seq *s = e->running; s && e->speculation; s = s->next)
+		guess(e, s);
+	return eng_plan(e)->rows != 0;
+}
+
+bool eng_schedule_ahead(struct genai_engine *e)
 {
 	struct eng_seq *s;
 
-	e->rows = e->logit_rows = 0;
+	// guesses begin with the last token, and are worth more
+	if (!e->blocks || e->speculation)
+		return false;
 	for (s = e->running; s; s = s->next)
-		s->add = s->n_rows = s->n_guess = 0;
-	plan_running(e, false);
-	plan_running(e, true);
-	for (s = e->waiting; s && e->n_running < e->max_seqs &&
-			     e->rows < e->m->chunk &&
-			     e->logit_rows < e->max_seqs;) {
-		struct eng_seq *next = s->next;
-
-		if (!waits_for_first(e, s)) {
-			if (!take_up(e, s) || !plan(e, s))
-				break;
-		}
-		s = next;
-	}
-	for (s = e->running; s && e->speculation; s = s->next)
-		guess(e, s);
-	return e->rows != 0;
+		if (is_scored(s) || (gets_token(e, s) && !eng_is_likely(s)))
+			return false;
+	begin_plan(e, !e->turn);
+	if (!plan_running(e, false) || !plan_running(e, true))
+		return false;
+	plan_waiting(e);
+	return eng_plan(e)->rows != 0;
 }
 
 static void keep_blocks(struct genai_engine *e, struct eng_seq *s)
@@ -286,17 +356,20 @@ static void keep_blocks(struct genai_engine *e, struct eng_seq *s)
 
 void eng_computed(struct genai_engine *e)
 {
-	uint64_t padded = e->blocks ? e->step.rows : e->rows;
+	const struct eng_side *x = &e->step.side[e->turn];
 
 	for (struct eng_seq *s = e->running; s; s = s->next) {
-		s->computed += s->add - s->n_guess;
-		if (e->blocks && s->add)
+		const struct eng_part *p = eng_now(e, s);
+
+		s->computed += p->add - p->n_guess;
+		if (e->blocks && p->add)
 			keep_blocks(e, s);
 	}
 	pthread_mutex_lock(&e->lock);
 	e->stats.steps++;
-	e->stats.rows += e->rows;
-	e->stats.padded_rows += padded - e->rows;
+	e->stats.rows += x->rows;
+	if (e->blocks)
+		e->stats.padded_rows += x->padded - x->rows;
 	pthread_mutex_unlock(&e->lock);
 }
 

@@ -1,4 +1,8 @@
 // step.c - a packed step: what it needs in one copy, and what comes back.
+//
+// Two may be under way.  Pinned memory is there twice; that of a side is
+// written again when its step was waited for.  Device memory is there once: the
+// stream has an order.
 #include "core/engine/engine.h"
 
 #include <math.h>
@@ -39,6 +43,27 @@ static uint64_t lay_out(struct genai_engine *e)
 	return end;
 }
 
+static int32_t open_side(struct genai_engine *e, struct eng_side *x,
+			 uint64_t in, struct genai_error *err)
+{
+	uint64_t seqs = e->max_seqs, row = session_logit_bytes(e->m);
+	struct {
+		struct genai_mem *mem;
+		uint64_t bytes;
+	} take[] = {{&x->stage, in},
+		    {&x->out, seqs * (8 + row)},
+		    {&x->host_logits, seqs * e->m->vocab * row}};
+	int32_t rc = 0;
+
+	for (size_t i = 0; !rc && i < sizeof(take) / sizeof(take[0]); i++)
+		rc = ops(e)->alloc(self(e), GENAI_MEM_HOST_PINNED,
+				   take[i].bytes, GENAI_TAG_STAGING,
+				   take[i].mem, err);
+	if (!rc)
+		memset(x->stage.host, 0, in);
+	return rc;
+}
+
 int32_t eng_step_open(struct genai_engine *e, struct genai_error *err)
 {
 	const struct genai_packing *k = &e->m->packing;
@@ -59,19 +84,14 @@ int32_t eng_step_open(struct genai_engine *e, struct genai_error *err)
 		{&t->best, GENAI_MEM_DEVICE, seqs * row, GENAI_TAG_ACTIVATIONS},
 		{&t->logits, GENAI_MEM_DEVICE, seqs * e->m->vocab * row,
 		 GENAI_TAG_ACTIVATIONS},
-		{&t->stage, GENAI_MEM_HOST_PINNED, in, GENAI_TAG_STAGING},
-		{&t->out, GENAI_MEM_HOST_PINNED, seqs * (8 + row),
-		 GENAI_TAG_STAGING},
-		{&t->host_logits, GENAI_MEM_HOST_PINNED,
-		 seqs * e->m->vocab * row, GENAI_TAG_STAGING},
 	};
 	int32_t rc = 0;
 
 	for (size_t i = 0; !rc && i < sizeof(take) / sizeof(take[0]); i++)
 		rc = ops(e)->alloc(self(e), take[i].kind, take[i].bytes,
 				   take[i].tag, take[i].mem, err);
-	if (!rc)
-		memset(t->stage.host, 0, in);
+	for (int i = 0; !rc && i < 2; i++)
+		rc = open_side(e, &t->side[i], in, err);
 	return rc;
 }
 
@@ -79,9 +99,11 @@ void eng_step_close(struct genai_engine *e, const struct genai_ticket *ticket,
 		    int32_t *rc, struct genai_error *err)
 {
 	struct eng_step *t = &e->step;
-	struct genai_mem *all[] = {&t->cache, &t->in,	      &t->tokens,
-				   &t->best,  &t->logits,     &t->stage,
-				   &t->out,   &t->host_logits};
+	struct eng_side *x = &t->side[0], *y = &t->side[1];
+	struct genai_mem *all[] = {&t->cache, &t->in,	       &t->tokens,
+				   &t->best,  &t->logits,      &x->stage,
+				   &x->out,   &x->host_logits, &y->stage,
+				   &y->out,   &y->host_logits};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		int32_t r = 0;
@@ -98,7 +120,13 @@ void eng_step_close(struct genai_engine *e, const struct genai_ticket *ticket,
 
 static void *stage(const struct genai_engine *e, uint64_t at)
 {
-	return (char *)e->step.stage.host + at;
+	return (char *)e->step.side[e->planned].stage.host + at;
+}
+
+// Positions of a sequence that the planned step finds in the cache.
+static size_t past_of(const struct genai_engine *e, struct eng_seq *s)
+{
+	return s->computed + (e->planned != e->turn ? eng_now(e, s)->add : 0);
 }
 
 // Sequence number b of the step, whose rows begin at row.
@@ -106,23 +134,30 @@ static void put_seq(struct genai_engine *e, struct eng_seq *s, uint32_t b,
 		    uint32_t row, uint32_t *logits)
 {
 	const struct eng_step *t = &e->step;
+	struct eng_part *p = eng_part(e, s);
+	size_t past = past_of(e, s);
 	int64_t *ids = stage(e, t->ids_at), *pos = stage(e, t->positions_at);
 	int64_t *rows = stage(e, t->rows_at);
 	int32_t *table = stage(e, t->table_at);
 
 	table += (size_t)b * e->m->packing.per_seq;
-	((int32_t *)stage(e, t->past_at))[b] = (int32_t)s->computed;
+	((int32_t *)stage(e, t->past_at))[b] = (int32_t)past;
 	((int32_t *)stage(e, t->first_at))[b] = (int32_t)row;
-	for (uint32_t i = 0; i < s->add; i++) {
-		size_t at = s->computed + i;
+	for (uint32_t i = 0; i < p->add; i++) {
+		size_t at = past + i;
 
-		ids[row + i] = at < s->n ? s->ids[at] : s->guess[at - s->n];
-		pos[row + i] = (int64_t)(s->computed + i);
+		if (p->handed)
+			ids[row + i] = 0; // it is on the device
+		else
+			ids[row + i] =
+				at < s->n ? s->ids[at] : s->guess[at - s->n];
+		pos[row + i] = (int64_t)at;
 	}
 	for (uint32_t i = 0; i < s->n_blocks; i++)
 		table[i] = (int32_t)s->blocks[i];
-	s->row = *logits;
-	for (uint32_t i = s->add - s->n_rows; i < s->add; i++)
+	p->at = row;
+	p->row = *logits;
+	for (uint32_t i = p->add - p->n_rows; i < p->add; i++)
 		rows[(*logits)++] = row + i;
 }
 
@@ -136,10 +171,10 @@ static void put_all(struct genai_engine *e, uint64_t padded)
 	uint32_t b = 0, row = 0, logits = 0;
 
 	for (struct eng_seq *s = e->running; s; s = s->next) {
-		if (!s->add)
+		if (!eng_part(e, s)->add)
 			continue;
 		put_seq(e, s, b++, row, &logits);
-		row += s->add;
+		row += eng_part(e, s)->add;
 	}
 	for (; b < e->max_seqs; b++) {
 		past[b] = 0;
@@ -236,9 +271,10 @@ static int32_t copy(struct genai_engine *e, uint64_t dst, uint64_t src,
 static int32_t take_back(struct genai_engine *e, struct genai_error *err)
 {
 	const struct eng_step *t = &e->step;
+	const struct eng_side *x = eng_plan(e);
 	uint64_t seqs = e->max_seqs, row = session_logit_bytes(e->m);
-	uint64_t n = e->logit_rows, all = e->m->vocab * row;
-	uintptr_t out = (uintptr_t)t->out.host;
+	uint64_t n = x->logit_rows, all = e->m->vocab * row;
+	uintptr_t out = (uintptr_t)x->out.host;
 	int32_t rc = 0;
 
 	if (n)
@@ -247,43 +283,86 @@ static int32_t take_back(struct genai_engine *e, struct genai_error *err)
 	if (n && !rc)
 		rc = copy(e, out + seqs * 8, t->best.range.addr, n * row,
 			  GENAI_COPY_D2H, err);
-	for (struct eng_seq *s = e->running; !rc && s; s = s->next)
-		if (s->n_rows && !eng_is_best(s))
+	for (struct eng_seq *s = e->running; !rc && s; s = s->next) {
+		const struct eng_part *p = eng_part(e, s);
+
+		if (p->n_rows && !eng_is_best(s))
 			rc = copy(e,
-				  (uintptr_t)t->host_logits.host + s->row * all,
-				  t->logits.range.addr + s->row * all,
-				  s->n_rows * all, GENAI_COPY_D2H, err);
+				  (uintptr_t)x->host_logits.host + p->row * all,
+				  t->logits.range.addr + p->row * all,
+				  p->n_rows * all, GENAI_COPY_D2H, err);
+	}
 	return rc;
 }
 
-int32_t eng_step_run(struct genai_engine *e, struct genai_error *err)
+// Tokens that the device chose in turn's step are ids of the planned one: few
+// copies, because sequences that go on do so in one order.
+static int32_t hand_on(struct genai_engine *e, struct genai_error *err)
+{
+	const struct eng_step *t = &e->step;
+	uint64_t from = 0, to = 0, n = 0;
+	int32_t rc = 0;
+
+	for (struct eng_seq *s = e->running;; s = s->next) {
+		const struct eng_part *was = s ? eng_now(e, s) : NULL;
+		const struct eng_part *p = s ? eng_part(e, s) : NULL;
+		uint64_t row = s ? was->row + was->n_rows - 1 : 0;
+
+		if (s && !p->handed)
+			continue;
+		if (n && (!s || row != from + n || p->at != to + n)) {
+			rc = copy(e, t->in.range.addr + t->ids_at + to * 8,
+				  t->tokens.range.addr + from * 8, n * 8,
+				  GENAI_COPY_D2D, err);
+			n = 0;
+		}
+		if (rc || !s)
+			return rc;
+		if (!n++) {
+			from = row;
+			to = p->at;
+		}
+	}
+}
+
+int32_t eng_step_submit(struct genai_engine *e, struct genai_error *err)
 {
 	struct eng_step *t = &e->step;
-	struct genai_barrier_api *b = &e->rt->device.barrier;
-	struct genai_point p;
+	struct eng_side *x = eng_plan(e);
 	int32_t rc;
 
-	t->rows = genai_packed_rows(e->m, e->rows);
-	put_all(e, t->rows);
-	rc = copy(e, t->in.range.addr, (uintptr_t)t->stage.host,
+	x->padded = genai_packed_rows(e->m, x->rows);
+	put_all(e, x->padded);
+	rc = copy(e, t->in.range.addr, (uintptr_t)x->stage.host,
 		  t->in.range.bytes, GENAI_COPY_H2D, err);
 	if (!rc)
-		rc = bind_step(e, (int64_t)t->rows, err);
+		rc = hand_on(e, err);
+	if (!rc)
+		rc = bind_step(e, (int64_t)x->padded, err);
 	if (!rc)
 		rc = genai_runtime_submit(e->rt, e->m->plan, e->m->stream, err);
 	if (!rc)
 		rc = take_back(e, err);
 	if (!rc)
-		rc = ops(e)->mark(self(e), e->m->stream, &p, err);
-	if (!rc)
-		rc = b->ops->host_read(b->self, &p, 1, UINT64_MAX, err);
+		rc = ops(e)->mark(self(e), e->m->stream, &x->done, err);
+	x->flying = !rc;
+	return rc;
+}
+
+int32_t eng_step_wait(struct genai_engine *e, struct genai_error *err)
+{
+	struct genai_barrier_api *b = &e->rt->device.barrier;
+	struct eng_side *x = &e->step.side[e->turn];
+	int32_t rc = b->ops->host_read(b->self, &x->done, 1, UINT64_MAX, err);
+
+	x->flying = false;
 	return rc ? rc : genai_onnx_check(e->m->onnx, err);
 }
 
 int64_t eng_step_best(const struct genai_engine *e, uint32_t row,
 		      float *out_logit)
 {
-	const char *out = e->step.out.host;
+	const char *out = e->step.side[e->turn].out.host;
 
 	*out_logit = session_widen(e->m->step.logits_dtype,
 				   out + (size_t)e->max_seqs * 8, row);
@@ -293,7 +372,8 @@ int64_t eng_step_best(const struct genai_engine *e, uint32_t row,
 void eng_step_logits(struct genai_engine *e, uint32_t row)
 {
 	uint64_t all = e->m->vocab * session_logit_bytes(e->m);
-	const char *from = (const char *)e->step.host_logits.host + row * all;
+	const struct genai_mem *mem = &e->step.side[e->turn].host_logits;
+	const char *from = (const char *)mem->host + row * all;
 
 	for (uint32_t i = 0; i < e->m->vocab; i++)
 		e->wide[i] = session_widen(e->m->step.logits_dtype, from, i);

@@ -527,7 +527,7 @@ AT(genai_event, error, 104);
 AT(genai_event, code, 112);
 AT(genai_event, last, 116);
 
-SIZE(genai_engine_stats, 128);
+SIZE(genai_engine_stats, 136);
 AT(genai_engine_stats, size, 0);
 AT(genai_engine_stats, healthy, 4);
 AT(genai_engine_stats, waiting, 8);
@@ -548,6 +548,7 @@ AT(genai_engine_stats, new_tokens, 96);
 AT(genai_engine_stats, preemptions, 104);
 AT(genai_engine_stats, guessed, 112);
 AT(genai_engine_stats, guessed_right, 120);
+AT(genai_engine_stats, ahead, 128);
 
 SIZE(genai_chat_options, 24);
 AT(genai_chat_options, size, 0);

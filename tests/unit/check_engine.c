@@ -452,6 +452,93 @@ START_TEST(closed_early)
 }
 END_TEST
 
+// All ids; with w, every fifth token is not the one that it has.
+static int32_t mostly(void *ctx, uint32_t choice, const int64_t *ids, size_t n,
+		      uint32_t *bits, struct genai_error *err)
+{
+	const struct want *w = ctx;
+
+	(void)choice;
+	(void)ids;
+	(void)err;
+	memset(bits, 0xff, 512 / 8);
+	if (n % 5 == 4 && w)
+		bits[w->ids[n] / 32] &= ~(1u << (w->ids[n] % 32));
+	return 0;
+}
+
+// Greedy requests: the next step is submitted before the last one's tokens are
+// read, also where the host has a say in them; not where it draws them.
+START_TEST(ahead)
+{
+	struct genai_engine_stats st = {.size = sizeof(st)};
+	struct genai_request q = GENAI_REQUEST_INIT;
+	struct want w[2];
+	const struct got *g;
+	struct engine_run r;
+	uint64_t id[2];
+
+	engine_open_on(&r, _i & 1 ? "captured" : "eager", "pager_async",
+		       "llama-cpu-fp32", NULL);
+	w[0] = template_of(_i & 2 ? 1 : 0); // 1 is sampled
+	w[1] = template_of(4);
+	w[0].new_tokens = w[1].new_tokens = 20;
+	if (_i & 2) {
+		id[0] = submit(&r, &w[0], NULL);
+		wait_all(&r);
+		check_tokens(&r, id[0], 0, &w[0], GENAI_FINISH_LENGTH);
+		ck_assert(!genai_engine_get_stats(r.e, &st));
+		ck_assert_uint_eq(st.ahead, 0);
+		engine_close(&r);
+		return;
+	}
+	for (int i = 0; i < 2; i++)
+		id[i] = submit(&r, &w[i], NULL);
+	wait_all(&r);
+	for (int i = 0; i < 2; i++)
+		check_tokens(&r, id[i], 0, &w[i], GENAI_FINISH_LENGTH);
+	ck_assert(!genai_engine_get_stats(r.e, &st));
+	ck_assert_uint_ge(st.ahead, 15);
+	// a mask that never forbids it, and one that does
+	for (int i = 0; i < 2; i++) {
+		uint64_t before = st.ahead;
+
+		q.max_tokens = 20;
+		q.allow = mostly;
+		q.allow_ctx = i ? &w[0] : NULL;
+		g = ask(&r, &w[0], q);
+		ck_assert_uint_eq(g->n, 20);
+		for (size_t k = 0; k < (i ? 4 : 20); k++)
+			ck_assert_int_eq(g->ids[k], w[0].ids[k]);
+		if (i)
+			ck_assert_int_ne(g->ids[4], w[0].ids[4]);
+		ck_assert(!genai_engine_get_stats(r.e, &st));
+		ck_assert_uint_ge(st.ahead - before, i ? 3 : 18);
+	}
+	engine_close(&r);
+}
+END_TEST
+
+// A step that goes on keeps nobody from asking.
+START_TEST(statistics)
+{
+	struct engine_run r = plain();
+	struct genai_stats st = {.size = sizeof(st)}, during = st;
+
+	ck_assert(!genai_engine_get_model_stats(r.e, &st, NULL));
+	pthread_mutex_lock(&r.e->device);
+	ck_assert(!genai_engine_get_model_stats(r.e, &during, NULL));
+	pthread_mutex_unlock(&r.e->device);
+	ck_assert_uint_gt(st.weights_bytes, 0);
+	ck_assert_uint_eq(during.weights_bytes, st.weights_bytes);
+	ck_assert_str_eq(during.executor, st.executor);
+	during.size = 4;
+	ck_assert_int_eq(genai_engine_get_model_stats(r.e, &during, NULL),
+			 GENAI_E_INVAL);
+	engine_close(&r);
+}
+END_TEST
+
 // Text that repeats: guesses are right, and there are fewer steps.
 START_TEST(speculation)
 {
@@ -639,6 +726,7 @@ static void soak(uint64_t number, bool faults)
 	soaked.device_errors += st.device_errors;
 	soaked.padded_rows += st.padded_rows;
 	soaked.guessed += st.guessed;
+	soaked.ahead += st.ahead;
 	engine_close(&r);
 }
 
@@ -655,6 +743,7 @@ START_TEST(alone_or_among_others)
 	ck_assert_uint_gt(soaked.device_errors, 0);
 	ck_assert_uint_gt(soaked.padded_rows, 50);
 	ck_assert_uint_gt(soaked.guessed, 20);
+	ck_assert_uint_gt(soaked.ahead, 100);
 }
 END_TEST
 
@@ -665,7 +754,9 @@ enum mutant {
 	FREED_EARLY,	 // a block that is still used
 	SHARED_WRITTEN,	 // a found block is given out for writing
 	LENGTH_LATE,	 // one position too few
-	PADDING_WRITES	 // at the beginning of the first sequence
+	PADDING_WRITES,	 // at the beginning of the first sequence
+	HANDED_WRONG,	 // another sequence's token, in a step that runs ahead
+	ONE_SIDE	 // its tokens over those that were not read yet
 };
 
 static struct {
@@ -733,9 +824,11 @@ uint64_t __wrap_eng_blocks_keep(struct eng_blocks *p, uint32_t block,
 	return __real_eng_blocks_keep(p, block, before, ids);
 }
 
-static void spoil(struct genai_engine *e, char *stage)
+static void spoil(struct genai_engine *e)
 {
 	const struct eng_step *t = &e->step;
+	const struct eng_side *x = eng_plan(e);
+	char *stage = x->stage.host;
 	const struct genai_packing *k = &e->m->packing;
 	size_t n = (size_t)k->seqs * k->per_seq;
 	int32_t *table = (int32_t *)(void *)(stage + t->table_at);
@@ -754,14 +847,14 @@ static void spoil(struct genai_engine *e, char *stage)
 		for (; b < k->seqs; b++)
 			past[b] -= past[b] > 0;
 	} else if (mutant.is == PADDING_WRITES) {
-		while (b < k->seqs && first[b] < (int32_t)e->rows)
+		while (b < k->seqs && first[b] < (int32_t)x->rows)
 			b++;
-		if (b == k->seqs || t->rows == e->rows)
+		if (b == k->seqs || x->padded == x->rows)
 			return;
 		memcpy(table + (size_t)b * k->per_seq, table,
 		       k->per_seq * sizeof(*table));
 		for (b++; b <= k->seqs; b++)
-			first[b] = (int32_t)t->rows;
+			first[b] = (int32_t)x->padded;
 	}
 }
 
@@ -771,8 +864,14 @@ static int32_t spoiling_copy(void *self, struct genai_stream *stream,
 {
 	struct genai_engine *e = mutant.e;
 
-	if (e && src == (uintptr_t)e->step.stage.host)
-		spoil(e, e->step.stage.host);
+	if (e && src == (uintptr_t)eng_plan(e)->stage.host)
+		spoil(e);
+	if (e && mutant.is == HANDED_WRONG && kind == GENAI_COPY_D2D &&
+	    src == e->step.tokens.range.addr)
+		src += 8;
+	if (e && mutant.is == ONE_SIDE &&
+	    dst == (uintptr_t)e->step.side[1].out.host)
+		dst = (uintptr_t)e->step.side[0].out.host;
 	return mutant.copy(self, stream, dst, src, bytes, kind, err);
 }
 
@@ -843,10 +942,12 @@ int main(void)
 	tcase_add_test(tc, descriptor);
 	tcase_add_loop_test(tc, one_by_one, 0, 3);
 	tcase_add_test(tc, closed_early);
+	tcase_add_loop_test(tc, ahead, 0, 4);
+	tcase_add_test(tc, statistics);
 	tcase_add_test(tc, speculation);
 	tcase_add_loop_test(tc, lost, 0, 2);
 	tcase_add_loop_test(tc, alone_or_among_others, 0, 10);
-	tcase_add_loop_test(tc, mutants, STALE_TABLE, PADDING_WRITES + 1);
+	tcase_add_loop_test(tc, mutants, STALE_TABLE, ONE_SIDE + 1);
 	suite_add_tcase(s, tc);
 	return genai_check_main(s);
 }

@@ -126,6 +126,8 @@ static void print_engine(const struct printer *p, struct genai_engine *engine)
 	    "Sequences that gave up their blocks.");
 	one(p, "genai_steps_total", NULL, "counter", (double)e.steps,
 	    "Steps computed.");
+	one(p, "genai_steps_ahead_total", NULL, "counter", (double)e.ahead,
+	    "Steps submitted before the tokens of the one before were read.");
 	one(p, "genai_rows_total", NULL, "counter", (double)e.rows,
 	    "Rows of all steps.");
 	one(p, "genai_device_errors_total", NULL, "counter", e.device_errors,

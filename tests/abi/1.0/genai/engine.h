@@ -66,8 +66,8 @@ struct genai_engine_info {
 };
 int32_t genai_engine_get_info(const struct genai_engine *engine,
 			      struct genai_engine_info *out_info);
-/* As genai_model_get_info and genai_model_get_stats.  The latter waits for the
- * step that is going on. */
+/* As genai_model_get_info and genai_model_get_stats.  During a step the latter
+ * are those of a tenth of a second ago, or of the step before; nothing waits. */
 int32_t genai_engine_get_model_info(const struct genai_engine *engine,
 				    struct genai_model_info *out_info);
 int32_t genai_engine_get_model_stats(struct genai_engine *engine,
@@ -219,6 +219,8 @@ struct genai_engine_stats {
 	uint64_t prompt_tokens, cached_tokens, new_tokens;
 	uint64_t preemptions; /* sequences that gave up their blocks */
 	uint64_t guessed, guessed_right; /* tokens, by speculation */
+	uint64_t ahead; /* steps submitted before the tokens of the one before
+			   were read */
 };
 int32_t genai_engine_get_stats(struct genai_engine *engine,
 			       struct genai_engine_stats *out_stats);
