@@ -67,7 +67,7 @@ struct command {
 extern const struct command cmd_generate, cmd_chat, cmd_batch, cmd_logits,
 	cmd_score, cmd_tokenize, cmd_detokenize, cmd_template, cmd_run,
 	cmd_inspect, cmd_bench, cmd_plan, cmd_import, cmd_cache, cmd_doctor,
-	cmd_synth, cmd_modules, cmd_config, cmd_serve;
+	cmd_synth, cmd_modules, cmd_config, cmd_serve, cmd_embed;
 
 /* ---- messages ---- */
 
@@ -196,6 +196,14 @@ int32_t cli_runtime(struct cli *c, struct genai_runtime **out);
 int cli_each_key(struct cli *c,
 		 void (*each)(void *ctx, const char *section, const char *key,
 			      const char *value, const char *origin));
+
+/* A text's ids for an embedder: the folder's prompt in front, special tokens
+ * around it; truncate cuts the text, not those, to max_tokens.  *out_ids is
+ * malloc'ed. */
+int32_t cli_embed_ids(const struct genai_tokenizer *tok,
+		      const struct genai_embedder_info *info, const char *text,
+		      size_t bytes, bool truncate, int64_t **out_ids,
+		      size_t *out_n, struct genai_error *err);
 
 bool cli_has_template(const char *folder);
 /* Variables of a template as text; the caller frees. */

@@ -174,6 +174,57 @@ int32_t genai_session_logits(struct genai_session *s, float *out,
 int32_t genai_session_next(struct genai_session *s, int32_t ahead,
 			   int64_t *out_id, struct genai_error *err);
 
+/* ---- embeddings ---- */
+
+/* A graph from tokens to one row for each (input_ids, attention_mask,
+ * token_type_ids, position_ids, of which it may lack the last three), whose
+ * rows become one vector.  One text at a time: its vector does not depend on
+ * others.
+ */
+struct genai_embedder;
+
+#define GENAI_POOL_MEAN 1u /* of all rows */
+#define GENAI_POOL_CLS 2u  /* the first row */
+#define GENAI_POOL_LAST 3u /* the last row */
+
+struct genai_embedder_options {
+	uint32_t size;
+	uint32_t pooling;    /* GENAI_POOL_*; 0: as the folder says */
+	int32_t normalize;   /* 1: to length 1, -1: not, 0: as it says */
+	uint32_t reserved;   /* 0 */
+	uint64_t max_tokens; /* of a text, at most; 0: as it says */
+};
+
+struct genai_embedder_info {
+	uint32_t size;
+	uint32_t dimensions;
+	uint64_t max_tokens;
+	uint32_t pooling;   /* 0: the graph itself gives one row */
+	uint32_t normalize; /* 1: vectors have length 1 */
+	uint64_t weights_bytes;
+	const char
+		*prompt; /* text that the folder wants in front of each; "" */
+};
+
+/* Open a folder (or a .onnx file in one): modules.json and what it names, as
+ * sentence-transformers writes them, beside the graph or in the folder above.
+ * options may be NULL.  Errors: as genai_model_open; GENAI_E_FORMAT where
+ * neither the folder nor options say a pooling or a length. */
+int32_t genai_embedder_open(struct genai_runtime *rt, const char *path,
+			    const struct genai_embedder_options *options,
+			    struct genai_embedder **out_e,
+			    struct genai_error *err);
+void genai_embedder_close(struct genai_embedder *e); /* NULL is allowed */
+int32_t genai_embedder_get_info(const struct genai_embedder *e,
+				struct genai_embedder_info *out_info);
+/* The vector of a text's tokens: special ones are among them (a tokenizer adds
+ * them).  Writes dimensions numbers to out.  Blocks on the device.
+ * Errors: GENAI_E_INVAL no tokens, or an id out of range, with its position;
+ * GENAI_E_LIMIT more than max_tokens; GENAI_E_DEVICE, also for a vector that is
+ * not finite. */
+int32_t genai_embedder_run(struct genai_embedder *e, const int64_t *ids,
+			   size_t count, float *out, struct genai_error *err);
+
 /* ---- statistics ---- */
 
 struct genai_stats {

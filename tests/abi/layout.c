@@ -623,6 +623,22 @@ AT(genai_fit, page_bytes, 168);
 AT(genai_fit, async, 176);
 AT(genai_fit, reserved, 180);
 
+SIZE(genai_embedder_options, 24);
+AT(genai_embedder_options, size, 0);
+AT(genai_embedder_options, pooling, 4);
+AT(genai_embedder_options, normalize, 8);
+AT(genai_embedder_options, reserved, 12);
+AT(genai_embedder_options, max_tokens, 16);
+
+SIZE(genai_embedder_info, 40);
+AT(genai_embedder_info, size, 0);
+AT(genai_embedder_info, dimensions, 4);
+AT(genai_embedder_info, max_tokens, 8);
+AT(genai_embedder_info, pooling, 16);
+AT(genai_embedder_info, normalize, 20);
+AT(genai_embedder_info, weights_bytes, 24);
+AT(genai_embedder_info, prompt, 32);
+
 SIZE(genai_stats, 840);
 AT(genai_stats, size, 0);
 AT(genai_stats, n_fallbacks, 4);
@@ -749,6 +765,9 @@ IS(GENAI_WEIGHT_FILL_PARTS, 4u);
 IS(GENAI_WEIGHT_ANY_ROWS, 8u);
 IS(GENAI_MODEL_ALL_LOGITS, 1u);
 IS(GENAI_MODEL_FIT, 2u);
+IS(GENAI_POOL_MEAN, 1u);
+IS(GENAI_POOL_CLS, 2u);
+IS(GENAI_POOL_LAST, 3u);
 IS(GENAI_TOK_NO_SPECIAL, 1u);
 IS(GENAI_TOK_SPECIALS_AS_TEXT, 2u);
 IS(GENAI_TOK_KEEP_SPECIAL, 4u);

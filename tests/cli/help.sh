@@ -23,8 +23,8 @@ missing() # flags of $1 that are not among those of $2
 }
 
 commands=$("$genai" --help | sed -n 's/^  \([a-z]*\)  *[a-zA-Z].*/\1/p')
-is "commands" "$(echo $commands)" "generate chat batch serve logits score tokenize \
-detokenize template run inspect plan bench import cache synth modules config \
+is "commands" "$(echo $commands)" "generate chat batch serve embed logits score \
+tokenize detokenize template run inspect plan bench import cache synth modules config \
 doctor"
 # without them the rest could not fail
 printf -- '--a-b X | --c=1 -o D, (--d)' >sample
