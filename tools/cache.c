@@ -593,5 +593,6 @@ static int run(struct cli *c, int argc, char **argv)
 }
 
 const struct command cmd_cache = {
-	"cache", run, "", "imports of GGUF files: list, remove, limit",
-	options, NULL};
+	"cache", run,
+	"",	 "imports of GGUF files: list, remove, limit",
+	options, "Imports are kept by the content of their file.\n"};

@@ -69,6 +69,11 @@ extern const struct command cmd_generate, cmd_chat, cmd_batch, cmd_logits,
 	cmd_inspect, cmd_bench, cmd_plan, cmd_import, cmd_cache, cmd_doctor,
 	cmd_synth, cmd_modules, cmd_config, cmd_serve, cmd_embed;
 
+/* manual.c: the page of a command; that of the program, commands ending with
+ * NULL.  In roff, to stdout. */
+void manual_command(const struct command *k);
+void manual(const struct command *const *commands);
+
 /* ---- messages ---- */
 
 /* "genai: error: TEXT", from c->err or given; returns the exit status. */

@@ -379,5 +379,11 @@ static int run(struct cli *c, int argc, char **argv)
 }
 
 const struct command cmd_doctor = {
-	"doctor", run, "[DIR]", "is this machine ready, and what to change",
-	options,  NULL};
+	"doctor",
+	run,
+	"[DIR]",
+	"is this machine ready, and what to change",
+	options,
+	"It looks at configuration, device and its rates, driver, slots, "
+	"memory and its\n"
+	"limits, huge pages and file systems.\n"};

@@ -101,6 +101,20 @@ static int words(struct cli *c, const char *what)
 	return 0;
 }
 
+// The manual page of a command, or of all.
+static int man(struct cli *c, const char *name)
+{
+	const struct command *k = name ? find(name) : NULL;
+
+	if (name && !k)
+		return no_command(c, name);
+	if (k)
+		manual_command(k);
+	else
+		manual(commands);
+	return 0;
+}
+
 static void version(void)
 {
 	printf("genai %s (ABI %d.%d%s)\n", GENAI_VERSION_STRING,
@@ -257,6 +271,8 @@ int main(int argc, char **argv)
 		print_help(stdout);
 		return finish(&c, 0);
 	}
+	if (!strcmp(argv[1], "help") && !strcmp(argv[2], "--man"))
+		return finish(&c, man(&c, argv[3]));
 	if (!strcmp(argv[1], "help") && !strcmp(argv[2], "--words"))
 		return finish(&c, words(&c, argv[3]));
 	if (!strcmp(argv[1], "help"))

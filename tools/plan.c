@@ -368,5 +368,6 @@ static int run(struct cli *c, int argc, char **argv)
 }
 
 const struct command cmd_plan = {
-	"plan",	 run, "DIR", "what a model takes, its speed, its genai.ini",
-	options, NULL};
+	"plan",	 run,
+	"DIR",	 "what a model takes, its speed, its genai.ini",
+	options, "No weights are read.\n"};

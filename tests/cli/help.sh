@@ -1,9 +1,8 @@
 #!/bin/sh
-# help.sh - what genai help says is in the manual page and on the page of the
-# command line; what shells complete is what help says.
+# help.sh - what genai help says is in the manual pages, which are made from it,
+# and on the page of the command line; what shells complete is what help says.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 
-sed 's/\\-/-/g' "$top_srcdir/man/genai.1" >man
 
 # The flags in a text: one a line, once.
 flags()
@@ -26,6 +25,7 @@ commands=$("$genai" --help | sed -n 's/^  \([a-z]*\)  *[a-zA-Z].*/\1/p')
 is "commands" "$(echo $commands)" "generate chat batch serve embed logits score \
 tokenize detokenize template run inspect plan bench import cache synth modules config \
 doctor"
+commands_line=$(echo $commands)
 # without them the rest could not fail
 printf -- '--a-b X | --c=1 -o D, (--d)' >sample
 is "flags are found" "$(echo $(flags <sample))" "$(printf -- '%s\n' \
@@ -34,7 +34,7 @@ is "flags are found" "$(echo $(flags <sample))" "$(printf -- '%s\n' \
 "$genai" help config | sed -n '/^Common/,$p' | flags >common
 is "common ones" "$(echo $(cat common))" \
 	"--config --help --no-progress --quiet --set --verbose --version"
-flags <man >manflags
+sed 's/\\-/-/g' "$top_builddir"/man/genai*.1 | flags >manflags
 is "common ones in the manual" "$(missing "$(cat common)" "$(cat manflags)")" ""
 flags <"$top_srcdir/docs/CLI.md" >pageflags
 is "all of them on the page" "$(missing "$(cat manflags)" "$(cat pageflags)")" \
@@ -42,15 +42,34 @@ is "all of them on the page" "$(missing "$(cat manflags)" "$(cat pageflags)")" \
 
 for c in $commands; do
 	"$genai" help "$c" | sed '/^Common/,$d' | sed 1d | flags >want
-	is "$c has a section in the manual" "$(grep -c "^\.SS genai $c" man)" 1
-	awk -v c="$c" '/^\.S[SH] / { on = $2 == "genai" && $3 == c } on' man |
-		flags >got
-	is "$c: its flags are in it" "$(missing "$(cat want)" "$(cat got)")" ""
+	page=$top_builddir/man/genai-$c.1
+	sed 's/\\-/-/g; s/\\fI//' "$page" | flags >got
+	is "$c: its flags are in its manual page" \
+		"$(missing "$(cat want)" "$(cat got)")" ""
 	is "$c: and no others" "$(missing "$(cat got)" "$(cat want)")" ""
+	like "$c: what it is" "$(tr '\n' ' ' <"$page")" \
+		"*.SH NAME genai\\\\-$c \\\\- ?*.SH SYNOPSIS .B genai $c*"
 	is "$c: completed are the same" \
 		"$("$genai" help --words "$c" | grep '^-' | sort -u)" \
 		"$(cat want)"
 done
+
+is "the program's page names each" "$(sed -n \
+	's/^\.BR genai\\-\([a-z]*\) (1)$/\1/p' "$top_builddir/man/genai.1" |
+	tr '\n' ' ')" "$commands_line conform "
+is "the page of genai.ini has every key" "$("$genai" help --words keys |
+	sed 's/.*\.\(.*\)=/\1/' | sort -u | while read -r key; do
+		sed 's/\\-/-/g' "$top_builddir/man/genai.ini.5" |
+			grep -q "^\.B $key =" || printf ' %s' "$key"
+	done)" ""
+if command -v groff >/dev/null; then
+	for page in "$top_builddir"/man/*.[15] "$top_srcdir"/man/*.1; do
+		groff -man -Tascii -ww -z "$page"
+	done >warnings 2>&1
+	is "groff has no complaint" "$(head -n 3 warnings)" ""
+else
+	ok "groff has no complaint # SKIP no groff"
+fi
 
 is "commands are completed" "$(echo $("$genai" help --words))" \
 	"$(echo $commands)"

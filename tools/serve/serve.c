@@ -60,4 +60,6 @@ const struct command cmd_serve = {"serve",
 				  "DIR [--port N | --socket PATH]",
 				  "answer over HTTP, as OpenAI's API does",
 				  options,
-				  NULL};
+				  "docs/SERVING.md has the paths, parameters "
+				  "and errors.  SIGTERM ends it\n"
+				  "when what was begun is answered.\n"};
