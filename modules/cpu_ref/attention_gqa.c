@@ -7,7 +7,7 @@
 
 static int32_t gqa_refuse(struct cref_node *n, struct genai_error *err)
 {
-	if (cref_attr_int(n->node, "qk_output", 0) ||
+	if (exec_attr_int(n->node, "qk_output", 0) ||
 	    (n->n_out > 3 && n->out[3]))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "qk_output is not carried");
@@ -35,25 +35,25 @@ int32_t gqa_attrs(struct cref_node *n, struct gqa *g, struct genai_error *err)
 {
 	const struct genai_node *node = n->node;
 
-	g->N = cref_attr_int(node, "num_heads", 0);
-	g->Nkv = cref_attr_int(node, "kv_num_heads", 0);
+	g->N = exec_attr_int(node, "num_heads", 0);
+	g->Nkv = exec_attr_int(node, "kv_num_heads", 0);
 	if (g->N < 1 || g->Nkv < 1 || g->N > 65536 || g->N % g->Nkv)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "num_heads %lld, kv_num_heads %lld: must "
 				      "be positive and divide",
 				      (long long)g->N, (long long)g->Nkv);
-	g->rotary = cref_attr_int(node, "do_rotary", 0);
-	g->interleaved = cref_attr_int(node, "rotary_interleaved", 0) != 0;
-	g->window = cref_attr_int(node, "local_window_size", -1);
-	g->causal = cref_attr_int(node, "causal", 1) != 0;
-	g->smooth = cref_attr_int(node, "smooth_softmax", 0) == 1;
+	g->rotary = exec_attr_int(node, "do_rotary", 0);
+	g->interleaved = exec_attr_int(node, "rotary_interleaved", 0) != 0;
+	g->window = exec_attr_int(node, "local_window_size", -1);
+	g->causal = exec_attr_int(node, "causal", 1) != 0;
+	g->smooth = exec_attr_int(node, "smooth_softmax", 0) == 1;
 	if (g->smooth && gqa_in(n, SINK))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "smooth_softmax and a head sink");
-	g->sliding = cref_attr_int(node, "sliding_window_cache", 0) != 0;
-	g->scale = (float)cref_attr_float(node, "scale", 0);
-	g->softcap = (float)cref_attr_float(node, "softcap", 0);
-	g->epsilon = (float)cref_attr_float(node, "qk_norm_epsilon", 1e-6);
+	g->sliding = exec_attr_int(node, "sliding_window_cache", 0) != 0;
+	g->scale = (float)exec_attr_float(node, "scale", 0);
+	g->softcap = (float)exec_attr_float(node, "softcap", 0);
+	g->epsilon = (float)exec_attr_float(node, "qk_norm_epsilon", 1e-6);
 	if (g->window < -1 || g->window == 0 || (g->window > 0 && !g->causal) ||
 	    (g->sliding && g->window < 0))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
@@ -71,14 +71,14 @@ int32_t gqa_bad_shape(struct cref_node *n, uint32_t i, const char *want,
 	return cref_node_fail(n, err, GENAI_E_INVAL,
 			      "input %u '%.60s' of shape %s, must be %s", i,
 			      n->in[i]->name ? n->in[i]->name : "",
-			      OPS_SHAPE(n->in[i]), want);
+			      EXEC_SHAPE(n->in[i]), want);
 }
 
 int32_t gqa_too_large(struct cref_node *n, struct genai_error *err)
 {
 	return cref_node_fail(n, err, GENAI_E_LIMIT,
 			      "query of shape %s is too large",
-			      OPS_SHAPE(n->in[QUERY]));
+			      EXEC_SHAPE(n->in[QUERY]));
 }
 
 // Dimension i of [batch, length, width], the batch of 1 left out or not.
@@ -128,7 +128,7 @@ static int32_t gqa_scales(struct cref_node *n, struct gqa *g, uint32_t part,
 			  struct genai_error *err)
 {
 	static const char *const names[] = {"k_quant_type", "v_quant_type"};
-	const char *type = cref_attr_string(n->node, names[part], "NONE");
+	const char *type = exec_attr_string(n->node, names[part], "NONE");
 	const struct exec_tensor *s = gqa_in(n, K_SCALE + part);
 	const bool each = !strcmp(type, "PER_CHANNEL");
 	const uint64_t want = each ? (uint64_t)(g->Nkv * g->H) : 1;
@@ -142,7 +142,7 @@ static int32_t gqa_scales(struct cref_node *n, struct gqa *g, uint32_t part,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "%s %s needs input %u, the scales",
 				      names[part], type, K_SCALE + part);
-	if (cref_elements(s) != want ||
+	if (exec_count(s) != want ||
 	    (each && s->rank > 1 && s->dims[s->rank - 1] != g->H))
 		return gqa_bad_shape(n, K_SCALE + part,
 				     each ? "[1, kv_num_heads, 1, head size]"
@@ -157,12 +157,12 @@ static int32_t gqa_row(struct cref_node *n, struct gqa *g,
 		       struct genai_error *err)
 {
 	static const char *const names[] = {"k_quant_type", "v_quant_type"};
-	const int64_t bits = cref_attr_int(n->node, "kv_cache_bit_width", 0);
+	const int64_t bits = exec_attr_int(n->node, "kv_cache_bit_width", 0);
 	bool quantised = false;
 	int32_t rc = GENAI_OK;
 
 	for (uint32_t i = 0; i < 2; i++)
-		quantised |= strcmp(cref_attr_string(n->node, names[i], "NONE"),
+		quantised |= strcmp(exec_attr_string(n->node, names[i], "NONE"),
 				    "NONE") != 0;
 	g->row = g->H;
 	if (!quantised && (gqa_in(n, K_SCALE) || gqa_in(n, V_SCALE)))
@@ -220,7 +220,7 @@ static int32_t gqa_past(struct cref_node *n, const struct gqa *g,
 					      "a cache of type %s with "
 					      "kv_cache_bit_width %u is not "
 					      "carried",
-					      ops_dtype_name(t->dtype),
+					      exec_dtype_name(t->dtype),
 					      g->bits);
 	}
 	if (k->dtype != v->dtype)
@@ -247,13 +247,13 @@ int32_t gqa_rotary(struct cref_node *n, struct gqa *g, struct genai_error *err)
 			n, err, GENAI_E_INVAL,
 			"cos_cache %s and sin_cache %s do not fit "
 			"head size %lld",
-			OPS_SHAPE(c), OPS_SHAPE(s), (long long)g->H);
+			EXEC_SHAPE(c), EXEC_SHAPE(s), (long long)g->H);
 	g->rotary = 2 * c->dims[1];
 	if (g->rotary > GQA_ROTARY)
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "%lld rotated channels, carried: %d",
 				      (long long)g->rotary, GQA_ROTARY);
-	if (p && cref_elements(p) != (uint64_t)(g->B * g->S))
+	if (p && exec_count(p) != (uint64_t)(g->B * g->S))
 		return gqa_bad_shape(n, g->paged ? PAGED_POSITIONS : POSITIONS,
 				     "[batch, length]", err);
 	return GENAI_OK;
@@ -264,10 +264,10 @@ static int32_t gqa_rest(struct cref_node *n, const struct gqa *g,
 {
 	const struct exec_tensor *l = n->in[SEQLENS], *b = gqa_in(n, BIAS);
 
-	if (l->rank < 1 || l->rank > 2 || cref_elements(l) != (uint64_t)g->B ||
+	if (l->rank < 1 || l->rank > 2 || exec_count(l) != (uint64_t)g->B ||
 	    (l->rank == 2 && l->dims[0] != 1 && l->dims[1] != 1))
 		return gqa_bad_shape(n, SEQLENS, "[batch] or [batch, 1]", err);
-	if (cref_elements(n->in[TOTAL]) != 1)
+	if (exec_count(n->in[TOTAL]) != 1)
 		return gqa_bad_shape(n, TOTAL, "one number", err);
 	if (b &&
 	    (b->rank != 4 || (b->dims[0] != 1 && b->dims[0] != g->B) ||
@@ -283,19 +283,19 @@ int32_t gqa_extras(struct cref_node *n, const struct gqa *g,
 {
 	const struct exec_tensor *x = gqa_in(n, SINK);
 
-	if (x && cref_elements(x) != (uint64_t)g->N)
+	if (x && exec_count(x) != (uint64_t)g->N)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "head sink of shape %s, must be "
 				      "[num_heads]",
-				      OPS_SHAPE(x));
+				      EXEC_SHAPE(x));
 	for (uint32_t i = Q_NORM; i <= K_NORM; i++) {
 		x = gqa_in(n, i);
-		if (x && cref_elements(x) != (uint64_t)g->H)
+		if (x && exec_count(x) != (uint64_t)g->H)
 			return cref_node_fail(n, err, GENAI_E_INVAL,
 					      "%s norm of shape %s, must be "
 					      "[head size]",
 					      i == Q_NORM ? "query" : "key",
-					      OPS_SHAPE(x));
+					      EXEC_SHAPE(x));
 	}
 	return GENAI_OK;
 }

@@ -24,7 +24,7 @@ static int32_t gqa_view(struct gqa_call *c, const struct exec_tensor *t,
 		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
 				      "%s of shape %s does not fit [%lld, "
 				      "%lld, rows, %lld]",
-				      what, OPS_SHAPE(t), (long long)g->B,
+				      what, EXEC_SHAPE(t), (long long)g->B,
 				      (long long)g->Nkv, (long long)g->row);
 	if (g->row > 1 && t->strides[3] != 1)
 		return cref_node_fail(c->n, c->err, GENAI_E_UNSUPPORTED,
@@ -136,7 +136,7 @@ static int32_t gqa_bounds(struct gqa_call *c)
 				c->n, c->err, GENAI_E_INVAL,
 				"attention_bias of shape %s ends before the "
 				"total length %lld",
-				OPS_SHAPE(bias), (long long)c->total[b]);
+				EXEC_SHAPE(bias), (long long)c->total[b]);
 	}
 	if (c->sliding && c->g.copy_rows < c->rows + c->g.S + CREF_AT_TILE)
 		return cref_node_fail(c->n, c->err, GENAI_E_INVAL,
@@ -151,7 +151,7 @@ static int32_t gqa_check_scales(const struct gqa_call *c)
 {
 	for (uint32_t i = K_SCALE; c->g.bits && i <= V_SCALE; i++) {
 		const struct exec_tensor *s = gqa_in(c->n, i);
-		const uint64_t n = cref_elements(s);
+		const uint64_t n = exec_count(s);
 
 		for (uint64_t k = 0; k < n; k++) {
 			const float f = cref_load(s->data, GENAI_DT_F32, k);

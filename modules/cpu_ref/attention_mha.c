@@ -27,7 +27,7 @@ static int32_t mha_bad(struct cref_node *n, uint32_t i, const char *want,
 	return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 			      "input %u '%.60s' of shape %s, carried: %s", i,
 			      n->in[i]->name ? n->in[i]->name : "",
-			      OPS_SHAPE(n->in[i]), want);
+			      EXEC_SHAPE(n->in[i]), want);
 }
 
 static int32_t mha_attrs(struct cref_node *n, struct mha *m,
@@ -39,11 +39,11 @@ static int32_t mha_attrs(struct cref_node *n, struct mha *m,
 
 	if (rc)
 		return rc;
-	m->N = cref_attr_int(n->node, "num_heads", 0);
-	m->scale = (float)cref_attr_float(n->node, "scale", 0);
+	m->N = exec_attr_int(n->node, "num_heads", 0);
+	m->scale = (float)exec_attr_float(n->node, "scale", 0);
 	m->filter =
-		(float)cref_attr_float(n->node, "mask_filter_value", -10000);
-	m->causal = cref_attr_int(n->node, "unidirectional", 0) != 0;
+		(float)exec_attr_float(n->node, "mask_filter_value", -10000);
+	m->causal = exec_attr_int(n->node, "unidirectional", 0) != 0;
 	if (m->N < 1 || m->N > 65536)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "num_heads %lld, must be 1 to 65536",
@@ -82,13 +82,14 @@ static int32_t mha_qkv(struct cref_node *n, struct mha *m,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "query %s, key %s and value %s do not "
 				      "fit",
-				      OPS_SHAPE(q), OPS_SHAPE(k), OPS_SHAPE(v));
+				      EXEC_SHAPE(q), EXEC_SHAPE(k),
+				      EXEC_SHAPE(v));
 	if (m->H > 65536 || m->Hv > 65536 || m->B > INT32_MAX ||
 	    m->S > INT32_MAX || m->L > INT32_MAX)
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
 				      "query of shape %s is too large",
-				      OPS_SHAPE(q));
-	if (b && cref_elements(b) != (uint64_t)(m->N * (2 * m->H + m->Hv)))
+				      EXEC_SHAPE(q));
+	if (b && exec_count(b) != (uint64_t)(m->N * (2 * m->H + m->Hv)))
 		return mha_bad(n, BIAS, "[width of query, key and value]", err);
 	return GENAI_OK;
 }
@@ -182,7 +183,7 @@ int32_t cref_mha_prepare(struct cref_node *n, struct genai_error *err)
 	if (!mha_layout(n, &m))
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
 				      "query of shape %s is too large",
-				      OPS_SHAPE(n->in[QUERY]));
+				      EXEC_SHAPE(n->in[QUERY]));
 	*mha(n) = m;
 	dtype = n->in[QUERY]->dtype;
 	if ((rc = ops_out(n, 0, dtype, 3, (int64_t[]){m.B, m.S, m.N * m.Hv},

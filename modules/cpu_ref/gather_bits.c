@@ -18,14 +18,14 @@ static int32_t gb_attrs(struct cref_node *n, struct gb_state *s,
 {
 	static const char *const known[] = {"bits", "block_size", "gather_axis",
 					    "quantize_axis", NULL};
-	const int64_t bits = cref_attr_int(n->node, "bits", 4);
-	const int64_t gather = cref_attr_int(n->node, "gather_axis", 0);
-	int64_t quant = cref_attr_int(n->node, "quantize_axis", 1);
+	const int64_t bits = exec_attr_int(n->node, "bits", 4);
+	const int64_t gather = exec_attr_int(n->node, "gather_axis", 0);
+	int64_t quant = exec_attr_int(n->node, "quantize_axis", 1);
 	int32_t rc = ops_check(n, known, 3, 4, 1, err);
 
 	if (rc)
 		return rc;
-	s->block = cref_attr_int(n->node, "block_size", 128);
+	s->block = exec_attr_int(n->node, "block_size", 128);
 	if (s->block < 16 || s->block > 1 << 20 || (s->block & (s->block - 1)))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "block_size %lld, must be a power of two "
@@ -41,7 +41,7 @@ static int32_t gb_attrs(struct cref_node *n, struct gb_state *s,
 				      "gather_axis %lld, quantize_axis %lld "
 				      "of shape %s, carried: first and last",
 				      (long long)gather, (long long)quant,
-				      OPS_SHAPE(n->in[0]));
+				      EXEC_SHAPE(n->in[0]));
 	s->bits = (uint32_t)bits;
 	return GENAI_OK;
 }
@@ -72,7 +72,7 @@ static int32_t gb_inputs(struct cref_node *n, struct gb_state *s,
 			return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 					      "input 0 of shape %s, carried: "
 					      "two dims",
-					      OPS_SHAPE(d));
+					      EXEC_SHAPE(d));
 	s->blocks = (s->D + s->block - 1) / s->block;
 	s->z_row =
 		s->typed ? s->blocks : (s->blocks * (int64_t)s->bits + 7) / 8;
@@ -104,7 +104,7 @@ int32_t cref_gather_bits_prepare(struct cref_node *n, struct genai_error *err)
 	for (uint32_t i = 1; i < d->rank; i++)
 		dims[x->rank + i - 1] = d->dims[i];
 	dims[rank - 1] = s.D;
-	s.count = (int64_t)cref_elements(x);
+	s.count = (int64_t)exec_count(x);
 	*gb_state(n) = s;
 	return ops_out(n, 0, n->in[2]->dtype, rank, dims, err);
 }

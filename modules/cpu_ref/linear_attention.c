@@ -37,7 +37,7 @@ static int32_t linear_rule(struct cref_node *n, struct linear *l,
 			   struct genai_error *err)
 {
 	const char *rule =
-		cref_attr_string(n->node, "update_rule", "gated_delta");
+		exec_attr_string(n->node, "update_rule", "gated_delta");
 	bool gated = !strncmp(rule, "gated", 5);
 
 	l->gated = gated;
@@ -54,12 +54,12 @@ static int32_t linear_rule(struct cref_node *n, struct linear *l,
 				      "beta",
 				      rule, l->gated ? "a" : "no",
 				      l->delta ? "a" : "no");
-	if (cref_attr_int(n->node, "state_window", 0))
+	if (exec_attr_int(n->node, "state_window", 0))
 		return cref_node_fail(
 			n, err, GENAI_E_UNSUPPORTED,
 			"attribute state_window is %lld, "
 			"carried: 0",
-			(long long)cref_attr_int(n->node, "state_window", 0));
+			(long long)exec_attr_int(n->node, "state_window", 0));
 	return GENAI_OK;
 }
 
@@ -75,7 +75,7 @@ static int32_t linear_width(struct cref_node *n, const struct linear *l,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "input %u '%.60s' of shape %s, must be "
 				      "[%lld, %lld, a multiple of %lld]",
-				      i, t->name ? t->name : "", OPS_SHAPE(t),
+				      i, t->name ? t->name : "", EXEC_SHAPE(t),
 				      (long long)l->B, (long long)l->T,
 				      (long long)unit);
 	*out_count = t->dims[2] / unit;
@@ -95,8 +95,8 @@ static int32_t linear_heads(struct cref_node *n, struct linear *l,
 
 	if (rc)
 		return rc;
-	l->q_heads = cref_attr_int(n->node, "q_num_heads", 0);
-	l->heads = cref_attr_int(n->node, "kv_num_heads", 0);
+	l->q_heads = exec_attr_int(n->node, "q_num_heads", 0);
+	l->heads = exec_attr_int(n->node, "kv_num_heads", 0);
 	if (l->q_heads < 1 || l->heads < 1 || l->q_heads > 65536 ||
 	    l->heads > 65536 || !divides(l->q_heads, l->heads))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
@@ -119,7 +119,7 @@ static int32_t linear_heads(struct cref_node *n, struct linear *l,
 		rc = cref_node_fail(n, err, GENAI_E_INVAL,
 				    "key of shape %s has %lld heads of %lld, "
 				    "which do not divide kv_num_heads %lld",
-				    OPS_SHAPE(n->in[KEY]),
+				    EXEC_SHAPE(n->in[KEY]),
 				    (long long)l->k_heads, (long long)l->dk,
 				    (long long)l->heads);
 	return rc;
@@ -139,7 +139,7 @@ static int32_t linear_gates(struct cref_node *n, struct linear *l,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "decay of shape %s is neither one nor "
 				      "%lld for each of %lld heads",
-				      OPS_SHAPE(d), (long long)l->dk,
+				      EXEC_SHAPE(d), (long long)l->dk,
 				      (long long)l->heads);
 	l->per_row = each != 1;
 	each = 1;
@@ -149,7 +149,7 @@ static int32_t linear_gates(struct cref_node *n, struct linear *l,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "beta of shape %s is neither one nor "
 				      "%lld a token",
-				      OPS_SHAPE(b), (long long)l->heads);
+				      EXEC_SHAPE(b), (long long)l->heads);
 	l->one_beta = each == 1;
 	return rc;
 }
@@ -166,7 +166,7 @@ static int32_t linear_past(struct cref_node *n, const struct linear *l,
 		return GENAI_OK;
 	return cref_node_fail(n, err, GENAI_E_INVAL,
 			      "past_state of shape %s, must be %s",
-			      OPS_SHAPE(p), OPS_SHAPE(&want));
+			      EXEC_SHAPE(p), EXEC_SHAPE(&want));
 }
 
 static int32_t linear_types(struct cref_node *n, struct genai_error *err)
@@ -201,7 +201,7 @@ int32_t cref_linear_prepare(struct cref_node *n, struct genai_error *err)
 		rc = linear_past(n, &l, err);
 	if (rc)
 		return rc;
-	l.scale = (float)cref_attr_float(n->node, "scale", 0);
+	l.scale = (float)exec_attr_float(n->node, "scale", 0);
 	if (!(l.scale > 0 || l.scale < 0))
 		l.scale = 1.0f / sqrtf((float)l.dk);
 	l.blocks = (l.dv + COLUMNS - 1) / COLUMNS;
@@ -212,7 +212,7 @@ int32_t cref_linear_prepare(struct cref_node *n, struct genai_error *err)
 	    n->workspace_bytes > (uint64_t)1 << 46)
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
 				      "value of shape %s is too large",
-				      OPS_SHAPE(n->in[VALUE]));
+				      EXEC_SHAPE(n->in[VALUE]));
 	*linear(n) = l;
 	past = linear_in(n, PAST);
 	rc = ops_out(

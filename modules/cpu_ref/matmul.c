@@ -162,8 +162,8 @@ static int32_t mm_shape(struct cref_node *n, struct mm_state *s,
 	return ops_out(n, 0, a->dtype, rank, dims, err);
 differ:
 	return cref_node_fail(n, err, GENAI_E_INVAL,
-			      "shapes %s and %s do not multiply", OPS_SHAPE(a),
-			      OPS_SHAPE(b));
+			      "shapes %s and %s do not multiply", EXEC_SHAPE(a),
+			      EXEC_SHAPE(b));
 }
 
 int32_t cref_matmul_prepare(struct cref_node *n, struct genai_error *err)
@@ -181,7 +181,7 @@ int32_t cref_matmul_prepare(struct cref_node *n, struct genai_error *err)
 	// a stored A may lie at any address
 	s.copy_a = n->in[0]->dtype != GENAI_DT_F32 || n->in[0]->value;
 	n->workspace_bytes =
-		s.copy_a ? cref_elements(n->in[0]) * sizeof(float) : 0;
+		s.copy_a ? exec_count(n->in[0]) * sizeof(float) : 0;
 	*mm_state(n) = s;
 	return GENAI_OK;
 }
@@ -210,8 +210,8 @@ int32_t cref_matmul_run(struct cref_node *n, const struct cref_run *r)
 
 	j.a = n->in[0]->data;
 	if (s.copy_a) {
-		cref_pool_run(r->pool, mm_widen_part, &w,
-			      cref_elements(n->in[0]), 16384);
+		cref_pool_run(r->pool, mm_widen_part, &w, exec_count(n->in[0]),
+			      16384);
 		j.a = r->workspace;
 	}
 	j.b_dtype = b->dtype;

@@ -130,11 +130,11 @@ static int32_t nb_attrs(struct cref_node *n, struct genai_error *err)
 					    "accuracy_level",
 					    "weight_prepacked",
 					    NULL};
-	const int64_t K = cref_attr_int(n->node, "K", 0);
-	const int64_t N = cref_attr_int(n->node, "N", 0);
-	const int64_t bits = cref_attr_int(n->node, "bits", 4);
-	const int64_t block = cref_attr_int(n->node, "block_size", 0);
-	const int64_t packed = cref_attr_int(n->node, "weight_prepacked", 0);
+	const int64_t K = exec_attr_int(n->node, "K", 0);
+	const int64_t N = exec_attr_int(n->node, "N", 0);
+	const int64_t bits = exec_attr_int(n->node, "bits", 4);
+	const int64_t block = exec_attr_int(n->node, "block_size", 0);
+	const int64_t packed = exec_attr_int(n->node, "weight_prepacked", 0);
 	int32_t rc = ops_check(n, known, 3, 6, 1, err);
 
 	if (rc)
@@ -194,7 +194,7 @@ static int32_t nb_inputs(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "input 0 of shape %s must end in K = "
 				      "%lld",
-				      OPS_SHAPE(n->in[0]), (long long)K);
+				      EXEC_SHAPE(n->in[0]), (long long)K);
 	s->z_kind = CREF_Z_NONE;
 	if (z && z->dtype == GENAI_DT_U8) {
 		s->z_kind = CREF_Z_PACKED;
@@ -227,7 +227,7 @@ int32_t cref_matmul_nbits_prepare(struct cref_node *n, struct genai_error *err)
 	if (!ws)
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
 				      "input 0 of shape %s is too large",
-				      OPS_SHAPE(a));
+				      EXEC_SHAPE(a));
 	memcpy(dims, a->dims, sizeof(dims));
 	dims[a->rank - 1] = s->N;
 	s->M = (int64_t)M;

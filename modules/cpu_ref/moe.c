@@ -77,8 +77,8 @@ static int32_t moe_act(struct cref_node *n, struct moe_state *s,
 {
 	static const char *const names[] = {
 		"relu", "relu2", "gelu", "silu", "swiglu", "geglu", "identity"};
-	const char *type = cref_attr_string(n->node, "activation_type", "relu");
-	const int64_t fusion = cref_attr_int(n->node, "swiglu_fusion", 0);
+	const char *type = exec_attr_string(n->node, "activation_type", "relu");
+	const int64_t fusion = exec_attr_int(n->node, "swiglu_fusion", 0);
 	uint32_t i = 0;
 
 	while (i < 7 && strcmp(names[i], type))
@@ -107,14 +107,14 @@ static int32_t moe_attrs(struct cref_node *n, struct moe_state *s,
 
 	if (rc)
 		return rc;
-	s->k = cref_attr_int(n->node, "k", 1);
-	s->normalize = cref_attr_int(n->node, "normalize_routing_weights", 0);
+	s->k = exec_attr_int(n->node, "k", 1);
+	s->normalize = exec_attr_int(n->node, "normalize_routing_weights", 0);
 	s->late_limit =
-		cref_attr_int(n->node, "swiglu_limit_after_activation", 0);
-	s->alpha = (float)cref_attr_float(n->node, "activation_alpha", 1);
-	s->beta = (float)cref_attr_float(n->node, "activation_beta", 0);
-	s->limit = (float)cref_attr_float(n->node, "swiglu_limit", INFINITY);
-	if (cref_attr_int(n->node, "use_sparse_mixer", 0))
+		exec_attr_int(n->node, "swiglu_limit_after_activation", 0);
+	s->alpha = (float)exec_attr_float(n->node, "activation_alpha", 1);
+	s->beta = (float)exec_attr_float(n->node, "activation_beta", 0);
+	s->limit = (float)exec_attr_float(n->node, "swiglu_limit", INFINITY);
+	if (exec_attr_int(n->node, "use_sparse_mixer", 0))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "use_sparse_mixer 1 is not carried");
 	if (s->limit < 0)
@@ -130,8 +130,8 @@ static int32_t moe_attrs(struct cref_node *n, struct moe_state *s,
 // CUDA, whose default it is.
 static int32_t qmoe_layout(struct cref_node *n, struct genai_error *err)
 {
-	const char *type = cref_attr_string(n->node, "quant_type", "int");
-	const int64_t packed = cref_attr_int(n->node, "weights_prepacked", -1);
+	const char *type = exec_attr_string(n->node, "quant_type", "int");
+	const int64_t packed = exec_attr_int(n->node, "weights_prepacked", -1);
 
 	if (strcmp(type, "int"))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -169,8 +169,8 @@ static int32_t moe_shape(struct cref_node *n, uint32_t i, uint32_t rank,
 	memcpy(want.dims, dims, rank * sizeof(*dims));
 	return cref_node_fail(n, err, GENAI_E_INVAL,
 			      "input %u '%.60s' of shape %s must have shape %s",
-			      i, t->name ? t->name : "", OPS_SHAPE(t),
-			      OPS_SHAPE(&want));
+			      i, t->name ? t->name : "", EXEC_SHAPE(t),
+			      EXEC_SHAPE(&want));
 }
 
 static int32_t moe_bias(struct cref_node *n, const struct moe_state *s,
@@ -257,8 +257,8 @@ static int32_t qmoe_fcs(struct cref_node *n, struct moe_state *s,
 	static const char *const names[] = {"fc1_expert_weight_bits",
 					    "fc2_expert_weight_bits",
 					    "fc3_expert_weight_bits"};
-	const int64_t all = cref_attr_int(n->node, "expert_weight_bits", 4);
-	int64_t block = cref_attr_int(n->node, "block_size", 0);
+	const int64_t all = exec_attr_int(n->node, "expert_weight_bits", 4);
+	int64_t block = exec_attr_int(n->node, "block_size", 0);
 	int32_t rc = GENAI_OK;
 
 	if (block && (block < 16 || block > 1 << 20 || (block & (block - 1))))
@@ -267,7 +267,7 @@ static int32_t qmoe_fcs(struct cref_node *n, struct moe_state *s,
 				      "from 16 to 1048576",
 				      (long long)block);
 	for (uint32_t i = 0; !rc && i < 3; i++) {
-		const int64_t bits = cref_attr_int(n->node, names[i], all);
+		const int64_t bits = exec_attr_int(n->node, names[i], all);
 
 		s->fc[i].bits = bits > 0 && bits < 9 ? (uint32_t)bits : 9;
 		if (s->fc[i].w)
@@ -318,7 +318,7 @@ static int32_t moe_sizes(struct cref_node *n, struct moe_state *s,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "inputs 0 and 2 of shapes %s and %s do "
 				      "not fit together",
-				      OPS_SHAPE(x), OPS_SHAPE(w));
+				      EXEC_SHAPE(x), EXEC_SHAPE(w));
 	if (s->k < 1 || s->k > s->E)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "k is %lld of %lld experts",
@@ -393,7 +393,7 @@ static int32_t moe_finish(struct cref_node *n, struct moe_state *s,
 	if (!moe_space(s, &p))
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
 				      "input 0 of shape %s is too large",
-				      OPS_SHAPE(x));
+				      EXEC_SHAPE(x));
 	n->workspace_bytes = (p.end ? p.end : 1) * sizeof(float);
 	*moe_state(n) = *s;
 	return ops_out(n, 0, x->dtype, x->rank, x->dims, err);

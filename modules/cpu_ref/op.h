@@ -15,8 +15,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <genai/graph.h>
 
+#include "modules/exec_common/checks.h"
 #include "modules/exec_common/facts.h"
 #include "modules/exec_common/tensor.h"
 
@@ -83,22 +83,8 @@ int32_t cref_node_fail(const struct cref_node *n, struct genai_error *err,
 		       int32_t code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* Attribute access with defaults; wrong kind counts as absent only in
- * cref_attr_check, which every prepare calls with the names it knows: an
- * attribute that is not in the NULL-terminated list is GENAI_E_UNSUPPORTED with
- * op, node and attribute. */
-int64_t cref_attr_int(const struct genai_node *n, const char *name, int64_t d);
-double cref_attr_float(const struct genai_node *n, const char *name, double d);
-const char *cref_attr_string(const struct genai_node *n, const char *name,
-			     const char *d);
-const struct genai_attr *cref_attr_find(const struct genai_node *n,
-					const char *name);
+/* exec_attr_check, whose reason becomes the node's error. */
 int32_t cref_attr_check(const struct cref_node *n, const char *const *known,
 			struct genai_error *err);
-
-/* Helpers. */
-uint64_t cref_elements(const struct exec_tensor *t); /* checked at prepare */
-void cref_set_dense(struct exec_tensor *t, uint32_t dtype, uint32_t rank,
-		    const int64_t *dims); /* dims + dense strides */
 
 #endif

@@ -98,13 +98,6 @@ int32_t ops_broadcast(struct cref_node *n, uint32_t first, uint32_t count,
 int32_t ops_ints(struct cref_node *n, uint32_t i, int64_t *out, uint32_t cap,
 		 uint32_t *out_count, struct genai_error *err);
 
-struct ops_text {
-	char s[160];
-};
-struct ops_text ops_shape_text(const struct exec_tensor *t); /* "[2,3]" */
-const char *ops_dtype_name(uint32_t dtype);
-#define OPS_SHAPE(t) (ops_shape_text(t).s)
-
 static inline bool ops_is(const struct exec_tensor *t, uint32_t mask)
 {
 	return t->dtype < 32 && (mask & OPS_BIT(t->dtype));

@@ -13,9 +13,9 @@ static int32_t param_run(struct cref_node *n, const struct cref_run *r,
 	struct ops_ew e;
 
 	if (names[0]) {
-		p0 = cref_attr_float(n->node, names[0], p0);
+		p0 = exec_attr_float(n->node, names[0], p0);
 		if (names[1])
-			p1 = cref_attr_float(n->node, names[1], p1);
+			p1 = exec_attr_float(n->node, names[1], p1);
 	}
 	ops_ew_init(&e, n, 1, ops_kernel(k, c));
 	if (c == OPS_F32) {
@@ -152,7 +152,7 @@ int32_t ops_gelu_prepare(struct cref_node *n, struct genai_error *err)
 
 	if (rc)
 		return rc;
-	mode = cref_attr_string(n->node, "approximate", "none");
+	mode = exec_attr_string(n->node, "approximate", "none");
 	if (strcmp(mode, "none") && strcmp(mode, "tanh"))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "approximate is '%.40s', carried: none, "
@@ -163,7 +163,7 @@ int32_t ops_gelu_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_gelu_run(struct cref_node *n, const struct cref_run *r)
 {
-	const char *mode = cref_attr_string(n->node, "approximate", "none");
+	const char *mode = exec_attr_string(n->node, "approximate", "none");
 
 	return ops_same_run(n, r, mode[0] == 't' ? &gelu_tanh : &gelu_erf);
 }
@@ -214,7 +214,7 @@ int32_t ops_fast_gelu_prepare(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "bias of shape %s does not fit x of "
 				      "shape %s",
-				      OPS_SHAPE(b), OPS_SHAPE(x));
+				      EXEC_SHAPE(b), EXEC_SHAPE(x));
 	return ops_out(n, 0, x->dtype, x->rank, x->dims, err);
 }
 
@@ -248,11 +248,11 @@ int32_t ops_prelu_prepare(struct cref_node *n, struct genai_error *err)
 		return rc;
 	x = n->in[0];
 	if (n->out[0] && (n->out[0]->rank != x->rank ||
-			  cref_elements(n->out[0]) != cref_elements(x)))
+			  exec_count(n->out[0]) != exec_count(x)))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "slope of shape %s does not broadcast to "
 				      "x of shape %s",
-				      OPS_SHAPE(n->in[1]), OPS_SHAPE(x));
+				      EXEC_SHAPE(n->in[1]), EXEC_SHAPE(x));
 	return GENAI_OK;
 }
 

@@ -29,7 +29,7 @@ static int32_t split(struct cref_node *n, uint32_t i, int64_t heads,
 	if (heads < 1 || t->dims[2] % heads)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "input %u of shape %s with %lld heads", i,
-				      OPS_SHAPE(t), (long long)heads);
+				      EXEC_SHAPE(t), (long long)heads);
 	out[0] = t->dims[0];
 	out[1] = heads;
 	out[2] = t->dims[1];
@@ -43,8 +43,8 @@ static int32_t sizes(struct cref_node *n, struct att *a,
 	const struct exec_tensor *pk = n->n_in > 4 ? n->in[4] : NULL;
 	const struct exec_tensor *pv = n->n_in > 5 ? n->in[5] : NULL;
 	int64_t q[4], k[4], v[4];
-	int64_t hq = cref_attr_int(n->node, "q_num_heads", 0);
-	int64_t hkv = cref_attr_int(n->node, "kv_num_heads", 0);
+	int64_t hq = exec_attr_int(n->node, "q_num_heads", 0);
+	int64_t hkv = exec_attr_int(n->node, "kv_num_heads", 0);
 	int32_t rc;
 
 	if (n->in[1]->rank != n->in[0]->rank ||
@@ -56,10 +56,10 @@ static int32_t sizes(struct cref_node *n, struct att *a,
 		return rc;
 	if (q[0] != k[0] || q[0] != v[0] || k[1] != v[1] || k[2] != v[2] ||
 	    q[3] != k[3] || k[1] < 1 || q[1] % k[1])
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "Q %s, K %s and V %s do not fit",
-				      OPS_SHAPE(n->in[0]), OPS_SHAPE(n->in[1]),
-				      OPS_SHAPE(n->in[2]));
+		return cref_node_fail(
+			n, err, GENAI_E_INVAL, "Q %s, K %s and V %s do not fit",
+			EXEC_SHAPE(n->in[0]), EXEC_SHAPE(n->in[1]),
+			EXEC_SHAPE(n->in[2]));
 	if (!pk != !pv)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "past_key and past_value come together");
@@ -70,7 +70,7 @@ static int32_t sizes(struct cref_node *n, struct att *a,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "past_key %s and past_value %s do not "
 				      "fit",
-				      OPS_SHAPE(pk), OPS_SHAPE(pv));
+				      EXEC_SHAPE(pk), EXEC_SHAPE(pv));
 	a->B = q[0];
 	a->Hq = q[1];
 	a->S = q[2];
@@ -99,14 +99,14 @@ static int32_t extras(struct cref_node *n, struct att *a,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "attn_mask of shape %s does not fit "
 				      "[%lld,%lld,%lld,%lld]",
-				      OPS_SHAPE(m), (long long)a->B,
+				      EXEC_SHAPE(m), (long long)a->B,
 				      (long long)a->Hq, (long long)a->S,
 				      (long long)a->T);
 	if (len && (n->in[4] || len->rank != 1 || len->dims[0] != a->B))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "nonpad_kv_seqlen of shape %s: one a "
 				      "batch, and without past_key",
-				      OPS_SHAPE(len));
+				      EXEC_SHAPE(len));
 	if (a->left < -1 || a->right < -1 || a->mode < 0 || a->mode > 3 ||
 	    (a->precision &&
 	     (a->precision > 31 || !(OPS_FLOATS & OPS_BIT(a->precision)))))
@@ -146,14 +146,14 @@ int32_t ops_attention_prepare(struct cref_node *n, struct genai_error *err)
 		rc = sizes(n, a, err);
 	if (rc)
 		return rc;
-	a->left = cref_attr_int(n->node, "left_window_size", -1);
-	a->right = cref_attr_int(n->node, "right_window_size", -1);
-	a->causal = cref_attr_int(n->node, "is_causal", 0);
-	a->mode = (int)cref_attr_int(n->node, "qk_matmul_output_mode", 0);
-	a->precision = (uint32_t)cref_attr_int(n->node, "softmax_precision", 0);
-	a->softcap = (float)cref_attr_float(n->node, "softcap", 0);
+	a->left = exec_attr_int(n->node, "left_window_size", -1);
+	a->right = exec_attr_int(n->node, "right_window_size", -1);
+	a->causal = exec_attr_int(n->node, "is_causal", 0);
+	a->mode = (int)exec_attr_int(n->node, "qk_matmul_output_mode", 0);
+	a->precision = (uint32_t)exec_attr_int(n->node, "softmax_precision", 0);
+	a->softcap = (float)exec_attr_float(n->node, "softcap", 0);
 	a->scale = (float)sqrt(
-		cref_attr_float(n->node, "scale", 1 / sqrt((double)a->D)));
+		exec_attr_float(n->node, "scale", 1 / sqrt((double)a->D)));
 	rc = extras(n, a, err);
 	if (rc)
 		return rc;

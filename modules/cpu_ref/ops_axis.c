@@ -24,12 +24,12 @@ int32_t ops_ints(struct cref_node *n, uint32_t i, int64_t *out, uint32_t cap,
 	if (!t)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "input %u is missing", i);
-	count = cref_elements(t);
+	count = exec_count(t);
 	if (t->rank > 1 || count > cap)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "input %u '%.60s' of shape %s must be a "
 				      "list of at most %u integers",
-				      i, t->name ? t->name : "", OPS_SHAPE(t),
+				      i, t->name ? t->name : "", EXEC_SHAPE(t),
 				      cap);
 	if (!t->value && count)
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -45,7 +45,7 @@ int32_t ops_ints(struct cref_node *n, uint32_t i, int64_t *out, uint32_t cap,
 int32_t ops_axes(struct cref_node *n, uint32_t i, uint32_t rank, uint32_t *out,
 		 bool *out_given, struct genai_error *err)
 {
-	const struct genai_attr *a = cref_attr_find(n->node, "axes");
+	const struct genai_attr *a = exec_attr(n->node, "axes");
 	int64_t list[GENAI_MAX_RANK];
 	uint32_t count = 0, axis = 0, mask = 0;
 	int32_t rc = GENAI_OK;
@@ -104,9 +104,9 @@ int32_t ops_broadcast(struct cref_node *n, uint32_t first, uint32_t count,
 				return cref_node_fail(
 					n, err, GENAI_E_INVAL,
 					"shapes %s and %s do not broadcast",
-					OPS_SHAPE(t == widest ? n->in[first]
-							      : widest),
-					OPS_SHAPE(t));
+					EXEC_SHAPE(t == widest ? n->in[first]
+							       : widest),
+					EXEC_SHAPE(t));
 		}
 	}
 	*rank = r;

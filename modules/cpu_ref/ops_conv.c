@@ -13,7 +13,7 @@ EXEC_STATE(conv, cref_node)
 static int32_t list(struct cref_node *n, const char *name, uint32_t count,
 		    int64_t usual, int64_t *out, struct genai_error *err)
 {
-	const struct genai_attr *a = cref_attr_find(n->node, name);
+	const struct genai_attr *a = exec_attr(n->node, name);
 
 	for (uint32_t i = 0; i < count; i++)
 		out[i] = usual;
@@ -59,7 +59,7 @@ int32_t ops_conv_prepare(struct cref_node *n, struct genai_error *err)
 	static const char *const attrs[] = {
 		"auto_pad", "dilations", "group", "kernel_shape",
 		"pads",	    "strides",	 NULL};
-	const char *automatic = cref_attr_string(n->node, "auto_pad", "NOTSET");
+	const char *automatic = exec_attr_string(n->node, "auto_pad", "NOTSET");
 	struct conv *c = conv(n);
 	int64_t pads[2 * AXES], kernel[AXES];
 	int64_t dims[GENAI_MAX_RANK], both[2];
@@ -80,15 +80,15 @@ int32_t ops_conv_prepare(struct cref_node *n, struct genai_error *err)
 	x = n->in[0];
 	w = n->in[1];
 	axes = x->rank - 2;
-	c->group = cref_attr_int(n->node, "group", 1);
+	c->group = exec_attr_int(n->node, "group", 1);
 	if (w->rank != x->rank || c->group < 1 ||
 	    w->dims[1] > INT64_MAX / c->group ||
 	    w->dims[1] * c->group != x->dims[1] || w->dims[0] % c->group)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "weights of shape %s and %lld groups do "
 				      "not fit data of shape %s",
-				      OPS_SHAPE(w), (long long)c->group,
-				      OPS_SHAPE(x));
+				      EXEC_SHAPE(w), (long long)c->group,
+				      EXEC_SHAPE(x));
 	if (strcmp(automatic, "NOTSET") && strcmp(automatic, "VALID") &&
 	    strcmp(automatic, "SAME_UPPER") && strcmp(automatic, "SAME_LOWER"))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
@@ -104,11 +104,11 @@ int32_t ops_conv_prepare(struct cref_node *n, struct genai_error *err)
 	for (uint32_t d = 0; d < axes; d++) {
 		int64_t k = w->dims[d + 2];
 
-		if (cref_attr_find(n->node, "kernel_shape") && kernel[d] != k)
+		if (exec_attr(n->node, "kernel_shape") && kernel[d] != k)
 			return cref_node_fail(n, err, GENAI_E_INVAL,
 					      "kernel_shape differs from "
 					      "weights of shape %s",
-					      OPS_SHAPE(w));
+					      EXEC_SHAPE(w));
 		both[0] = pads[d];
 		both[1] = pads[d + axes];
 		if (k < 1 || k > INT32_MAX || x->dims[d + 2] > INT32_MAX)
@@ -123,7 +123,7 @@ int32_t ops_conv_prepare(struct cref_node *n, struct genai_error *err)
 			return cref_node_fail(n, err, GENAI_E_INVAL,
 					      "the kernel of shape %s is "
 					      "larger than data of shape %s",
-					      OPS_SHAPE(w), OPS_SHAPE(x));
+					      EXEC_SHAPE(w), EXEC_SHAPE(x));
 		dims[d + 2] = dims[d + 2] < 0 ? 0 : dims[d + 2];
 	}
 	return ops_out(n, 0, x->dtype, x->rank, dims, err);
@@ -189,7 +189,7 @@ static void part(void *ctx, uint64_t begin, uint64_t end)
 int32_t ops_conv_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct exec_tensor *w = n->in[1];
-	uint64_t total = cref_elements(n->out[0]);
+	uint64_t total = exec_count(n->out[0]);
 
 	if (total)
 		ops_rows(r->pool, part, n, total, ops_span(w, 1, w->rank) + 1);

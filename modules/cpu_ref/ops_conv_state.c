@@ -40,7 +40,7 @@ static int32_t conv_extended(struct cref_node *n, struct genai_error *err)
 	};
 
 	for (size_t i = 0; i < sizeof(a) / sizeof(a[0]); i++) {
-		int64_t v = cref_attr_int(n->node, a[i].name, a[i].usual);
+		int64_t v = exec_attr_int(n->node, a[i].name, a[i].usual);
 
 		if (v != a[i].usual)
 			return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -55,7 +55,7 @@ static int32_t conv_extended(struct cref_node *n, struct genai_error *err)
 static int32_t conv_attrs(struct cref_node *n, struct conv_state *s,
 			  struct genai_error *err)
 {
-	const char *act = cref_attr_string(n->node, "activation", "none");
+	const char *act = exec_attr_string(n->node, "activation", "none");
 	int32_t rc = conv_extended(n, err);
 
 	if (rc)
@@ -66,8 +66,8 @@ static int32_t conv_attrs(struct cref_node *n, struct conv_state *s,
 				      "activation %.40s, carried: none, silu, "
 				      "swish",
 				      act);
-	s->last = cref_attr_int(n->node, "channels_last", 0) != 0;
-	s->dilation = cref_attr_int(n->node, "dilation", 1);
+	s->last = exec_attr_int(n->node, "channels_last", 0) != 0;
+	s->dilation = exec_attr_int(n->node, "dilation", 1);
 	if (s->dilation < 1 || s->dilation > MAX_TAPS)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "dilation is %lld, must be 1 to %d",
@@ -93,8 +93,8 @@ static int32_t conv_sizes(struct cref_node *n, struct conv_state *s,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "weight of shape %s, must be [%lld, 1, "
 				      "taps] for an input of shape %s",
-				      OPS_SHAPE(w), (long long)s->channels,
-				      OPS_SHAPE(x));
+				      EXEC_SHAPE(w), (long long)s->channels,
+				      EXEC_SHAPE(x));
 	s->taps = w->dims[2];
 	if (s->taps > MAX_TAPS / s->dilation)
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
@@ -106,7 +106,7 @@ static int32_t conv_sizes(struct cref_node *n, struct conv_state *s,
 	if (b && (b->rank != 1 || b->dims[0] != s->channels))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "bias of shape %s, must be [%lld]",
-				      OPS_SHAPE(b), (long long)s->channels);
+				      EXEC_SHAPE(b), (long long)s->channels);
 	return GENAI_OK;
 }
 
@@ -124,7 +124,7 @@ static int32_t conv_past(struct cref_node *n, const struct conv_state *s,
 		return GENAI_OK;
 	return cref_node_fail(n, err, GENAI_E_INVAL,
 			      "past_state of shape %s, must be %s",
-			      OPS_SHAPE(p), OPS_SHAPE(&want));
+			      EXEC_SHAPE(p), EXEC_SHAPE(&want));
 }
 
 int32_t ops_conv_state_prepare(struct cref_node *n, struct genai_error *err)
@@ -165,7 +165,7 @@ int32_t ops_conv_state_prepare(struct cref_node *n, struct genai_error *err)
 	    n->workspace_bytes > (uint64_t)1 << 46)
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
 				      "input of shape %s is too large",
-				      OPS_SHAPE(n->in[X]));
+				      EXEC_SHAPE(n->in[X]));
 	*conv_state(n) = s;
 	rc = ops_out(n, 0, n->in[X]->dtype, n->in[X]->rank, n->in[X]->dims,
 		     err);

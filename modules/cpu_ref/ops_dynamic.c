@@ -26,7 +26,7 @@ int32_t ops_dynamic_quant_prepare(struct cref_node *n, struct genai_error *err)
 int32_t ops_dynamic_quant_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct exec_tensor *x = n->in[0];
-	uint64_t count = cref_elements(x);
+	uint64_t count = exec_count(x);
 	float low = 0, high = 0, v, scale, zero;
 
 	(void)r;
@@ -59,7 +59,7 @@ static int32_t need_zero(struct cref_node *n, uint32_t i, int64_t count,
 {
 	const struct exec_tensor *z = i < n->n_in ? n->in[i] : NULL;
 
-	if (!z || cref_elements(z) == 1)
+	if (!z || exec_count(z) == 1)
 		return GENAI_OK;
 	return ops_need_shape(n, i, 1, &count, false, err);
 }
@@ -90,7 +90,7 @@ int32_t ops_matmul_integer_prepare(struct cref_node *n, struct genai_error *err)
 	     memcmp(b->dims, a->dims, (b->rank - 2) * sizeof(*dims))))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "shapes %s and %s do not fit",
-				      OPS_SHAPE(a), OPS_SHAPE(b));
+				      EXEC_SHAPE(a), EXEC_SHAPE(b));
 	dims[a->rank - 1] = b->dims[b->rank - 1];
 	if ((rc = need_zero(n, 2, a->dims[a->rank - 2], err)) ||
 	    (rc = need_zero(n, 3, b->dims[b->rank - 1], err)))
@@ -103,7 +103,7 @@ static int64_t zero_of(const struct cref_node *n, uint32_t i, int64_t at)
 	const struct exec_tensor *z = i < n->n_in ? n->in[i] : NULL;
 
 	return z ? ops_get_int(z, z->data,
-			       cref_elements(z) == 1 ? 0 : (uint64_t)at)
+			       exec_count(z) == 1 ? 0 : (uint64_t)at)
 		 : 0;
 }
 
@@ -145,8 +145,8 @@ int32_t ops_matmul_integer_run(struct cref_node *n, const struct cref_run *r)
 	const struct exec_tensor *a = n->in[0], *b = n->in[1];
 	uint64_t rows = ops_span(a, 0, a->rank - 1);
 
-	if (rows && cref_elements(n->out[0]))
-		ops_rows(r->pool, product_part, n, rows, cref_elements(b) + 1);
+	if (rows && exec_count(n->out[0]))
+		ops_rows(r->pool, product_part, n, rows, exec_count(b) + 1);
 	return GENAI_OK;
 }
 
@@ -180,13 +180,13 @@ int32_t ops_group_norm_prepare(struct cref_node *n, struct genai_error *err)
 		return rc;
 	x = n->in[0];
 	groups =
-		instance ? x->dims[1] : cref_attr_int(n->node, "num_groups", 0);
+		instance ? x->dims[1] : exec_attr_int(n->node, "num_groups", 0);
 	if ((groups < 1 && x->dims[1]) || (groups && x->dims[1] % groups) ||
-	    cref_attr_int(n->node, "stash_type", 1) != 1)
+	    exec_attr_int(n->node, "stash_type", 1) != 1)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "%lld groups of data of shape %s, or a "
 				      "stash_type that is not float",
-				      (long long)groups, OPS_SHAPE(x));
+				      (long long)groups, EXEC_SHAPE(x));
 	channel_state(n)->groups = groups;
 	if ((rc = ops_need_shape(n, 1, 1, &x->dims[1], false, err)) ||
 	    (rc = ops_need_shape(n, 2, 1, &x->dims[1], false, err)))
@@ -201,7 +201,7 @@ static void group_part(void *ctx, uint64_t begin, uint64_t end)
 	const int64_t plane = (int64_t)ops_span(x, 2, x->rank);
 	const int64_t groups = channel_state(n)->groups;
 	const int64_t each = x->dims[1] / groups, len = each * plane;
-	const float eps = (float)cref_attr_float(n->node, "epsilon", 1e-5);
+	const float eps = (float)exec_attr_float(n->node, "epsilon", 1e-5);
 	float v, g, b;
 
 	for (uint64_t k = begin; k < end; k++) {
@@ -240,7 +240,7 @@ static void group_part(void *ctx, uint64_t begin, uint64_t end)
 int32_t ops_group_norm_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct exec_tensor *x = n->in[0];
-	uint64_t total = cref_elements(x), rows;
+	uint64_t total = exec_count(x), rows;
 
 	if (!total)
 		return GENAI_OK;
@@ -256,7 +256,7 @@ static void swiglu_part(void *ctx, uint64_t begin, uint64_t end)
 {
 	const struct cref_node *n = ctx;
 	const uint32_t dtype = n->in[0]->dtype;
-	const float alpha = (float)cref_attr_float(n->node, "alpha", 1);
+	const float alpha = (float)exec_attr_float(n->node, "alpha", 1);
 	float a[OPS_CHUNK], b[OPS_CHUNK], s[OPS_CHUNK];
 	unsigned char narrow[OPS_CHUNK * 4];
 
@@ -303,7 +303,7 @@ int32_t ops_swiglu_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_swiglu_run(struct cref_node *n, const struct cref_run *r)
 {
-	uint64_t total = cref_elements(n->in[0]);
+	uint64_t total = exec_count(n->in[0]);
 
 	if (total)
 		cref_pool_run(r->pool, swiglu_part, n, total, OPS_GRAIN);

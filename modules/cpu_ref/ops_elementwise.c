@@ -166,7 +166,7 @@ int32_t ops_mod_prepare(struct cref_node *n, struct genai_error *err)
 int32_t ops_mod_run(struct cref_node *n, const struct cref_run *r)
 {
 	return ops_same_run(n, r,
-			    cref_attr_int(n->node, "fmod", 0) ? &fmod_kernels
+			    exec_attr_int(n->node, "fmod", 0) ? &fmod_kernels
 							      : &mod_kernels);
 }
 

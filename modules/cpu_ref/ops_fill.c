@@ -23,10 +23,10 @@ int32_t ops_trilu_prepare(struct cref_node *n, struct genai_error *err)
 		rc = ops_need_rank(n, 0, 2, GENAI_MAX_RANK, err);
 	if (!rc)
 		rc = ops_need_dtype(n, 1, OPS_BIT(GENAI_DT_I64), err);
-	if (!rc && n->n_in > 1 && n->in[1] && cref_elements(n->in[1]) != 1)
+	if (!rc && n->n_in > 1 && n->in[1] && exec_count(n->in[1]) != 1)
 		rc = cref_node_fail(n, err, GENAI_E_INVAL,
 				    "k of shape %s must be one number",
-				    OPS_SHAPE(n->in[1]));
+				    EXEC_SHAPE(n->in[1]));
 	return rc ? rc
 		  : ops_out(n, 0, n->in[0]->dtype, n->in[0]->rank,
 			    n->in[0]->dims, err);
@@ -37,8 +37,8 @@ int32_t ops_trilu_run(struct cref_node *n, const struct cref_run *r)
 	const struct exec_tensor *x = n->in[0];
 	uint64_t size = exec_bits(x->dtype) / 8;
 	int64_t rows = x->dims[x->rank - 2], cols = x->dims[x->rank - 1];
-	bool upper = cref_attr_int(n->node, "upper", 1) != 0;
-	uint64_t total = rows && cols ? cref_elements(x) / (uint64_t)cols : 0;
+	bool upper = exec_attr_int(n->node, "upper", 1) != 0;
+	uint64_t total = rows && cols ? exec_count(x) / (uint64_t)cols : 0;
 	int64_t k = 0;
 
 	(void)r;
@@ -78,7 +78,7 @@ static int32_t pad_mode(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const names[] = {"constant", "reflect", "edge",
 					    "wrap"};
-	const char *s = cref_attr_string(n->node, "mode", "constant");
+	const char *s = exec_attr_string(n->node, "mode", "constant");
 
 	for (int i = 0; i < 4; i++)
 		if (!strcmp(s, names[i])) {
@@ -96,7 +96,7 @@ static int32_t pad_mode(struct cref_node *n, struct genai_error *err)
 static int32_t pad_list(struct cref_node *n, int64_t *pads, uint32_t *axes,
 			uint32_t *out_count, struct genai_error *err)
 {
-	const struct genai_attr *a = cref_attr_find(n->node, "pads");
+	const struct genai_attr *a = exec_attr(n->node, "pads");
 	uint32_t rank = n->in[0]->rank, count = 0, given = rank, seen = 0;
 	int64_t list[GENAI_MAX_RANK];
 	int32_t rc = GENAI_OK;
@@ -125,7 +125,7 @@ static int32_t pad_list(struct cref_node *n, int64_t *pads, uint32_t *axes,
 	if (!rc && count != 2 * given)
 		rc = cref_node_fail(n, err, GENAI_E_INVAL,
 				    "%u pads for %u axes of shape %s", count,
-				    given, OPS_SHAPE(n->in[0]));
+				    given, EXEC_SHAPE(n->in[0]));
 	*out_count = given;
 	return rc;
 }
@@ -143,10 +143,10 @@ int32_t ops_pad_prepare(struct cref_node *n, struct genai_error *err)
 		rc = ops_need_dtype(n, 0, OPS_BYTES, err);
 	if (!rc)
 		rc = ops_need_same_dtype(n, 0, 2, err);
-	if (!rc && n->n_in > 2 && n->in[2] && cref_elements(n->in[2]) != 1)
+	if (!rc && n->n_in > 2 && n->in[2] && exec_count(n->in[2]) != 1)
 		rc = cref_node_fail(n, err, GENAI_E_INVAL,
 				    "value of shape %s must be one element",
-				    OPS_SHAPE(n->in[2]));
+				    EXEC_SHAPE(n->in[2]));
 	if (!rc)
 		rc = pad_mode(n, err);
 	if (!rc)
@@ -168,7 +168,7 @@ int32_t ops_pad_prepare(struct cref_node *n, struct genai_error *err)
 					      "pads %lld and %lld of axis %u "
 					      "of shape %s",
 					      (long long)b, (long long)e,
-					      axes[i], OPS_SHAPE(n->in[0]));
+					      axes[i], EXEC_SHAPE(n->in[0]));
 	}
 	return ops_out(n, 0, n->in[0]->dtype, n->in[0]->rank, dims, err);
 }
@@ -205,8 +205,8 @@ int32_t ops_pad_run(struct cref_node *n, const struct cref_run *r)
 	const struct exec_tensor *v = n->n_in > 2 ? n->in[2] : NULL;
 	struct exec_tensor *y = n->out[0], fill = *x;
 	enum ops_class c = ops_class_of(x->dtype);
-	float attr = (float)cref_attr_float(n->node, "value", 0);
-	uint64_t total = cref_elements(y), value = 0;
+	float attr = (float)exec_attr_float(n->node, "value", 0);
+	uint64_t total = exec_count(y), value = 0;
 
 	(void)r;
 	fill.data = &value;
@@ -244,7 +244,7 @@ EXEC_STATE(fill_state, cref_node)
 static int32_t fill_value(struct cref_node *n, uint32_t *dtype,
 			  struct genai_error *err)
 {
-	const struct genai_attr *a = cref_attr_find(n->node, "value");
+	const struct genai_attr *a = exec_attr(n->node, "value");
 	const struct genai_tensor *t;
 	const struct genai_file *f;
 	uint64_t bits = 0;
@@ -265,7 +265,7 @@ static int32_t fill_value(struct cref_node *n, uint32_t *dtype,
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "value of type %s and %llu bytes must be "
 				      "one number",
-				      ops_dtype_name(t->dtype),
+				      exec_dtype_name(t->dtype),
 				      (unsigned long long)t->bytes);
 	memcpy(&bits, (const char *)f->data + t->offset, t->bytes);
 	fill_state(n)->bits = bits;
@@ -297,7 +297,7 @@ int32_t ops_constant_of_shape_run(struct cref_node *n, const struct cref_run *r)
 {
 	struct exec_tensor *y = n->out[0];
 	uint64_t size = exec_bits(y->dtype) / 8;
-	uint64_t total = cref_elements(y);
+	uint64_t total = exec_count(y);
 
 	(void)r;
 	for (uint64_t i = 0; i < total; i++)
@@ -317,7 +317,7 @@ int32_t ops_eye_like_prepare(struct cref_node *n, struct genai_error *err)
 		rc = ops_need_rank(n, 0, 2, 2, err);
 	if (rc)
 		return rc;
-	to = cref_attr_int(n->node, "dtype", n->in[0]->dtype);
+	to = exec_attr_int(n->node, "dtype", n->in[0]->dtype);
 	if (to < 0 || to > 31 || !(OPS_BYTES & OPS_BIT(to)))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED, "dtype %lld",
 				      (long long)to);
@@ -329,12 +329,12 @@ int32_t ops_eye_like_run(struct cref_node *n, const struct cref_run *r)
 {
 	struct exec_tensor *y = n->out[0];
 	int64_t rows = y->dims[0], cols = y->dims[1], one = 1;
-	int64_t k = cref_attr_int(n->node, "k", 0);
+	int64_t k = exec_attr_int(n->node, "k", 0);
 
 	(void)r;
 	if (!rows || !cols)
 		return GENAI_OK;
-	memset(y->data, 0, cref_elements(y) * exec_bits(y->dtype) / 8);
+	memset(y->data, 0, exec_count(y) * exec_bits(y->dtype) / 8);
 	for (int64_t i = 0; i < rows; i++)
 		if (k >= -i && k < cols - i)
 			ops_store(OPS_I64, &one, y->dtype, y->data,

@@ -22,7 +22,7 @@ static int32_t need_shape(struct cref_node *n, uint32_t i, uint32_t j,
 		return GENAI_OK;
 	return cref_node_fail(n, err, GENAI_E_INVAL,
 			      "inputs %u and %u differ in shape: %s and %s", i,
-			      j, OPS_SHAPE(n->in[i]), OPS_SHAPE(n->in[j]));
+			      j, EXEC_SHAPE(n->in[i]), EXEC_SHAPE(n->in[j]));
 }
 
 // ---- LinearAttentionGate ----
@@ -45,7 +45,7 @@ int32_t ops_linear_gate_prepare(struct cref_node *n, struct genai_error *err)
 			rc = cref_node_fail(n, err, GENAI_E_INVAL,
 					    "input %u of shape %s, must be "
 					    "[%lld]",
-					    i, OPS_SHAPE(n->in[i]),
+					    i, EXEC_SHAPE(n->in[i]),
 					    (long long)a->dims[2]);
 	}
 	if (!rc && input(n, B)) {
@@ -87,7 +87,7 @@ static void gate_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_linear_gate_run(struct cref_node *n, const struct cref_run *r)
 {
-	ops_rows(r->pool, gate_part, n, cref_elements(n->in[A]), 16);
+	ops_rows(r->pool, gate_part, n, exec_count(n->in[A]), 16);
 	return GENAI_OK;
 }
 
@@ -117,9 +117,9 @@ int32_t ops_gated_add_prepare(struct cref_node *n, struct genai_error *err)
 	want = *n->in[X];
 	want.dims[want.rank - 1] = 1;
 	if (!same_shape(&want, n->in[GATE]))
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "gate of shape %s, must be %s",
-				      OPS_SHAPE(n->in[GATE]), OPS_SHAPE(&want));
+		return cref_node_fail(
+			n, err, GENAI_E_INVAL, "gate of shape %s, must be %s",
+			EXEC_SHAPE(n->in[GATE]), EXEC_SHAPE(&want));
 	return ops_out(n, 0, n->in[X]->dtype, n->in[X]->rank, n->in[X]->dims,
 		       err);
 }
@@ -152,7 +152,6 @@ int32_t ops_gated_add_run(struct cref_node *n, const struct cref_run *r)
 	uint64_t len = (uint64_t)x->dims[x->rank - 1];
 
 	if (len)
-		ops_rows(r->pool, gated_add_part, n, cref_elements(x) / len,
-			 len);
+		ops_rows(r->pool, gated_add_part, n, exec_count(x) / len, len);
 	return GENAI_OK;
 }

@@ -6,7 +6,7 @@
 static int32_t check_indices(struct cref_node *n, const struct cref_run *r,
 			     const struct exec_tensor *idx, int64_t dim)
 {
-	uint64_t count = cref_elements(idx);
+	uint64_t count = exec_count(idx);
 
 	for (uint64_t i = 0; i < count; i++) {
 		int64_t v = ops_get_int(idx, idx->data, i);
@@ -57,7 +57,7 @@ int32_t ops_gather_prepare(struct cref_node *n, struct genai_error *err)
 	if (!rc)
 		rc = ops_need_dtype(n, 1, OPS_INDEX, err);
 	if (!rc)
-		rc = ops_axis(n, cref_attr_int(n->node, "axis", 0),
+		rc = ops_axis(n, exec_attr_int(n->node, "axis", 0),
 			      n->in[0]->rank, &axis, err);
 	if (rc)
 		return rc;
@@ -99,12 +99,12 @@ int32_t ops_gather_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct exec_tensor *x = n->in[0];
 	uint32_t axis = index_state(n)->axis;
-	struct gather g = {n, cref_elements(n->in[1]),
+	struct gather g = {n, exec_count(n->in[1]),
 			   ops_span(x, axis + 1, x->rank) * bytes_of(x),
 			   x->dims[axis]};
 	int32_t rc = check_indices(n, r, n->in[1], g.dim);
 
-	if (!rc && cref_elements(n->out[0]))
+	if (!rc && exec_count(n->out[0]))
 		ops_rows(r->pool, gather_part, &g,
 			 ops_span(x, 0, axis) * g.count, g.line / 4);
 	return rc;
@@ -156,7 +156,7 @@ static int32_t elements_check(struct cref_node *n, struct genai_error *err)
 	if (!rc)
 		rc = ops_need_dtype(n, 1, OPS_INDEX, err);
 	if (!rc)
-		rc = ops_axis(n, cref_attr_int(n->node, "axis", 0), x->rank,
+		rc = ops_axis(n, exec_attr_int(n->node, "axis", 0), x->rank,
 			      &axis, err);
 	if (rc)
 		return rc;
@@ -166,7 +166,7 @@ static int32_t elements_check(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "indices of shape %s do not fit data of "
 				      "shape %s",
-				      OPS_SHAPE(idx), OPS_SHAPE(x));
+				      EXEC_SHAPE(idx), EXEC_SHAPE(x));
 	index_state(n)->axis = axis;
 	return GENAI_OK;
 }
@@ -187,7 +187,7 @@ int32_t ops_gather_elements_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct exec_tensor *x = n->in[0], *idx = n->in[1];
 	uint32_t axis = index_state(n)->axis;
-	uint64_t count = cref_elements(idx), size = bytes_of(x);
+	uint64_t count = exec_count(idx), size = bytes_of(x);
 	int32_t rc = check_indices(n, r, idx, x->dims[axis]);
 	struct walk w;
 
@@ -206,7 +206,7 @@ int32_t ops_gather_elements_run(struct cref_node *n, const struct cref_run *r)
 static int32_t reduction(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const names[] = {"none", "add", "mul", "max", "min"};
-	const char *s = cref_attr_string(n->node, "reduction", "none");
+	const char *s = exec_attr_string(n->node, "reduction", "none");
 
 	for (int i = 0; i < 5; i++)
 		if (!strcmp(s, names[i])) {
@@ -215,7 +215,7 @@ static int32_t reduction(struct cref_node *n, struct genai_error *err)
 				return cref_node_fail(
 					n, err, GENAI_E_UNSUPPORTED,
 					"reduction '%s' of type %s", s,
-					ops_dtype_name(n->in[0]->dtype));
+					exec_dtype_name(n->in[0]->dtype));
 			return GENAI_OK;
 		}
 	return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -265,7 +265,7 @@ static void meet(int64_t how, struct exec_tensor *y, uint64_t at,
 
 static void copy_data(struct cref_node *n)
 {
-	uint64_t bytes = cref_elements(n->in[0]) * bytes_of(n->in[0]);
+	uint64_t bytes = exec_count(n->in[0]) * bytes_of(n->in[0]);
 
 	if (bytes && n->out[0]->data != n->in[0]->data)
 		memcpy(n->out[0]->data, n->in[0]->data, bytes);
@@ -293,7 +293,7 @@ int32_t ops_scatter_elements_prepare(struct cref_node *n,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "updates of shape %s and indices of "
 				      "shape %s differ",
-				      OPS_SHAPE(u), OPS_SHAPE(idx));
+				      EXEC_SHAPE(u), EXEC_SHAPE(idx));
 	return ops_out(n, 0, n->in[0]->dtype, n->in[0]->rank, n->in[0]->dims,
 		       err);
 }
@@ -303,7 +303,7 @@ int32_t ops_scatter_elements_run(struct cref_node *n, const struct cref_run *r)
 	const struct exec_tensor *idx = n->in[1], *u = n->in[2];
 	struct exec_tensor *y = n->out[0];
 	uint32_t axis = index_state(n)->axis;
-	uint64_t count = cref_elements(idx), size = bytes_of(y);
+	uint64_t count = exec_count(idx), size = bytes_of(y);
 	int32_t rc = check_indices(n, r, idx, y->dims[axis]);
 	struct walk w;
 
@@ -344,7 +344,7 @@ static int32_t nd_offset(struct cref_node *n, const struct cref_run *r,
 					      "index %lld is out of range for "
 					      "axis %u of shape %s",
 					      (long long)v, first + j,
-					      OPS_SHAPE(t));
+					      EXEC_SHAPE(t));
 		*out += (uint64_t)(v < 0 ? v + dim : v) *
 			(uint64_t)t->strides[first + j];
 	}
@@ -355,7 +355,7 @@ int32_t ops_gather_nd_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"batch_dims", NULL};
 	int32_t rc = ops_check(n, attrs, 2, 2, 1, err);
-	int64_t b = cref_attr_int(n->node, "batch_dims", 0), k = 0;
+	int64_t b = exec_attr_int(n->node, "batch_dims", 0), k = 0;
 	int64_t dims[2 * GENAI_MAX_RANK];
 	const struct exec_tensor *x, *idx;
 	uint32_t rank = 0;
@@ -378,7 +378,7 @@ int32_t ops_gather_nd_prepare(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "indices of shape %s do not fit data of "
 				      "shape %s, batch_dims %lld",
-				      OPS_SHAPE(idx), OPS_SHAPE(x),
+				      EXEC_SHAPE(idx), EXEC_SHAPE(x),
 				      (long long)b);
 	for (uint32_t d = 0; d + 1 < idx->rank; d++)
 		dims[rank++] = idx->dims[d];
@@ -390,7 +390,7 @@ int32_t ops_gather_nd_prepare(struct cref_node *n, struct genai_error *err)
 int32_t ops_gather_nd_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct exec_tensor *x = n->in[0], *idx = n->in[1];
-	uint32_t b = (uint32_t)cref_attr_int(n->node, "batch_dims", 0);
+	uint32_t b = (uint32_t)exec_attr_int(n->node, "batch_dims", 0);
 	uint32_t k = (uint32_t)idx->dims[idx->rank - 1];
 	uint64_t tuples = ops_span(idx, 0, idx->rank - 1);
 	uint64_t per = ops_span(idx, b, idx->rank - 1), off;
@@ -445,8 +445,8 @@ int32_t ops_scatter_nd_prepare(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "data %s, indices %s and updates %s do "
 				      "not fit",
-				      OPS_SHAPE(x), OPS_SHAPE(idx),
-				      OPS_SHAPE(u));
+				      EXEC_SHAPE(x), EXEC_SHAPE(idx),
+				      EXEC_SHAPE(u));
 	return ops_out(n, 0, x->dtype, x->rank, x->dims, err);
 }
 

@@ -15,8 +15,8 @@ int32_t ops_gemm_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"alpha", "beta", "transA", "transB",
 					    NULL};
-	bool ta = cref_attr_int(n->node, "transA", 0) != 0;
-	bool tb = cref_attr_int(n->node, "transB", 0) != 0;
+	bool ta = exec_attr_int(n->node, "transA", 0) != 0;
+	bool tb = exec_attr_int(n->node, "transB", 0) != 0;
 	int32_t rc = ops_check(n, attrs, 2, 3, 1, err);
 	const struct exec_tensor *a, *b, *c;
 	int64_t dims[2];
@@ -41,8 +41,8 @@ int32_t ops_gemm_prepare(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "A of shape %s%s and B of shape %s%s do "
 				      "not multiply",
-				      OPS_SHAPE(a), ta ? " transposed" : "",
-				      OPS_SHAPE(b), tb ? " transposed" : "");
+				      EXEC_SHAPE(a), ta ? " transposed" : "",
+				      EXEC_SHAPE(b), tb ? " transposed" : "");
 	for (uint32_t d = 0; c && d < c->rank; d++)
 		fits = fits && c->rank <= 2 &&
 		       (c->dims[d] == 1 || c->dims[d] == dims[d + 2 - c->rank]);
@@ -50,7 +50,7 @@ int32_t ops_gemm_prepare(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "C of shape %s does not broadcast to "
 				      "[%lld,%lld]",
-				      OPS_SHAPE(c), (long long)dims[0],
+				      EXEC_SHAPE(c), (long long)dims[0],
 				      (long long)dims[1]);
 	return ops_out(n, 0, a->dtype, 2, dims, err);
 }
@@ -129,8 +129,8 @@ int32_t ops_gemm_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct exec_tensor *a = n->in[0], *b = n->in[1];
 	const struct exec_tensor *c = n->n_in > 2 ? n->in[2] : NULL;
-	bool ta = cref_attr_int(n->node, "transA", 0) != 0;
-	bool tb = cref_attr_int(n->node, "transB", 0) != 0;
+	bool ta = exec_attr_int(n->node, "transA", 0) != 0;
+	bool tb = exec_attr_int(n->node, "transB", 0) != 0;
 	struct gemm q = {
 		.n = n,
 		.M = n->out[0]->dims[0],
@@ -140,8 +140,8 @@ int32_t ops_gemm_run(struct cref_node *n, const struct cref_run *r)
 		.a_k = ta ? a->dims[1] : 1,
 		.b_k = tb ? 1 : b->dims[1],
 		.b_n = tb ? b->dims[1] : 1,
-		.alpha = cref_attr_float(n->node, "alpha", 1.0),
-		.beta = cref_attr_float(n->node, "beta", 1.0),
+		.alpha = exec_attr_float(n->node, "alpha", 1.0),
+		.beta = exec_attr_float(n->node, "beta", 1.0),
 		.c = ops_class_of(a->dtype),
 	};
 
@@ -269,7 +269,7 @@ static bool ein_output(struct einsum *q, const char *s)
 // Read the equation; false when it does not fit the inputs.
 static bool ein_parse(struct einsum *q, const struct cref_node *n)
 {
-	const char *s = cref_attr_string(n->node, "equation", "");
+	const char *s = exec_attr_string(n->node, "equation", "");
 
 	memset(q, 0, sizeof(*q));
 	q->n = n;
@@ -318,8 +318,8 @@ int32_t ops_einsum_prepare(struct cref_node *n, struct genai_error *err)
 			n, err, GENAI_E_INVAL,
 			"equation '%.100s' does not fit %u inputs, the first "
 			"of shape %s",
-			cref_attr_string(n->node, "equation", ""), n->n_in,
-			OPS_SHAPE(n->in[0]));
+			exec_attr_string(n->node, "equation", ""), n->n_in,
+			EXEC_SHAPE(n->in[0]));
 	for (uint32_t k = 0; k < q.n_out; k++)
 		dims[k] = q.size[q.out[k]];
 	return ops_out(n, 0, n->in[0]->dtype, q.n_out, dims, err);
@@ -379,7 +379,7 @@ static void ein_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_einsum_run(struct cref_node *n, const struct cref_run *r)
 {
-	uint64_t total = cref_elements(n->out[0]);
+	uint64_t total = exec_count(n->out[0]);
 	struct einsum q;
 
 	if (total && ein_parse(&q, n))

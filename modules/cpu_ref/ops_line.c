@@ -40,7 +40,7 @@ static void lines_init(struct lines *q, const struct cref_node *n)
 static void lines_run(struct lines *q, const struct cref_run *r,
 		      cref_part_fn fn)
 {
-	uint64_t total = cref_elements(q->x);
+	uint64_t total = exec_count(q->x);
 
 	if (total)
 		ops_rows(r->pool, fn, q, total / (uint64_t)q->len,
@@ -70,7 +70,7 @@ int32_t ops_softmax_prepare(struct cref_node *n, struct genai_error *err)
 	if (!rc)
 		rc = ops_need_dtype(n, 0, OPS_FLOATS, err);
 	if (!rc)
-		rc = ops_axis(n, cref_attr_int(n->node, "axis", old ? 1 : -1),
+		rc = ops_axis(n, exec_attr_int(n->node, "axis", old ? 1 : -1),
 			      n->in[0]->rank, &axis, err);
 	if (rc)
 		return rc;
@@ -279,8 +279,8 @@ int32_t ops_cumulate_run(struct cref_node *n, const struct cref_run *r)
 	lines_init(&q, n);
 	if (q.c == OPS_F32)
 		q.c = OPS_F64; // running sums of floats in double
-	q.exclusive = cref_attr_int(n->node, "exclusive", 0) != 0;
-	q.reverse = cref_attr_int(n->node, "reverse", 0) != 0;
+	q.exclusive = exec_attr_int(n->node, "exclusive", 0) != 0;
+	q.reverse = exec_attr_int(n->node, "reverse", 0) != 0;
 	q.prod = n->op->code == OPS_PROD;
 	lines_run(&q, r, cumulate_part);
 	return GENAI_OK;
@@ -291,14 +291,14 @@ int32_t ops_cumulate_run(struct cref_node *n, const struct cref_run *r)
 int32_t ops_lpnorm_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", "p", NULL};
-	int64_t p = cref_attr_int(n->node, "p", 2);
+	int64_t p = exec_attr_int(n->node, "p", 2);
 	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
 	uint32_t axis = 0;
 
 	if (!rc)
 		rc = ops_need_dtype(n, 0, OPS_FLOATS, err);
 	if (!rc)
-		rc = ops_axis(n, cref_attr_int(n->node, "axis", -1),
+		rc = ops_axis(n, exec_attr_int(n->node, "axis", -1),
 			      n->in[0]->rank, &axis, err);
 	if (!rc && p != 1 && p != 2)
 		rc = cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -337,7 +337,7 @@ int32_t ops_lpnorm_run(struct cref_node *n, const struct cref_run *r)
 	struct lines q;
 
 	lines_init(&q, n);
-	q.p = cref_attr_int(n->node, "p", 2);
+	q.p = exec_attr_int(n->node, "p", 2);
 	lines_run(&q, r, lpnorm_part);
 	return GENAI_OK;
 }

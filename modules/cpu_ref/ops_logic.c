@@ -99,7 +99,7 @@ int32_t ops_bitshift_prepare(struct cref_node *n, struct genai_error *err)
 
 	if (rc)
 		return rc;
-	d = cref_attr_string(n->node, "direction", "");
+	d = exec_attr_string(n->node, "direction", "");
 	if (strcmp(d, "LEFT") && strcmp(d, "RIGHT"))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "direction is '%.40s', must be LEFT or "
@@ -110,7 +110,7 @@ int32_t ops_bitshift_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_bitshift_run(struct cref_node *n, const struct cref_run *r)
 {
-	const char *d = cref_attr_string(n->node, "direction", "");
+	const char *d = exec_attr_string(n->node, "direction", "");
 
 	return ops_same_run(n, r, d[0] == 'L' ? &shl_kernels : &shr_kernels);
 }
@@ -166,8 +166,8 @@ int32_t ops_isinf_run(struct cref_node *n, const struct cref_run *r)
 	ops_ew_init(&e, n, 1,
 		    ops_class_of(n->in[0]->dtype) == OPS_F32 ? isinf_f32
 							     : isinf_f64);
-	e.param[0].i = cref_attr_int(n->node, "detect_negative", 1);
-	e.param[1].i = cref_attr_int(n->node, "detect_positive", 1);
+	e.param[0].i = exec_attr_int(n->node, "detect_negative", 1);
+	e.param[1].i = exec_attr_int(n->node, "detect_positive", 1);
 	ops_ew_run(&e, r->pool);
 	return GENAI_OK;
 }
@@ -262,11 +262,11 @@ int32_t ops_clip_prepare(struct cref_node *n, struct genai_error *err)
 		if (!n->in[i])
 			continue;
 		rc = ops_need_same_dtype(n, 0, i, err);
-		if (!rc && cref_elements(n->in[i]) != 1)
+		if (!rc && exec_count(n->in[i]) != 1)
 			rc = cref_node_fail(n, err, GENAI_E_INVAL,
 					    "input %u of shape %s must be one "
 					    "number",
-					    i, OPS_SHAPE(n->in[i]));
+					    i, EXEC_SHAPE(n->in[i]));
 	}
 	return rc ? rc
 		  : ops_out(n, 0, n->in[0]->dtype, n->in[0]->rank,
@@ -281,11 +281,11 @@ int32_t ops_clip_run(struct cref_node *n, const struct cref_run *r)
 	ops_ew_init(&e, n, 1, ops_kernel(&clip_kernels, c));
 	if (c == OPS_F32) {
 		e.param[0].f =
-			(float)cref_attr_float(n->node, "min", -INFINITY);
-		e.param[1].f = (float)cref_attr_float(n->node, "max", INFINITY);
+			(float)exec_attr_float(n->node, "min", -INFINITY);
+		e.param[1].f = (float)exec_attr_float(n->node, "max", INFINITY);
 	} else if (c == OPS_F64) {
-		e.param[0].d = cref_attr_float(n->node, "min", -INFINITY);
-		e.param[1].d = cref_attr_float(n->node, "max", INFINITY);
+		e.param[0].d = exec_attr_float(n->node, "min", -INFINITY);
+		e.param[1].d = exec_attr_float(n->node, "max", INFINITY);
 	} else if (c == OPS_I64) {
 		e.param[0].i = INT64_MIN;
 		e.param[1].i = INT64_MAX;

@@ -21,7 +21,7 @@ EXEC_STATE(transpose_state, cref_node)
 int32_t ops_transpose_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"perm", NULL};
-	const struct genai_attr *a = cref_attr_find(n->node, "perm");
+	const struct genai_attr *a = exec_attr(n->node, "perm");
 	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t rank, seen = 0;
@@ -35,7 +35,7 @@ int32_t ops_transpose_prepare(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "perm has %llu entries for shape %s",
 				      (unsigned long long)a->count,
-				      OPS_SHAPE(n->in[0]));
+				      EXEC_SHAPE(n->in[0]));
 	for (uint32_t i = 0; i < rank; i++) {
 		int64_t p = a ? a->ints[i] : (int64_t)(rank - 1 - i);
 
@@ -43,7 +43,7 @@ int32_t ops_transpose_prepare(struct cref_node *n, struct genai_error *err)
 			return cref_node_fail(n, err, GENAI_E_INVAL,
 					      "perm is no permutation of the "
 					      "axes of shape %s",
-					      OPS_SHAPE(n->in[0]));
+					      EXEC_SHAPE(n->in[0]));
 		seen |= 1u << p;
 		transpose_state(n)->perm[i] = (uint32_t)p;
 		dims[i] = n->in[0]->dims[p];
@@ -93,8 +93,8 @@ int32_t ops_expand_prepare(struct cref_node *n, struct genai_error *err)
 			return cref_node_fail(n, err, GENAI_E_INVAL,
 					      "shapes %s and %s do not "
 					      "broadcast",
-					      OPS_SHAPE(n->in[0]),
-					      OPS_SHAPE(&shape));
+					      EXEC_SHAPE(n->in[0]),
+					      EXEC_SHAPE(&shape));
 		}
 		shape.dims[i] = d == 1 ? w : d;
 	}
@@ -132,7 +132,7 @@ int32_t ops_tile_prepare(struct cref_node *n, struct genai_error *err)
 	if (!rc && count != n->in[0]->rank)
 		rc = cref_node_fail(n, err, GENAI_E_INVAL,
 				    "%u repeats for shape %s", count,
-				    OPS_SHAPE(n->in[0]));
+				    EXEC_SHAPE(n->in[0]));
 	for (uint32_t i = 0; !rc && i < count; i++)
 		if (rep[i] < 0 ||
 		    __builtin_mul_overflow(rep[i], n->in[0]->dims[i], &dims[i]))
@@ -140,7 +140,7 @@ int32_t ops_tile_prepare(struct cref_node *n, struct genai_error *err)
 					    "%lld repeats of axis %u of shape "
 					    "%s",
 					    (long long)rep[i], i,
-					    OPS_SHAPE(n->in[0]));
+					    EXEC_SHAPE(n->in[0]));
 	return rc ? rc : ops_out(n, 0, n->in[0]->dtype, count, dims, err);
 }
 
@@ -156,7 +156,7 @@ int32_t ops_tile_run(struct cref_node *n, const struct cref_run *r)
 				     y->strides[i] * x->dims[i], 0);
 		ops_copy_dim(&c, x->dims[i], y->strides[i], x->strides[i]);
 	}
-	if (cref_elements(y))
+	if (exec_count(y))
 		ops_copy_run(&c, r->pool);
 	return GENAI_OK;
 }
@@ -172,7 +172,7 @@ EXEC_STATE(split_state, cref_node)
 static int32_t split_lengths(struct cref_node *n, int64_t dim,
 			     struct genai_error *err)
 {
-	const struct genai_attr *a = cref_attr_find(n->node, "split");
+	const struct genai_attr *a = exec_attr(n->node, "split");
 	int64_t *len = split_state(n)->len, sum = 0, part;
 	uint32_t k = n->n_out;
 	int32_t rc = GENAI_OK;
@@ -202,7 +202,7 @@ static int32_t split_lengths(struct cref_node *n, int64_t dim,
 		rc = cref_node_fail(n, err, GENAI_E_INVAL,
 				    "lengths add up to %lld, the axis of shape "
 				    "%s has %lld",
-				    (long long)sum, OPS_SHAPE(n->in[0]),
+				    (long long)sum, EXEC_SHAPE(n->in[0]),
 				    (long long)dim);
 	return rc;
 }
@@ -219,9 +219,9 @@ int32_t ops_split_prepare(struct cref_node *n, struct genai_error *err)
 	if (!rc)
 		rc = ops_need_dtype(n, 0, OPS_BYTES, err);
 	if (!rc)
-		rc = ops_axis(n, cref_attr_int(n->node, "axis", 0),
+		rc = ops_axis(n, exec_attr_int(n->node, "axis", 0),
 			      n->in[0]->rank, &axis, err);
-	if (!rc && cref_attr_int(n->node, "num_outputs", n->n_out) != n->n_out)
+	if (!rc && exec_attr_int(n->node, "num_outputs", n->n_out) != n->n_out)
 		rc = cref_node_fail(n, err, GENAI_E_INVAL,
 				    "num_outputs differs from %u outputs",
 				    n->n_out);
@@ -279,7 +279,7 @@ int32_t ops_concat_prepare(struct cref_node *n, struct genai_error *err)
 	if (!rc)
 		rc = ops_need_dtype(n, 0, OPS_BYTES, err);
 	if (!rc)
-		rc = ops_axis(n, cref_attr_int(n->node, "axis", INT64_MIN),
+		rc = ops_axis(n, exec_attr_int(n->node, "axis", INT64_MIN),
 			      n->in[0]->rank, &axis, err);
 	if (rc)
 		return rc;
@@ -298,8 +298,8 @@ int32_t ops_concat_prepare(struct cref_node *n, struct genai_error *err)
 			return cref_node_fail(n, err, GENAI_E_INVAL,
 					      "shapes %s and %s do not join at "
 					      "axis %u",
-					      OPS_SHAPE(n->in[0]), OPS_SHAPE(t),
-					      axis);
+					      EXEC_SHAPE(n->in[0]),
+					      EXEC_SHAPE(t), axis);
 		rc = ops_need_same_dtype(n, 0, i, err);
 		if (rc)
 			return rc;
@@ -365,7 +365,7 @@ static int32_t slice_list(struct cref_node *n, uint32_t i, const char *name,
 			  int64_t *list, uint32_t *count,
 			  struct genai_error *err)
 {
-	const struct genai_attr *a = cref_attr_find(n->node, name);
+	const struct genai_attr *a = exec_attr(n->node, name);
 
 	if (i < n->n_in && n->in[i])
 		return ops_ints(n, i, list, GENAI_MAX_RANK, count, err);
@@ -375,7 +375,7 @@ static int32_t slice_list(struct cref_node *n, uint32_t i, const char *name,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "%llu %s for shape %s",
 				      (unsigned long long)a->count, name,
-				      OPS_SHAPE(n->in[0]));
+				      EXEC_SHAPE(n->in[0]));
 	*count = (uint32_t)a->count;
 	if (a->count)
 		memcpy(list, a->ints, a->count * sizeof(list[0]));
@@ -444,7 +444,7 @@ int32_t ops_slice_run(struct cref_node *n, const struct cref_run *r)
 	const struct exec_tensor *x = n->in[0], *y = n->out[0];
 	struct ops_copy c;
 
-	if (!cref_elements(y))
+	if (!exec_count(y))
 		return GENAI_OK;
 	copy_init(&c, y, x);
 	for (uint32_t d = 0; d < y->rank; d++) {
@@ -461,8 +461,8 @@ int32_t ops_slice_run(struct cref_node *n, const struct cref_run *r)
 int32_t ops_depth_space_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"blocksize", "mode", NULL};
-	int64_t b = cref_attr_int(n->node, "blocksize", 0), dims[4];
-	const char *mode = cref_attr_string(n->node, "mode", "DCR");
+	int64_t b = exec_attr_int(n->node, "blocksize", 0), dims[4];
+	const char *mode = exec_attr_string(n->node, "mode", "DCR");
 	bool to_space = n->op->code == OPS_TO_SPACE;
 	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
 
@@ -480,7 +480,7 @@ int32_t ops_depth_space_prepare(struct cref_node *n, struct genai_error *err)
 	    (to_space ? dims[1] % (b * b) : dims[2] % b || dims[3] % b))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "blocksize %lld does not divide shape %s",
-				      (long long)b, OPS_SHAPE(n->in[0]));
+				      (long long)b, EXEC_SHAPE(n->in[0]));
 	dims[1] = to_space ? dims[1] / (b * b) : dims[1] * b * b;
 	dims[2] = to_space ? dims[2] * b : dims[2] / b;
 	dims[3] = to_space ? dims[3] * b : dims[3] / b;
@@ -494,9 +494,9 @@ int32_t ops_depth_space_run(struct cref_node *n, const struct cref_run *r)
 	// the side with many channels, and the one with many pixels
 	const struct exec_tensor *deep = to_space ? x : y;
 	const struct exec_tensor *wide = to_space ? y : x;
-	int64_t b = cref_attr_int(n->node, "blocksize", 0);
+	int64_t b = exec_attr_int(n->node, "blocksize", 0);
 	int64_t c = wide->dims[1], h = deep->dims[2], w = deep->dims[3];
-	bool dcr = strcmp(cref_attr_string(n->node, "mode", "DCR"), "CRD") != 0;
+	bool dcr = strcmp(exec_attr_string(n->node, "mode", "DCR"), "CRD") != 0;
 	// batch, channel, row, row in block, column, column in block
 	int64_t dims[6] = {x->dims[0], c, h, b, w, b};
 	int64_t wide_s[6] = {
@@ -509,7 +509,7 @@ int32_t ops_depth_space_run(struct cref_node *n, const struct cref_run *r)
 			     dcr ? c * h * w : h * w};
 	struct ops_copy copy;
 
-	if (!cref_elements(y))
+	if (!exec_count(y))
 		return GENAI_OK;
 	copy_init(&copy, y, x);
 	for (int i = 0; i < 6; i++)

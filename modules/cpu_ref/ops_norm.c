@@ -160,7 +160,7 @@ static struct exec_tensor *output(const struct cref_node *n, uint32_t i)
 
 static int32_t norm_run(struct norm *q, const struct cref_run *r)
 {
-	uint64_t total = cref_elements(q->x);
+	uint64_t total = exec_count(q->x);
 
 	if (total)
 		ops_rows(r->pool, norm_part, q, total / q->len, q->len);
@@ -169,7 +169,7 @@ static int32_t norm_run(struct norm *q, const struct cref_run *r)
 
 static int32_t check_stash(struct cref_node *n, struct genai_error *err)
 {
-	int64_t v = cref_attr_int(n->node, "stash_type", GENAI_DT_F32);
+	int64_t v = exec_attr_int(n->node, "stash_type", GENAI_DT_F32);
 
 	if (v != GENAI_DT_F32)
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -200,7 +200,7 @@ static int32_t check_weight(struct cref_node *n, uint32_t i, uint32_t axis,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "input %u of shape %s does not fit the "
 				      "axes from %u of shape %s",
-				      i, OPS_SHAPE(w), axis, OPS_SHAPE(x));
+				      i, EXEC_SHAPE(w), axis, EXEC_SHAPE(x));
 	return ops_need_dtype(n, i, OPS_F32S, err);
 }
 
@@ -235,7 +235,7 @@ int32_t ops_norm_prepare(struct cref_node *n, struct genai_error *err)
 	if (!rc)
 		rc = ops_need_dtype(n, 0, OPS_F32S, err);
 	if (!rc)
-		rc = ops_axis(n, cref_attr_int(n->node, "axis", -1),
+		rc = ops_axis(n, exec_attr_int(n->node, "axis", -1),
 			      n->in[0]->rank, &axis, err);
 	if (!rc)
 		rc = check_stash(n, err);
@@ -267,7 +267,7 @@ int32_t ops_norm_run(struct cref_node *n, const struct cref_run *r)
 		.mean = rms ? NULL : output(n, 1),
 		.inv = rms ? output(n, 1) : output(n, 2),
 		.len = ops_span(n->in[0], axis, n->in[0]->rank),
-		.eps = (float)cref_attr_float(n->node, "epsilon", 1e-5),
+		.eps = (float)exec_attr_float(n->node, "epsilon", 1e-5),
 		.rms = rms,
 	};
 
@@ -290,7 +290,7 @@ static int32_t check_skip(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "skip of shape %s does not fit input of "
 				      "shape %s",
-				      OPS_SHAPE(s), OPS_SHAPE(x));
+				      EXEC_SHAPE(s), EXEC_SHAPE(x));
 	return GENAI_OK;
 }
 
@@ -338,8 +338,8 @@ int32_t ops_skip_norm_run(struct cref_node *n, const struct cref_run *r)
 		.inv = output(n, 2),
 		.sum = output(n, 3),
 		.len = len,
-		.skip_rows = len ? cref_elements(n->in[1]) / len : 0,
-		.eps = (float)cref_attr_float(n->node, "epsilon", 1e-12),
+		.skip_rows = len ? exec_count(n->in[1]) / len : 0,
+		.eps = (float)exec_attr_float(n->node, "epsilon", 1e-12),
 		.rms = rms,
 	};
 
@@ -353,7 +353,7 @@ enum { X, SCALE, GATE };
 int32_t ops_gated_norm_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"activation", "epsilon", NULL};
-	const char *act = cref_attr_string(n->node, "activation", "silu");
+	const char *act = exec_attr_string(n->node, "activation", "silu");
 	int32_t rc = ops_check(n, attrs, 3, 3, 1, err);
 	const struct exec_tensor *x, *w;
 
@@ -377,12 +377,12 @@ int32_t ops_gated_norm_prepare(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "scale of shape %s does not divide the "
 				      "rows of X of shape %s",
-				      OPS_SHAPE(w), OPS_SHAPE(x));
+				      EXEC_SHAPE(w), EXEC_SHAPE(x));
 	if (n->in[GATE]->rank != x->rank ||
 	    memcmp(n->in[GATE]->dims, x->dims, x->rank * sizeof(*x->dims)))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "gate of shape %s, must be %s as X",
-				      OPS_SHAPE(n->in[GATE]), OPS_SHAPE(x));
+				      EXEC_SHAPE(n->in[GATE]), EXEC_SHAPE(x));
 	return ops_out(n, 0, x->dtype, x->rank, x->dims, err);
 }
 
@@ -394,9 +394,9 @@ int32_t ops_gated_norm_run(struct cref_node *n, const struct cref_run *r)
 		.gate = n->in[GATE],
 		.y = n->out[0],
 		.len = (uint64_t)n->in[SCALE]->dims[0],
-		.eps = (float)cref_attr_float(n->node, "epsilon", 1e-5),
+		.eps = (float)exec_attr_float(n->node, "epsilon", 1e-5),
 		.rms = true,
-		.silu = strcmp(cref_attr_string(n->node, "activation", "silu"),
+		.silu = strcmp(exec_attr_string(n->node, "activation", "silu"),
 			       "sigmoid"),
 	};
 

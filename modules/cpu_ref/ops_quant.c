@@ -40,7 +40,7 @@ static void copy_f8(struct ops_ew *e, const void *const *in, void *out,
 static int round_mode(const struct cref_node *n)
 {
 	static const char *const names[] = {"up", "nearest", "down"};
-	const char *s = cref_attr_string(n->node, "round_mode", "up");
+	const char *s = exec_attr_string(n->node, "round_mode", "up");
 
 	for (int i = 0; i < 3; i++)
 		if (!strcmp(s, names[i]))
@@ -52,7 +52,7 @@ static int32_t cast_mode_fail(struct cref_node *n, struct genai_error *err)
 {
 	return cref_node_fail(n, err, GENAI_E_INVAL,
 			      "round_mode '%.40s' is not up, down or nearest",
-			      cref_attr_string(n->node, "round_mode", ""));
+			      exec_attr_string(n->node, "round_mode", ""));
 }
 
 static int32_t cast_out(struct cref_node *n, int64_t to,
@@ -62,7 +62,7 @@ static int32_t cast_out(struct cref_node *n, int64_t to,
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "cast to type %lld (%s)", (long long)to,
 				      to < 0 ? "?"
-					     : ops_dtype_name((uint32_t)to));
+					     : exec_dtype_name((uint32_t)to));
 	if (round_mode(n) < 0)
 		return cast_mode_fail(n, err);
 	return ops_out(n, 0, (uint32_t)to, n->in[0]->rank, n->in[0]->dims, err);
@@ -74,7 +74,7 @@ int32_t ops_cast_prepare(struct cref_node *n, struct genai_error *err)
 					    NULL};
 	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
 
-	return rc ? rc : cast_out(n, cref_attr_int(n->node, "to", 0), err);
+	return rc ? rc : cast_out(n, exec_attr_int(n->node, "to", 0), err);
 }
 
 int32_t ops_cast_like_prepare(struct cref_node *n, struct genai_error *err)
@@ -100,7 +100,7 @@ int32_t ops_cast_run(struct cref_node *n, const struct cref_run *r)
 		if (e.in_class[0] != OPS_F32)
 			e.in_class[0] = OPS_F64;
 		e.out_class = OPS_F32;
-		e.param[0].i = cref_attr_int(n->node, "saturate", 1);
+		e.param[0].i = exec_attr_int(n->node, "saturate", 1);
 		e.param[1].i = round_mode(n);
 	}
 	ops_ew_run(&e, r->pool);
@@ -168,14 +168,14 @@ static int32_t check_scale(struct cref_node *n, struct genai_error *err)
 {
 	struct quant_state *q = quant_state(n);
 	const struct exec_tensor *x = n->in[0], *s = n->in[1];
-	int64_t block = cref_attr_int(n->node, "block_size", 0), blocks;
-	int64_t axis = cref_attr_int(n->node, "axis", 1);
+	int64_t block = exec_attr_int(n->node, "block_size", 0), blocks;
+	int64_t axis = exec_attr_int(n->node, "axis", 1);
 	uint32_t a = 0;
 	bool fits;
 	int32_t rc;
 
 	q->kind = PER_TENSOR;
-	if (!block && cref_elements(s) == 1 && s->rank <= 1)
+	if (!block && exec_count(s) == 1 && s->rank <= 1)
 		return GENAI_OK;
 	rc = ops_axis(n, axis, x->rank, &a, err);
 	if (rc)
@@ -197,7 +197,7 @@ static int32_t check_scale(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "scale of shape %s does not fit data of "
 				      "shape %s, axis %u, block_size %lld",
-				      OPS_SHAPE(s), OPS_SHAPE(x), a,
+				      EXEC_SHAPE(s), EXEC_SHAPE(x), a,
 				      (long long)block);
 	return GENAI_OK;
 }
@@ -207,14 +207,14 @@ static int32_t check_zero(struct cref_node *n, struct genai_error *err)
 	const struct exec_tensor *s = n->in[1];
 	const struct exec_tensor *z = n->n_in > 2 ? n->in[2] : NULL;
 
-	if (z && quant_state(n)->kind == PER_TENSOR && cref_elements(z) == 1)
+	if (z && quant_state(n)->kind == PER_TENSOR && exec_count(z) == 1)
 		return GENAI_OK;
 	if (z && (z->rank != s->rank ||
 		  memcmp(z->dims, s->dims, s->rank * sizeof(s->dims[0]))))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "zero points of shape %s and scales of "
 				      "shape %s differ",
-				      OPS_SHAPE(z), OPS_SHAPE(s));
+				      EXEC_SHAPE(z), EXEC_SHAPE(s));
 	return GENAI_OK;
 }
 
@@ -228,14 +228,14 @@ static void quant_init(struct quant *q, const struct cref_node *n)
 	q->zero = n->n_in > 2 ? n->in[2] : NULL;
 	q->y = n->out[0];
 	q->kind = quant_state(n)->kind;
-	q->saturate = cref_attr_int(n->node, "saturate", 1);
+	q->saturate = exec_attr_int(n->node, "saturate", 1);
 	q->dim = q->inner = q->block = q->blocks = 1;
 	if (q->kind == PER_TENSOR)
 		return;
 	q->dim = x->dims[axis];
 	q->inner = (int64_t)ops_span(x, axis + 1, x->rank);
 	if (q->kind == BLOCKED) {
-		q->block = cref_attr_int(n->node, "block_size", 0);
+		q->block = exec_attr_int(n->node, "block_size", 0);
 		q->blocks = q->scale->dims[axis];
 	}
 }
@@ -270,7 +270,7 @@ int32_t ops_dequant_prepare(struct cref_node *n, struct genai_error *err)
 		rc = check_zero(n, err);
 	if (rc)
 		return rc;
-	to = cref_attr_int(n->node, "output_dtype", 0);
+	to = exec_attr_int(n->node, "output_dtype", 0);
 	to = to ? to : n->in[1]->dtype;
 	if (to < 0 || to > 31 || !(OPS_F32S & OPS_BIT(to)))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -315,7 +315,7 @@ static void dequant_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_dequant_run(struct cref_node *n, const struct cref_run *r)
 {
-	uint64_t total = cref_elements(n->in[0]);
+	uint64_t total = exec_count(n->in[0]);
 	struct quant q;
 
 	quant_init(&q, n);
@@ -327,7 +327,7 @@ int32_t ops_dequant_run(struct cref_node *n, const struct cref_run *r)
 int32_t ops_quant_prepare(struct cref_node *n, struct genai_error *err)
 {
 	int32_t rc = ops_check(n, quant_attrs, 2, 3, 1, err);
-	int64_t to = cref_attr_int(n->node, "output_dtype", 0);
+	int64_t to = exec_attr_int(n->node, "output_dtype", 0);
 
 	if (!rc)
 		rc = ops_need_dtype(n, 0, OPS_F32S | OPS_BIT(GENAI_DT_I32),
@@ -348,7 +348,7 @@ int32_t ops_quant_prepare(struct cref_node *n, struct genai_error *err)
 					      "output_dtype %lld, zero points "
 					      "are of type %s",
 					      (long long)to,
-					      ops_dtype_name(n->in[2]->dtype));
+					      exec_dtype_name(n->in[2]->dtype));
 		to = n->in[2]->dtype;
 	}
 	to = to ? to : GENAI_DT_U8;
@@ -413,7 +413,7 @@ static void quant_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_quant_run(struct cref_node *n, const struct cref_run *r)
 {
-	uint64_t total = cref_elements(n->in[0]);
+	uint64_t total = exec_count(n->in[0]);
 	struct quant q;
 
 	quant_init(&q, n);

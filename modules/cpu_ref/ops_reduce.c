@@ -48,7 +48,7 @@ int32_t ops_reduce_prepare(struct cref_node *n, struct genai_error *err)
 	static const char *const attrs[] = {"axes", "keepdims",
 					    "noop_with_empty_axes", NULL};
 	int32_t rc = ops_check(n, attrs, 1, 2, 1, err);
-	bool keep = cref_attr_int(n->node, "keepdims", 1) != 0, given = false;
+	bool keep = exec_attr_int(n->node, "keepdims", 1) != 0, given = false;
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t mask = 0, rank = 0;
 
@@ -58,7 +58,7 @@ int32_t ops_reduce_prepare(struct cref_node *n, struct genai_error *err)
 		rc = ops_axes(n, 1, n->in[0]->rank, &mask, &given, err);
 	if (rc)
 		return rc;
-	if (!mask && !cref_attr_int(n->node, "noop_with_empty_axes", 0))
+	if (!mask && !exec_attr_int(n->node, "noop_with_empty_axes", 0))
 		mask = (1u << n->in[0]->rank) - 1;
 	for (uint32_t d = 0; d < n->in[0]->rank; d++)
 		if (!((mask >> d) & 1))
@@ -298,7 +298,7 @@ int32_t ops_reduce_run(struct cref_node *n, const struct cref_run *r)
 			   .kind = n->op->code,
 			   .c = ops_class_of(x->dtype),
 			   .count = 1};
-	uint64_t outputs = cref_elements(n->out[0]);
+	uint64_t outputs = exec_count(n->out[0]);
 
 	for (uint32_t d = 0; d < x->rank; d++) {
 		if (EXEC_HAS(reduce_state(n)->axes, d)) {

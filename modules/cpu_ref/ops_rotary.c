@@ -26,7 +26,7 @@ static int32_t head_layout(struct cref_node *n, int64_t size,
 			   struct genai_error *err)
 {
 	const struct exec_tensor *x = n->in[0];
-	int64_t heads = cref_attr_int(n->node, "num_heads", 0);
+	int64_t heads = exec_attr_int(n->node, "num_heads", 0);
 	struct rotary_state *s = rotary_state(n);
 
 	if (x->rank == 4) {
@@ -45,7 +45,7 @@ static int32_t head_layout(struct cref_node *n, int64_t size,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "shape %s does not part into %lld heads "
 				      "of %lld",
-				      OPS_SHAPE(x), (long long)heads,
+				      EXEC_SHAPE(x), (long long)heads,
 				      (long long)size);
 	s->batch = x->dims[0];
 	s->seq = x->dims[1];
@@ -66,7 +66,7 @@ static bool positions_fit(const struct rotary_state *s,
 		       pos->dims[1] == s->batch && pos->dims[2] == s->seq;
 	if (pos->rank == 2)
 		return pos->dims[0] == s->batch && pos->dims[1] == s->seq;
-	return one && pos->rank < 2 && cref_elements(pos) == 1;
+	return one && pos->rank < 2 && exec_count(pos) == 1;
 }
 
 // i_pos, i_cos: the inputs' places; the sines follow the cosines.
@@ -76,7 +76,7 @@ static int32_t rotary_prepare(struct cref_node *n, uint32_t i_pos,
 	const struct exec_tensor *x = n->in[0], *c = n->in[i_cos];
 	const struct exec_tensor *sin = n->in[i_cos + 1];
 	const struct exec_tensor *pos = i_pos < n->n_in ? n->in[i_pos] : NULL;
-	int64_t rot = cref_attr_int(n->node, "rotary_embedding_dim", 0);
+	int64_t rot = exec_attr_int(n->node, "rotary_embedding_dim", 0);
 	struct rotary_state *s = rotary_state(n);
 	bool fits;
 	int32_t rc = ops_need_dtype(n, 0, OPS_F32S, err);
@@ -107,13 +107,13 @@ static int32_t rotary_prepare(struct cref_node *n, uint32_t i_pos,
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "caches of shapes %s and %s do not fit "
 				      "input of shape %s, %lld channels",
-				      OPS_SHAPE(c), OPS_SHAPE(sin),
-				      OPS_SHAPE(x), (long long)rot);
+				      EXEC_SHAPE(c), EXEC_SHAPE(sin),
+				      EXEC_SHAPE(x), (long long)rot);
 	if (pos && !positions_fit(s, pos, i_pos == 1))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "positions of shape %s do not fit input "
 				      "of shape %s",
-				      OPS_SHAPE(pos), OPS_SHAPE(x));
+				      EXEC_SHAPE(pos), EXEC_SHAPE(x));
 	return ops_out(n, 0, x->dtype, x->rank, x->dims, err);
 }
 
@@ -234,13 +234,13 @@ static int32_t rotary_run(struct cref_node *n, const struct cref_run *r,
 		.s_stride = s->s_stride,
 		.h_stride = s->h_stride,
 		.rot = s->rot,
-		.interleaved = cref_attr_int(n->node, "interleaved", 0) != 0,
+		.interleaved = exec_attr_int(n->node, "interleaved", 0) != 0,
 		.section = s->three ? s->section : NULL,
-		.turns = cref_attr_int(n->node, "mrope_layout", 0) != 0,
+		.turns = exec_attr_int(n->node, "mrope_layout", 0) != 0,
 	};
 	int64_t rows[3];
 
-	if (!cref_elements(q.x))
+	if (!exec_count(q.x))
 		return GENAI_OK;
 	for (int64_t i = 0; q.pos && i < 3 * q.batch * q.seq; i++) {
 		cache_rows(&q, i / 3 / q.seq, i / 3 % q.seq, rows);
@@ -263,8 +263,8 @@ int32_t ops_rotary_ms_prepare(struct cref_node *n, struct genai_error *err)
 					    "is_packed_batching",   NULL};
 	int32_t rc = ops_check(n, attrs, 4, 4, 1, err);
 
-	if (!rc && (cref_attr_float(n->node, "scale", 1.0) != 1.0 ||
-		    cref_attr_int(n->node, "is_packed_batching", 0)))
+	if (!rc && (exec_attr_float(n->node, "scale", 1.0) != 1.0 ||
+		    exec_attr_int(n->node, "is_packed_batching", 0)))
 		rc = cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				    "scale other than 1 or packed batching");
 	return rc ? rc : rotary_prepare(n, 1, 2, err);
@@ -273,8 +273,8 @@ int32_t ops_rotary_ms_prepare(struct cref_node *n, struct genai_error *err)
 // Three sections, which have all pairs.
 static int32_t sections(struct cref_node *n, struct genai_error *err)
 {
-	const struct genai_attr *a = cref_attr_find(n->node, "mrope_section");
-	const int64_t rot = cref_attr_int(n->node, "rotary_embedding_dim", 0);
+	const struct genai_attr *a = exec_attr(n->node, "mrope_section");
+	const int64_t rot = exec_attr_int(n->node, "rotary_embedding_dim", 0);
 	const struct exec_tensor *c = n->in[2];
 	struct rotary_state *s = rotary_state(n);
 	int64_t left = rot / 2;
@@ -304,8 +304,8 @@ int32_t ops_mrotary_prepare(struct cref_node *n, struct genai_error *err)
 		"is_packed_batching", NULL};
 	int32_t rc = ops_check(n, attrs, 4, 4, 1, err);
 
-	if (!rc && (cref_attr_float(n->node, "scale", 1.0) != 1.0 ||
-		    cref_attr_int(n->node, "is_packed_batching", 0)))
+	if (!rc && (exec_attr_float(n->node, "scale", 1.0) != 1.0 ||
+		    exec_attr_int(n->node, "is_packed_batching", 0)))
 		rc = cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				    "scale other than 1 or packed batching");
 	if (!rc)

@@ -68,12 +68,12 @@ int32_t ops_arg_prepare(struct cref_node *n, struct genai_error *err)
 	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t axis = 0, rank = 0;
-	bool keep = cref_attr_int(n->node, "keepdims", 1) != 0;
+	bool keep = exec_attr_int(n->node, "keepdims", 1) != 0;
 
 	if (!rc)
 		rc = ops_need_dtype(n, 0, OPS_NUMS, err);
 	if (!rc)
-		rc = ops_axis(n, cref_attr_int(n->node, "axis", 0),
+		rc = ops_axis(n, exec_attr_int(n->node, "axis", 0),
 			      n->in[0]->rank, &axis, err);
 	if (rc)
 		return rc;
@@ -86,7 +86,7 @@ int32_t ops_arg_prepare(struct cref_node *n, struct genai_error *err)
 	    ops_span(n->in[0], axis + 1, n->in[0]->rank))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "axis %u of shape %s is empty", axis,
-				      OPS_SHAPE(n->in[0]));
+				      EXEC_SHAPE(n->in[0]));
 	arg_state(n)->axis = axis;
 	return ops_out(n, 0, GENAI_DT_I64, rank, dims, err);
 }
@@ -98,7 +98,7 @@ static void arg_part(void *ctx, uint64_t begin, uint64_t end)
 	const struct exec_tensor *x = n->in[0];
 	uint32_t axis = arg_state(n)->axis;
 	enum ops_class c = ops_class_of(x->dtype);
-	bool last = cref_attr_int(n->node, "select_last_index", 0) != 0;
+	bool last = exec_attr_int(n->node, "select_last_index", 0) != 0;
 
 	for (uint64_t k = begin; k < end; k++) {
 		struct line l = line_at(x, axis, k);
@@ -121,7 +121,7 @@ static void arg_part(void *ctx, uint64_t begin, uint64_t end)
 
 int32_t ops_arg_run(struct cref_node *n, const struct cref_run *r)
 {
-	uint64_t count = cref_elements(n->out[0]);
+	uint64_t count = exec_count(n->out[0]);
 
 	if (count)
 		ops_rows(r->pool, arg_part, n, count,
@@ -144,13 +144,13 @@ int32_t ops_topk_prepare(struct cref_node *n, struct genai_error *err)
 					    NULL};
 	bool old = n->node->opset < 10;
 	int32_t rc = ops_check(n, attrs, old ? 1 : 2, old ? 1 : 2, 2, err);
-	int64_t dims[GENAI_MAX_RANK], k = cref_attr_int(n->node, "k", -1);
+	int64_t dims[GENAI_MAX_RANK], k = exec_attr_int(n->node, "k", -1);
 	uint32_t axis = 0, count = 1;
 
 	if (!rc)
 		rc = ops_need_dtype(n, 0, OPS_NUMS, err);
 	if (!rc)
-		rc = ops_axis(n, cref_attr_int(n->node, "axis", -1),
+		rc = ops_axis(n, exec_attr_int(n->node, "axis", -1),
 			      n->in[0]->rank, &axis, err);
 	if (!rc && !old)
 		rc = ops_ints(n, 1, &k, 1, &count, err);
@@ -159,11 +159,11 @@ int32_t ops_topk_prepare(struct cref_node *n, struct genai_error *err)
 	if (!count || k < 0 || k > n->in[0]->dims[axis])
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "k is %lld, axis %u of shape %s",
-				      (long long)k, axis, OPS_SHAPE(n->in[0]));
+				      (long long)k, axis, EXEC_SHAPE(n->in[0]));
 	memcpy(dims, n->in[0]->dims, sizeof(dims));
 	dims[axis] = k;
 	*topk_state(n) = (struct topk_state){
-		axis, k, cref_attr_int(n->node, "largest", 1) ? 1 : -1};
+		axis, k, exec_attr_int(n->node, "largest", 1) ? 1 : -1};
 	n->workspace_bytes = (uint64_t)k * 8;
 	rc = ops_out(n, 0, n->in[0]->dtype, n->in[0]->rank, dims, err);
 	return rc ? rc : ops_out(n, 1, GENAI_DT_I64, n->in[0]->rank, dims, err);
@@ -240,9 +240,9 @@ int32_t ops_topk_run(struct cref_node *n, const struct cref_run *r)
 			 .at = r->workspace};
 	uint64_t lines, size = exec_bits(x->dtype) / 8;
 
-	if (!k || !cref_elements(x))
+	if (!k || !exec_count(x))
 		return GENAI_OK;
-	lines = cref_elements(x) / (uint64_t)x->dims[axis];
+	lines = exec_count(x) / (uint64_t)x->dims[axis];
 	for (uint64_t i = 0; i < lines; i++) {
 		// Both outputs have the shape of x but for this axis.
 		struct line to;
@@ -292,7 +292,7 @@ int32_t ops_onehot_prepare(struct cref_node *n, struct genai_error *err)
 	if (!rc)
 		rc = ops_need_dtype(n, 2, OPS_BYTES, err);
 	if (!rc)
-		rc = ops_axis(n, cref_attr_int(n->node, "axis", -1),
+		rc = ops_axis(n, exec_attr_int(n->node, "axis", -1),
 			      n->in[0]->rank + 1, &axis, err);
 	if (rc)
 		return rc;
@@ -301,14 +301,14 @@ int32_t ops_onehot_prepare(struct cref_node *n, struct genai_error *err)
 				      "shape input '%.60s' must be known while "
 				      "planning",
 				      n->in[1]->name ? n->in[1]->name : "");
-	if (cref_elements(n->in[1]) == 1)
+	if (exec_count(n->in[1]) == 1)
 		depth = ops_get_int(n->in[1], n->in[1]->value, 0);
-	if (depth < 1 || cref_elements(n->in[2]) != 2)
+	if (depth < 1 || exec_count(n->in[2]) != 2)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "depth of shape %s is %lld, values of "
 				      "shape %s must be two",
-				      OPS_SHAPE(n->in[1]), (long long)depth,
-				      OPS_SHAPE(n->in[2]));
+				      EXEC_SHAPE(n->in[1]), (long long)depth,
+				      EXEC_SHAPE(n->in[2]));
 	for (uint32_t d = 0; d <= n->in[0]->rank; d++)
 		dims[d] = d == axis ? depth : n->in[0]->dims[from++];
 	*onehot_state(n) = (struct onehot_state){axis, depth};
@@ -320,7 +320,7 @@ int32_t ops_onehot_run(struct cref_node *n, const struct cref_run *r)
 	const struct exec_tensor *idx = n->in[0];
 	struct exec_tensor *y = n->out[0];
 	uint64_t size = exec_bits(y->dtype) / 8;
-	uint64_t count = cref_elements(y), total = cref_elements(idx);
+	uint64_t count = exec_count(y), total = exec_count(idx);
 	int64_t depth = onehot_state(n)->depth;
 
 	(void)r;
@@ -360,7 +360,7 @@ int32_t ops_nonzero_prepare(struct cref_node *n, struct genai_error *err)
 		rc = ops_need_dtype(n, 0, OPS_BYTES, err);
 	if (rc)
 		return rc;
-	count = cref_elements(n->in[0]);
+	count = exec_count(n->in[0]);
 	if (count && !n->in[0]->value)
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "the output's shape depends on input "
@@ -377,7 +377,7 @@ int32_t ops_nonzero_prepare(struct cref_node *n, struct genai_error *err)
 int32_t ops_nonzero_run(struct cref_node *n, const struct cref_run *r)
 {
 	const struct exec_tensor *x = n->in[0];
-	uint64_t count = cref_elements(x);
+	uint64_t count = exec_count(x);
 	int64_t found = 0, hits = n->out[0]->dims[1];
 
 	(void)r;
@@ -408,7 +408,7 @@ EXEC_STATE(compress_state, cref_node)
 int32_t ops_compress_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", NULL};
-	const struct genai_attr *a = cref_attr_find(n->node, "axis");
+	const struct genai_attr *a = exec_attr(n->node, "axis");
 	int32_t rc = ops_check(n, attrs, 2, 2, 1, err);
 	int64_t dims[GENAI_MAX_RANK], dim;
 	const struct exec_tensor *x, *c;
@@ -427,12 +427,12 @@ int32_t ops_compress_prepare(struct cref_node *n, struct genai_error *err)
 		return rc;
 	x = n->in[0];
 	c = n->in[1];
-	dim = a ? x->dims[axis] : (int64_t)cref_elements(x);
+	dim = a ? x->dims[axis] : (int64_t)exec_count(x);
 	if (c->dims[0] > dim)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "condition of shape %s is longer than "
 				      "the axis of %lld",
-				      OPS_SHAPE(c), (long long)dim);
+				      EXEC_SHAPE(c), (long long)dim);
 	if (c->dims[0] && !c->value)
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "the output's shape depends on input "
@@ -454,7 +454,7 @@ int32_t ops_compress_run(struct cref_node *n, const struct cref_run *r)
 	uint32_t axis = compress_state(n)->axis;
 	uint64_t size = exec_bits(x->dtype) / 8, done = 0;
 	uint64_t outer = flat ? 1 : ops_span(x, 0, axis);
-	uint64_t dim = flat ? cref_elements(x) : (uint64_t)x->dims[axis];
+	uint64_t dim = flat ? exec_count(x) : (uint64_t)x->dims[axis];
 	uint64_t line = (flat ? 1 : ops_span(x, axis + 1, x->rank)) * size;
 
 	(void)r;

@@ -26,8 +26,8 @@ int32_t ops_reverse_sequence_prepare(struct cref_node *n,
 		rc = ops_need_rank(n, 0, 2, GENAI_MAX_RANK, err);
 	if (rc)
 		return rc;
-	s->batch = (uint32_t)cref_attr_int(n->node, "batch_axis", 1);
-	s->time = (uint32_t)cref_attr_int(n->node, "time_axis", 0);
+	s->batch = (uint32_t)exec_attr_int(n->node, "batch_axis", 1);
+	s->time = (uint32_t)exec_attr_int(n->node, "time_axis", 0);
 	if (s->batch > 1 || s->time > 1 || s->batch == s->time)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "batch_axis and time_axis must be 0 and "
@@ -82,7 +82,7 @@ EXEC_STATE(scatter_state, cref_node)
 int32_t ops_tensor_scatter_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", "mode", NULL};
-	const char *mode = cref_attr_string(n->node, "mode", "linear");
+	const char *mode = exec_attr_string(n->node, "mode", "linear");
 	struct scatter_state *s = scatter_state(n);
 	const struct exec_tensor *x, *u;
 	int32_t rc = ops_check(n, attrs, 2, 3, 1, err);
@@ -97,7 +97,7 @@ int32_t ops_tensor_scatter_prepare(struct cref_node *n, struct genai_error *err)
 	if (!rc)
 		rc = ops_need_rank(n, 0, 2, GENAI_MAX_RANK, err);
 	if (!rc)
-		rc = ops_axis(n, cref_attr_int(n->node, "axis", -2),
+		rc = ops_axis(n, exec_attr_int(n->node, "axis", -2),
 			      n->in[0]->rank, &s->axis, err);
 	if (rc)
 		return rc;
@@ -113,7 +113,7 @@ int32_t ops_tensor_scatter_prepare(struct cref_node *n, struct genai_error *err)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "update of shape %s, cache of shape %s, "
 				      "axis %u, mode '%.40s'",
-				      OPS_SHAPE(u), OPS_SHAPE(x), s->axis,
+				      EXEC_SHAPE(u), EXEC_SHAPE(x), s->axis,
 				      mode);
 	if ((rc = ops_need_shape(n, 2, 1, x->dims, false, err)))
 		return rc;
@@ -131,7 +131,7 @@ int32_t ops_tensor_scatter_run(struct cref_node *n, const struct cref_run *r)
 	const int64_t outer = (int64_t)ops_span(x, 0, s->axis);
 	char *y = n->out[0]->data;
 
-	if (cref_elements(x))
+	if (exec_count(x))
 		memcpy(y, x->data, (uint64_t)(outer * len) * row);
 	for (int64_t o = 0; o < outer; o++) {
 		int64_t b = o / (outer / x->dims[0]);
@@ -184,7 +184,7 @@ static int order(const struct cref_node *n, const void *data, int64_t i,
 		 int64_t j)
 {
 	const struct unique_state *s = unique_state(n);
-	int64_t count = (int64_t)cref_elements(n->in[0]) / s->items;
+	int64_t count = (int64_t)exec_count(n->in[0]) / s->items;
 
 	for (int64_t k = 0; k < count; k++) {
 		double a = item_at(n, data, i, k), b = item_at(n, data, j, k);
@@ -225,26 +225,26 @@ int32_t ops_unique_prepare(struct cref_node *n, struct genai_error *err)
 	if (rc)
 		return rc;
 	x = n->in[0];
-	s->flat = !cref_attr_find(n->node, "axis");
-	s->sorted = cref_attr_int(n->node, "sorted", 1);
+	s->flat = !exec_attr(n->node, "axis");
+	s->sorted = exec_attr_int(n->node, "sorted", 1);
 	if (!s->flat)
-		rc = ops_axis(n, cref_attr_int(n->node, "axis", 0), x->rank,
+		rc = ops_axis(n, exec_attr_int(n->node, "axis", 0), x->rank,
 			      &s->axis, err);
 	if (rc)
 		return rc;
-	s->items = s->flat ? (int64_t)cref_elements(x) : x->dims[s->axis];
+	s->items = s->flat ? (int64_t)exec_count(x) : x->dims[s->axis];
 	s->inner = s->flat ? 1 : (int64_t)ops_span(x, s->axis + 1, x->rank);
 	if (s->items > MAX_UNIQUE)
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
 				      "more than %d items", MAX_UNIQUE);
-	if (cref_elements(x) && !x->value)
+	if (exec_count(x) && !x->value)
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "the output's shape depends on input "
 				      "'%.60s', which must be known while "
 				      "planning",
 				      x->name ? x->name : "");
 	s->n = 0;
-	for (int64_t i = 0; cref_elements(x) && i < s->items; i++)
+	for (int64_t i = 0; exec_count(x) && i < s->items; i++)
 		s->n += first_of(n, x->value, i) == i;
 	memcpy(dims, x->dims, sizeof(dims));
 	dims[s->flat ? 0 : s->axis] = s->n;

@@ -7,7 +7,7 @@
 // Copy for the operators that alias (when an output cannot share its bytes).
 int32_t ops_alias_run(struct cref_node *n, const struct cref_run *r)
 {
-	uint64_t bits = cref_elements(n->in[0]) * exec_bits(n->in[0]->dtype);
+	uint64_t bits = exec_count(n->in[0]) * exec_bits(n->in[0]->dtype);
 
 	(void)r;
 	if (bits && n->out[0]->data != n->in[0]->data)
@@ -30,8 +30,8 @@ static int32_t reshape_dims(struct cref_node *n, int64_t *dims, uint32_t rank,
 			    struct genai_error *err)
 {
 	const struct exec_tensor *x = n->in[0];
-	bool allow_zero = cref_attr_int(n->node, "allowzero", 0) != 0;
-	uint64_t known = 1, total = cref_elements(x);
+	bool allow_zero = exec_attr_int(n->node, "allowzero", 0) != 0;
+	uint64_t known = 1, total = exec_count(x);
 	int64_t infer = -1;
 	struct exec_tensor want = {.rank = rank};
 
@@ -60,7 +60,7 @@ static int32_t reshape_dims(struct cref_node *n, int64_t *dims, uint32_t rank,
 bad:
 	return cref_node_fail(n, err, GENAI_E_INVAL,
 			      "data of shape %s cannot take shape %s",
-			      OPS_SHAPE(x), OPS_SHAPE(&want));
+			      EXEC_SHAPE(x), EXEC_SHAPE(&want));
 }
 
 int32_t ops_reshape_prepare(struct cref_node *n, struct genai_error *err)
@@ -80,7 +80,7 @@ int32_t ops_reshape_prepare(struct cref_node *n, struct genai_error *err)
 int32_t ops_flatten_prepare(struct cref_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", NULL};
-	int64_t axis = cref_attr_int(n->node, "axis", 1), dims[2];
+	int64_t axis = exec_attr_int(n->node, "axis", 1), dims[2];
 	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
 	uint32_t rank;
 
@@ -117,7 +117,7 @@ int32_t ops_squeeze_prepare(struct cref_node *n, struct genai_error *err)
 		if (drop && n->in[0]->dims[i] != 1)
 			return cref_node_fail(n, err, GENAI_E_INVAL,
 					      "axis %u of shape %s is not 1", i,
-					      OPS_SHAPE(n->in[0]));
+					      EXEC_SHAPE(n->in[0]));
 		if (!drop)
 			dims[rank++] = n->in[0]->dims[i];
 	}
@@ -127,7 +127,7 @@ int32_t ops_squeeze_prepare(struct cref_node *n, struct genai_error *err)
 int32_t ops_unsqueeze_prepare(struct cref_node *n, struct genai_error *err)
 {
 	int32_t rc = ops_check(n, axes_attr, 1, 2, 1, err);
-	const struct genai_attr *a = cref_attr_find(n->node, "axes");
+	const struct genai_attr *a = exec_attr(n->node, "axes");
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t mask, rank, from = 0;
 	uint64_t added;
@@ -135,13 +135,13 @@ int32_t ops_unsqueeze_prepare(struct cref_node *n, struct genai_error *err)
 
 	if (rc)
 		return rc;
-	added = n->n_in > 1 && n->in[1] ? cref_elements(n->in[1])
+	added = n->n_in > 1 && n->in[1] ? exec_count(n->in[1])
 		: a			? a->count
 					: 0;
 	if (added > GENAI_MAX_RANK || n->in[0]->rank + added > GENAI_MAX_RANK)
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
 				      "shape %s and %llu axes exceed %d dims",
-				      OPS_SHAPE(n->in[0]),
+				      EXEC_SHAPE(n->in[0]),
 				      (unsigned long long)added,
 				      GENAI_MAX_RANK);
 	rank = n->in[0]->rank + (uint32_t)added;
@@ -166,7 +166,7 @@ int32_t ops_dropout_prepare(struct cref_node *n, struct genai_error *err)
 	mode = n->n_in > 2 ? n->in[2] : NULL;
 	if (mode &&
 	    (mode->dtype != GENAI_DT_BOOL || !mode->value ||
-	     cref_elements(mode) != 1 || ops_get_int(mode, mode->value, 0)))
+	     exec_count(mode) != 1 || ops_get_int(mode, mode->value, 0)))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				      "training_mode must be known to be "
 				      "false");
@@ -176,7 +176,7 @@ int32_t ops_dropout_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_dropout_run(struct cref_node *n, const struct cref_run *r)
 {
-	uint64_t count = cref_elements(n->in[0]);
+	uint64_t count = exec_count(n->in[0]);
 
 	if (n->out[0])
 		ops_alias_run(n, r);
@@ -201,8 +201,8 @@ int32_t ops_shape_prepare(struct cref_node *n, struct genai_error *err)
 	if (rc)
 		return rc;
 	rank = n->in[0]->rank;
-	start = cref_attr_int(n->node, "start", 0);
-	end = cref_attr_int(n->node, "end", rank);
+	start = exec_attr_int(n->node, "start", 0);
+	end = exec_attr_int(n->node, "end", rank);
 	start = start < -rank ? 0 : start < 0 ? start + rank : start;
 	end = end < -rank ? 0 : end < 0 ? end + rank : end;
 	end = end > rank ? rank : end;
@@ -230,7 +230,7 @@ int32_t ops_size_prepare(struct cref_node *n, struct genai_error *err)
 
 int32_t ops_size_run(struct cref_node *n, const struct cref_run *r)
 {
-	uint64_t count = cref_elements(n->in[0]);
+	uint64_t count = exec_count(n->in[0]);
 
 	(void)r;
 	memcpy(n->out[0]->data, &count, sizeof(count));
@@ -278,11 +278,11 @@ int32_t ops_range_prepare(struct cref_node *n, struct genai_error *err)
 		rc = ops_need_dtype(n, 0, OPS_NUMS, err);
 	for (uint32_t i = 0; !rc && i < 3; i++) {
 		rc = ops_need_same_dtype(n, 0, i, err);
-		if (!rc && cref_elements(n->in[i]) != 1)
+		if (!rc && exec_count(n->in[i]) != 1)
 			rc = cref_node_fail(n, err, GENAI_E_INVAL,
 					    "input %u of shape %s must be one "
 					    "number",
-					    i, OPS_SHAPE(n->in[i]));
+					    i, EXEC_SHAPE(n->in[i]));
 		if (!rc && !n->in[i]->value)
 			rc = cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
 					    "input '%.60s' must be known while "

@@ -76,7 +76,7 @@ static bool foldable(const struct cref_node *n)
 
 	for (uint32_t k = 0; k < n->n_in; k++)
 		if (n->in[k] && !EXEC_HAS(n->op->facts.dims_only, k) &&
-		    !n->in[k]->value && cref_elements(n->in[k]))
+		    !n->in[k]->value && exec_count(n->in[k]))
 			return false;
 	for (uint32_t k = 0; k < n->n_out; k++)
 		if (n->out[k])

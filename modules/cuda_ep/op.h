@@ -15,6 +15,7 @@
 #include <stddef.h>
 
 #include "modules/cuda_ep/cep.h"
+#include "modules/exec_common/checks.h"
 
 struct cep_op;
 
@@ -96,12 +97,6 @@ bool cep_fold_slice(const struct cep_node *n, void *out); /* op_shape.c */
 int32_t cep_node_fail(const struct cep_node *n, struct genai_error *err,
 		      int32_t code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-
-const struct genai_attr *cep_attr(const struct cep_node *n, const char *name);
-int64_t cep_attr_int(const struct cep_node *n, const char *name, int64_t d);
-float cep_attr_float(const struct cep_node *n, const char *name, float d);
-const char *cep_attr_string(const struct cep_node *n, const char *name,
-			    const char *d);
 
 /* Attributes are all in the NULL-terminated list, inputs min_in.. are there,
  * the counts fit. */

@@ -98,12 +98,13 @@ static int32_t check_attrs(const struct cep_node *n, struct genai_error *err)
 
 	if (rc)
 		return rc;
-	if (strcmp(cep_attr_string(n, "k_quant_type", "NONE"), "NONE") ||
-	    strcmp(cep_attr_string(n, "v_quant_type", "NONE"), "NONE") ||
+	if (strcmp(exec_attr_string(n->node, "k_quant_type", "NONE"), "NONE") ||
+	    strcmp(exec_attr_string(n->node, "v_quant_type", "NONE"), "NONE") ||
 	    input(n, 12) || input(n, 13))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "a quantised cache is not carried");
-	if (!cep_attr_int(n, "causal", 1) || cep_attr_int(n, "qk_output", 0))
+	if (!exec_attr_int(n->node, "causal", 1) ||
+	    exec_attr_int(n->node, "qk_output", 0))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "causal = 0 or qk_output");
 	if (n->n_out < 3 || !n->out[1] || !n->out[2] || !input(n, 3) ||
@@ -118,8 +119,8 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 	struct gqa_state *s = gqa_state(n);
 	const struct exec_tensor *q = n->in[0], *k = input(n, 1);
 	const struct exec_tensor *past = n->in[3], *cosc = input(n, 7);
-	int64_t heads = cep_attr_int(n, "num_heads", 0);
-	int64_t kv = cep_attr_int(n, "kv_num_heads", 0), size, width;
+	int64_t heads = exec_attr_int(n->node, "num_heads", 0);
+	int64_t kv = exec_attr_int(n->node, "kv_num_heads", 0), size, width;
 
 	if (q->rank != 3 || past->rank != 4 || n->in[4]->rank != 4 ||
 	    heads < 1 || kv < 1 || heads > 4096 || heads % kv)
@@ -147,7 +148,7 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 				     "are known",
 				     (long long)size);
 	s->rot = 0;
-	if (cep_attr_int(n, "do_rotary", 0)) {
+	if (exec_attr_int(n->node, "do_rotary", 0)) {
 		if (!cosc || !input(n, 8) || cosc->rank != 2 ||
 		    cosc->dims[1] * 2 > size || !cosc->dims[1] ||
 		    n->in[8]->rank != 2 ||
@@ -171,16 +172,16 @@ static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 {
 	struct gqa_state *s = gqa_state(n);
 	const struct exec_tensor *bias = input(n, 10), *pos = input(n, 9);
-	int64_t window = cep_attr_int(n, "local_window_size", -1);
+	int64_t window = exec_attr_int(n->node, "local_window_size", -1);
 	static const uint8_t vectors[] = {11, 14, 15};
 
-	s->windowed = cep_attr_int(n, "sliding_window_cache", 0);
+	s->windowed = exec_attr_int(n->node, "sliding_window_cache", 0);
 	if (window < -1 || !window || (s->windowed && window < 1))
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "local_window_size %lld does not fit "
 				     "sliding_window_cache %d",
 				     (long long)window, s->windowed);
-	if (cep_attr_int(n, "smooth_softmax", 0) > 0 && input(n, 11))
+	if (exec_attr_int(n->node, "smooth_softmax", 0) > 0 && input(n, 11))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "smooth_softmax and a head sink");
 	if (bias && (bias->rank != 4 || bias->dtype != n->in[0]->dtype))
@@ -486,20 +487,21 @@ int32_t cep_run_gqa(struct cep_node *n, struct cep_run *r)
 	const struct gqa_state *s = gqa_state(n);
 	uint64_t half;
 	struct cep_gqa p = {
-		.scale = cep_attr_float(n, "scale", 0.f),
-		.softcap = cep_attr_float(n, "softcap", 0.f),
-		.eps = cep_attr_float(n, "qk_norm_epsilon", 1e-6f),
-		.window = (int32_t)cep_attr_int(n, "local_window_size", -1),
+		.scale = exec_attr_float(n->node, "scale", 0.f),
+		.softcap = exec_attr_float(n->node, "softcap", 0.f),
+		.eps = exec_attr_float(n->node, "qk_norm_epsilon", 1e-6f),
+		.window = (int32_t)exec_attr_int(n->node, "local_window_size",
+						 -1),
 		.batch = (uint32_t)s->batch,
 		.seq = (uint32_t)s->seq,
 		.heads = (uint32_t)s->heads,
 		.kv_heads = (uint32_t)s->kv_heads,
 		.size = (uint32_t)s->size,
 		.rot = (uint32_t)s->rot,
-		.interleaved =
-			(uint32_t)cep_attr_int(n, "rotary_interleaved", 0),
+		.interleaved = (uint32_t)exec_attr_int(n->node,
+						       "rotary_interleaved", 0),
 		.windowed = (uint32_t)s->windowed,
-		.smooth = cep_attr_int(n, "smooth_softmax", 0) > 0,
+		.smooth = exec_attr_int(n->node, "smooth_softmax", 0) > 0,
 		.splits = (uint32_t)s->splits,
 		.flash = s->flash != NULL,
 		.out = n->out[0]->addr,

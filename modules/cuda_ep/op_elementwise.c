@@ -152,7 +152,7 @@ int32_t cep_prepare_cast(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"to", "saturate", NULL};
 	int32_t rc = cep_check(n, attrs, 1, 1, 1, err);
-	uint32_t to = (uint32_t)cep_attr_int(n, "to", 0);
+	uint32_t to = (uint32_t)exec_attr_int(n->node, "to", 0);
 
 	if (!rc)
 		rc = need_number(n, 0, err);
@@ -233,7 +233,7 @@ int32_t cep_prepare_gelu(struct cep_node *n, struct genai_error *err)
 		rc = broadcast(n, 1, n->in[0]->dtype, err);
 	if (rc)
 		return rc;
-	how = cep_attr_string(n, "approximate", "none");
+	how = exec_attr_string(n->node, "approximate", "none");
 	if (strcmp(how, "none") && strcmp(how, "tanh"))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "approximate = %s", how);
@@ -250,7 +250,7 @@ int32_t cep_prepare_quickgelu(struct cep_node *n, struct genai_error *err)
 		rc = cep_need_float(n, 0, err);
 	if (!rc)
 		rc = broadcast(n, 1, n->in[0]->dtype, err);
-	ew_state(n)->f[0] = cep_attr_float(n, "alpha", 1.702f);
+	ew_state(n)->f[0] = exec_attr_float(n->node, "alpha", 1.702f);
 	return rc ? rc : finish(n, CEP_EW_QUICK_GELU, 1, false);
 }
 

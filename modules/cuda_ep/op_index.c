@@ -19,8 +19,8 @@ int32_t cep_prepare_gather(struct cep_node *n, struct genai_error *err)
 	if (!rc)
 		rc = cep_need_dense(n, 1, err);
 	if (!rc)
-		rc = cep_axis(n, cep_attr_int(n, "axis", 0), t->rank, &axis,
-			      err);
+		rc = cep_axis(n, exec_attr_int(n->node, "axis", 0), t->rank,
+			      &axis, err);
 	if (!rc && !cep_dtype_bytes(t->dtype))
 		rc = cep_node_fail(n, err, GENAI_E_UNSUPPORTED, "dtype %u",
 				   t->dtype);
@@ -111,11 +111,11 @@ int32_t cep_prepare_gbq(struct cep_node *n, struct genai_error *err)
 		return rc;
 	idx = n->in[1];
 	packed = t->dtype == GENAI_DT_U8;
-	bits = packed ? cep_attr_int(n, "bits", 4) : 4;
-	block = cep_attr_int(n, "block_size", 128);
-	if (t->rank != 2 || cep_attr_int(n, "gather_axis", 0) ||
-	    (cep_attr_int(n, "quantize_axis", 1) != 1 &&
-	     cep_attr_int(n, "quantize_axis", 1) != -1) ||
+	bits = packed ? exec_attr_int(n->node, "bits", 4) : 4;
+	block = exec_attr_int(n->node, "block_size", 128);
+	if (t->rank != 2 || exec_attr_int(n->node, "gather_axis", 0) ||
+	    (exec_attr_int(n->node, "quantize_axis", 1) != 1 &&
+	     exec_attr_int(n->node, "quantize_axis", 1) != -1) ||
 	    (bits != 4 && bits != 8) || block < 16 || (block & (block - 1)) ||
 	    (!packed && t->dtype != GENAI_DT_U4 && t->dtype != GENAI_DT_I4) ||
 	    idx->rank + 1 > GENAI_MAX_RANK)
@@ -214,11 +214,11 @@ int32_t cep_prepare_rope(struct cep_node *n, struct genai_error *err)
 		rc = cep_need_same(n, i, 0, err);
 	if (rc)
 		return rc;
-	rot = cep_attr_int(n, "rotary_embedding_dim", 0);
-	heads = cep_attr_int(n, "num_heads", 0);
+	rot = exec_attr_int(n->node, "rotary_embedding_dim", 0);
+	heads = exec_attr_int(n->node, "num_heads", 0);
 	if ((t->rank != 3 && t->rank != 4) || n->in[2]->rank != 2 ||
 	    n->in[1]->dtype != GENAI_DT_I64 ||
-	    cep_attr_int(n, "is_packed_batching", 0))
+	    exec_attr_int(n->node, "is_packed_batching", 0))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "rank %u, or packed batching", t->rank);
 	if (t->rank == 4) {
@@ -269,9 +269,10 @@ int32_t cep_run_rope(struct cep_node *n, struct cep_run *r)
 		.size = (uint32_t)size,
 		.rot = (uint32_t)s->rot,
 		.rows = (uint32_t)n->in[2]->dims[0],
-		.interleaved = (uint32_t)cep_attr_int(n, "interleaved", 0),
+		.interleaved =
+			(uint32_t)exec_attr_int(n->node, "interleaved", 0),
 		.pos_n = exec_count(n->in[1]) == 1 ? 1 : 2,
-		.scale = cep_attr_float(n, "scale", 1.f),
+		.scale = exec_attr_float(n->node, "scale", 1.f),
 		.blame = cep_blame_of(n, r),
 	};
 

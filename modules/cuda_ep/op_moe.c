@@ -77,8 +77,8 @@ static int32_t activation(const struct cep_node *n, struct moe_state *s,
 		{"geglu", CEP_MOE_GELU, true},
 		{"identity", CEP_MOE_IDENTITY, false},
 	};
-	const char *type = cep_attr_string(n, "activation_type", "relu");
-	const int64_t fusion = cep_attr_int(n, "swiglu_fusion", 0);
+	const char *type = exec_attr_string(n->node, "activation_type", "relu");
+	const int64_t fusion = exec_attr_int(n->node, "swiglu_fusion", 0);
 
 	if (fusion < 0 || fusion > 2)
 		return cep_node_fail(n, err, GENAI_E_INVAL,
@@ -107,13 +107,13 @@ static int32_t attributes(const struct cep_node *n, struct moe_state *s,
 
 	if (rc)
 		return rc;
-	s->k = cep_attr_int(n, "k", 1);
-	s->normalize = cep_attr_int(n, "normalize_routing_weights", 0);
-	s->late = cep_attr_int(n, "swiglu_limit_after_activation", 0);
-	s->alpha = cep_attr_float(n, "activation_alpha", 1);
-	s->beta = cep_attr_float(n, "activation_beta", 0);
-	s->limit = cep_attr_float(n, "swiglu_limit", INFINITY);
-	if (cep_attr_int(n, "use_sparse_mixer", 0))
+	s->k = exec_attr_int(n->node, "k", 1);
+	s->normalize = exec_attr_int(n->node, "normalize_routing_weights", 0);
+	s->late = exec_attr_int(n->node, "swiglu_limit_after_activation", 0);
+	s->alpha = exec_attr_float(n->node, "activation_alpha", 1);
+	s->beta = exec_attr_float(n->node, "activation_beta", 0);
+	s->limit = exec_attr_float(n->node, "swiglu_limit", INFINITY);
+	if (exec_attr_int(n->node, "use_sparse_mixer", 0))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "use_sparse_mixer 1 is not carried");
 	if (s->limit < 0)
@@ -138,8 +138,8 @@ static int32_t attributes(const struct cep_node *n, struct moe_state *s,
 // CUDA, whose default it is.
 static int32_t layout(const struct cep_node *n, struct genai_error *err)
 {
-	const char *type = cep_attr_string(n, "quant_type", "int");
-	const int64_t packed = cep_attr_int(n, "weights_prepacked", -1);
+	const char *type = exec_attr_string(n->node, "quant_type", "int");
+	const int64_t packed = exec_attr_int(n->node, "weights_prepacked", -1);
 
 	if (strcmp(type, "int"))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -286,8 +286,8 @@ static int32_t all_codes(const struct cep_node *n, struct moe_state *s,
 	static const char *const names[] = {"fc1_expert_weight_bits",
 					    "fc2_expert_weight_bits",
 					    "fc3_expert_weight_bits"};
-	const int64_t all = cep_attr_int(n, "expert_weight_bits", 4);
-	const int64_t block = cep_attr_int(n, "block_size", 0);
+	const int64_t all = exec_attr_int(n->node, "expert_weight_bits", 4);
+	const int64_t block = exec_attr_int(n->node, "block_size", 0);
 	int32_t rc = 0;
 
 	if (block && (block < 16 || block > 1 << 20 || (block & (block - 1))))
@@ -296,7 +296,7 @@ static int32_t all_codes(const struct cep_node *n, struct moe_state *s,
 				     "16 to 1048576",
 				     (long long)block);
 	for (uint32_t i = 0; !rc && i < 3; i++) {
-		const int64_t bits = cep_attr_int(n, names[i], all);
+		const int64_t bits = exec_attr_int(n->node, names[i], all);
 
 		s->fc[i].bits = bits > 0 && bits < 9 ? (uint8_t)bits : 9;
 		if (s->fc[i].w)

@@ -37,9 +37,10 @@ int32_t cep_need_bf16(const struct cep_node *n, struct genai_error *err)
 static int32_t nbits_shapes(struct cep_node *n, struct genai_error *err)
 {
 	struct nbits_state *s = nbits_state(n);
-	int64_t k = cep_attr_int(n, "K", 0), cols = cep_attr_int(n, "N", 0);
-	int64_t bits = cep_attr_int(n, "bits", 4);
-	int64_t block = cep_attr_int(n, "block_size", 0), blocks;
+	int64_t k = exec_attr_int(n->node, "K", 0),
+		cols = exec_attr_int(n->node, "N", 0);
+	int64_t bits = exec_attr_int(n->node, "bits", 4);
+	int64_t block = exec_attr_int(n->node, "block_size", 0), blocks;
 	const struct exec_tensor *a = n->in[0], *z;
 	int64_t dims[3];
 	int32_t rc;
@@ -51,7 +52,7 @@ static int32_t nbits_shapes(struct cep_node *n, struct genai_error *err)
 				     "K %lld, N %lld, %lld bits, block %lld",
 				     (long long)k, (long long)cols,
 				     (long long)bits, (long long)block);
-	if (cep_attr_int(n, "weight_prepacked", 0))
+	if (exec_attr_int(n->node, "weight_prepacked", 0))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "weight_prepacked: export the model with "
 				     "plain weights");

@@ -37,8 +37,8 @@ int32_t cep_prepare_norm(struct cep_node *n, struct genai_error *err)
 	for (uint32_t i = 1; !rc && i < n->n_in; i++)
 		rc = cep_need_same(n, i, 0, err);
 	if (!rc)
-		rc = cep_axis(n, cep_attr_int(n, "axis", -1), t->rank, &axis,
-			      err);
+		rc = cep_axis(n, exec_attr_int(n->node, "axis", -1), t->rank,
+			      &axis, err);
 	if (rc)
 		return rc;
 	for (uint32_t d = axis; d < t->rank; d++)
@@ -214,8 +214,8 @@ int32_t cep_prepare_softmax(struct cep_node *n, struct genai_error *err)
 	if (!rc)
 		rc = cep_need_dense(n, 0, err);
 	if (!rc)
-		rc = cep_axis(n, cep_attr_int(n, "axis", -1), n->in[0]->rank,
-			      &axis, err);
+		rc = cep_axis(n, exec_attr_int(n->node, "axis", -1),
+			      n->in[0]->rank, &axis, err);
 	if (rc)
 		return rc;
 	row_shape(n, axis, axis + 1);
@@ -247,10 +247,10 @@ int32_t cep_prepare_argmax(struct cep_node *n, struct genai_error *err)
 	if (!rc)
 		rc = cep_need_dense(n, 0, err);
 	if (!rc)
-		rc = cep_axis(n, cep_attr_int(n, "axis", 0), t->rank, &axis,
-			      err);
-	if (!rc &&
-	    (cep_attr_int(n, "select_last_index", 0) || t->dims[axis] < 1))
+		rc = cep_axis(n, exec_attr_int(n->node, "axis", 0), t->rank,
+			      &axis, err);
+	if (!rc && (exec_attr_int(n->node, "select_last_index", 0) ||
+		    t->dims[axis] < 1))
 		rc = cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				   "select_last_index, or nothing to choose "
 				   "from");
@@ -259,7 +259,7 @@ int32_t cep_prepare_argmax(struct cep_node *n, struct genai_error *err)
 	for (uint32_t d = 0; d < t->rank; d++) {
 		if (d != axis)
 			dims[rank++] = t->dims[d];
-		else if (cep_attr_int(n, "keepdims", 1))
+		else if (exec_attr_int(n->node, "keepdims", 1))
 			dims[rank++] = 1;
 	}
 	row_shape(n, axis, axis + 1);
@@ -292,7 +292,7 @@ int32_t cep_prepare_reduce(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axes", "keepdims",
 					    "noop_with_empty_axes", NULL};
-	const struct genai_attr *a = cep_attr(n, "axes");
+	const struct genai_attr *a = exec_attr(n->node, "axes");
 	const struct exec_tensor *t = n->in[0];
 	int64_t dims[GENAI_MAX_RANK], axes[GENAI_MAX_RANK];
 	uint32_t count = 0, mask = 0, rank = 0, from = 0, to, at;
@@ -315,7 +315,7 @@ int32_t cep_prepare_reduce(struct cep_node *n, struct genai_error *err)
 	}
 	if (rc)
 		return rc;
-	if (!count && !cep_attr_int(n, "noop_with_empty_axes", 0))
+	if (!count && !exec_attr_int(n->node, "noop_with_empty_axes", 0))
 		mask = (1u << t->rank) - 1;
 	while (from < t->rank && !(mask >> from & 1))
 		from++;
@@ -327,7 +327,7 @@ int32_t cep_prepare_reduce(struct cep_node *n, struct genai_error *err)
 	for (uint32_t d = 0; d < t->rank; d++) {
 		if (!(mask >> d & 1))
 			dims[rank++] = t->dims[d];
-		else if (cep_attr_int(n, "keepdims", 1))
+		else if (exec_attr_int(n->node, "keepdims", 1))
 			dims[rank++] = 1;
 	}
 	row_shape(n, from, to);

@@ -46,7 +46,7 @@ int32_t cep_prepare_reshape(struct cep_node *n, struct genai_error *err)
 	if (rc)
 		return rc;
 	for (uint32_t d = 0; d < rank; d++) {
-		if (!dims[d] && !cep_attr_int(n, "allowzero", 0)) {
+		if (!dims[d] && !exec_attr_int(n->node, "allowzero", 0)) {
 			if (d >= t->rank)
 				return cep_node_fail(
 					n, err, GENAI_E_FORMAT,
@@ -71,7 +71,7 @@ int32_t cep_prepare_reshape(struct cep_node *n, struct genai_error *err)
 int32_t cep_prepare_flatten(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", NULL};
-	int64_t dims[2] = {1, 1}, axis = cep_attr_int(n, "axis", 1);
+	int64_t dims[2] = {1, 1}, axis = exec_attr_int(n->node, "axis", 1);
 	int32_t rc = cep_check(n, attrs, 1, 1, 1, err);
 
 	if (rc)
@@ -87,7 +87,7 @@ int32_t cep_prepare_flatten(struct cep_node *n, struct genai_error *err)
 static int32_t axes_of(struct cep_node *n, uint32_t rank, uint32_t *out_mask,
 		       bool *out_given, struct genai_error *err)
 {
-	const struct genai_attr *a = cep_attr(n, "axes");
+	const struct genai_attr *a = exec_attr(n->node, "axes");
 	int64_t axes[GENAI_MAX_RANK];
 	uint32_t count = 0, at;
 	int32_t rc = 0;
@@ -150,8 +150,8 @@ int32_t cep_prepare_unsqueeze(struct cep_node *n, struct genai_error *err)
 		return rc;
 	if (n->n_in > 1 && n->in[1])
 		count = (uint32_t)exec_count(n->in[1]);
-	else if (cep_attr(n, "axes"))
-		count = (uint32_t)cep_attr(n, "axes")->count;
+	else if (exec_attr(n->node, "axes"))
+		count = (uint32_t)exec_attr(n->node, "axes")->count;
 	rank = n->in[0]->rank + count;
 	if (rank > GENAI_MAX_RANK)
 		return cep_node_fail(n, err, GENAI_E_FORMAT, "rank %u", rank);
@@ -184,8 +184,8 @@ int32_t cep_prepare_shape(struct cep_node *n, struct genai_error *err)
 	if (rc)
 		return rc;
 	rank = n->in[0]->rank;
-	start = cep_attr_int(n, "start", 0);
-	end = cep_attr_int(n, "end", rank);
+	start = exec_attr_int(n->node, "start", 0);
+	end = exec_attr_int(n->node, "end", rank);
 	start += start < 0 ? rank : 0;
 	end += end < 0 ? rank : 0;
 	start = start < 0 ? 0 : start > rank ? rank : start;
@@ -211,7 +211,7 @@ int32_t cep_prepare_fill(struct cep_node *n, struct genai_error *err)
 	uint32_t rank = 0;
 	int32_t rc = cep_check(n, attrs, 1, 1, 1, err);
 
-	if (!rc && cep_attr(n, "value"))
+	if (!rc && exec_attr(n->node, "value"))
 		rc = cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				   "a value other than zero");
 	if (!rc)
@@ -294,7 +294,7 @@ int32_t cep_prepare_transpose(struct cep_node *n, struct genai_error *err)
 {
 	struct view_state *s = view_state(n);
 	static const char *const attrs[] = {"perm", NULL};
-	const struct genai_attr *a = cep_attr(n, "perm");
+	const struct genai_attr *a = exec_attr(n->node, "perm");
 	const struct exec_tensor *t = n->in[0];
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t seen = 0;
@@ -436,7 +436,7 @@ int32_t cep_prepare_split(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"axis", "num_outputs", "split",
 					    NULL};
-	const struct genai_attr *a = cep_attr(n, "split");
+	const struct genai_attr *a = exec_attr(n->node, "split");
 	const struct exec_tensor *t = n->in[0];
 	struct split_state *s = split_state(n);
 	int64_t *sizes = s->sizes, dims[GENAI_MAX_RANK], sum = 0, each;
@@ -446,8 +446,8 @@ int32_t cep_prepare_split(struct cep_node *n, struct genai_error *err)
 	if (!rc)
 		rc = need_bytes(n, err);
 	if (!rc)
-		rc = cep_axis(n, cep_attr_int(n, "axis", 0), t->rank, &axis,
-			      err);
+		rc = cep_axis(n, exec_attr_int(n->node, "axis", 0), t->rank,
+			      &axis, err);
 	if (!rc && n->n_in > 1 && n->in[1])
 		rc = cep_ints(n, 1, sizes, EXEC_MAX_OUT, &count, err);
 	if (rc)
@@ -516,8 +516,8 @@ int32_t cep_prepare_concat(struct cep_node *n, struct genai_error *err)
 	if (!rc)
 		rc = need_bytes(n, err);
 	if (!rc)
-		rc = cep_axis(n, cep_attr_int(n, "axis", 0), n->in[0]->rank,
-			      &axis, err);
+		rc = cep_axis(n, exec_attr_int(n->node, "axis", 0),
+			      n->in[0]->rank, &axis, err);
 	if (rc)
 		return rc;
 	rank = n->in[0]->rank;

@@ -182,7 +182,7 @@ static inline void cache_view(const struct gqa_data *d, struct exec_tensor *t,
 {
 	const struct gqa_case *c = &d->c;
 
-	cref_set_dense(t, c->dtype, 4, DIMS(1, c->Nkv, rows, c->H));
+	exec_set_dense(t, c->dtype, 4, DIMS(1, c->Nkv, rows, c->H));
 	t->strides[1] = d->rows * c->H;
 	if (c->position_major) {
 		t->strides[1] = c->H;

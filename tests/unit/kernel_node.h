@@ -70,7 +70,7 @@ static inline void knode_in(struct knode *k, uint32_t i, uint32_t dtype,
 
 	while (dims[rank] >= 0)
 		rank++;
-	cref_set_dense(&k->t[i], dtype, rank, dims);
+	exec_set_dense(&k->t[i], dtype, rank, dims);
 	k->t[i].data = data;
 	k->t[i].name = "input";
 	k->n.in[i] = &k->t[i];

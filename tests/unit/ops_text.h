@@ -54,7 +54,7 @@ static void text_inputs(struct text_run *r, enum text_mode mode)
 		ck_assert_ptr_nonnull(p);
 		memcpy(p + shift, t->data, t->bytes);
 		r->copies[i] = p;
-		cref_set_dense(&r->k.t[i], t->dtype, t->rank, t->dims);
+		exec_set_dense(&r->k.t[i], t->dtype, t->rank, t->dims);
 		r->k.t[i].name = "input";
 		r->k.t[i].data = p + shift;
 		r->k.t[i].value = t->hidden ? NULL : p + shift;
@@ -64,7 +64,7 @@ static void text_inputs(struct text_run *r, enum text_mode mode)
 
 static uint64_t text_out_bytes(const struct exec_tensor *t)
 {
-	return (cref_elements(t) * exec_bits(t->dtype) + 7) / 8;
+	return (exec_count(t) * exec_bits(t->dtype) + 7) / 8;
 }
 
 /* Prepare and run; r->rc is what failed first. */
