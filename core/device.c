@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/layer.h"
 #include "core/order/order.h"
 
 // ---- tickets ----
@@ -221,7 +222,9 @@ static int32_t check_caps(struct genai_device *d, const char *module,
 	    (c->flags & GENAI_STREAM_CAP_RESERVE &&
 	     (!d->raw.reserve || !d->raw.unreserve || !d->raw.map ||
 	      !d->raw.unmap)) ||
-	    (c->flags & GENAI_STREAM_CAP_NATIVE && !d->raw.native))
+	    (c->flags & GENAI_STREAM_CAP_NATIVE && !d->raw.native) ||
+	    (c->flags & GENAI_STREAM_CAP_SIGNAL &&
+	     (!d->raw.launch_open || !d->raw.signal)))
 		return genai_fail(err, GENAI_E_MODULE,
 				  "module %s claims a capability (%#x) whose "
 				  "functions it lacks",
@@ -289,6 +292,26 @@ int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 		return rc;
 	}
 	return 0;
+}
+
+int32_t genai_device_add_layer(struct genai_device *d, struct genai_module *m,
+			       const char *name,
+			       const struct genai_init_params *params,
+			       struct genai_error *err)
+{
+	struct genai_stack s = {d->raw, d->raw_barrier, d->raw_self,
+				d->barrier_self};
+	int32_t rc = genai_layer_start(m, name, params, &s, err);
+
+	if (rc)
+		return rc;
+	d->raw = s.stream;
+	d->raw_barrier = s.barrier;
+	d->raw_self = s.stream_self;
+	d->barrier_self = s.barrier_self;
+	d->caps.size = sizeof(d->caps);
+	rc = d->raw.caps(d->raw_self, &d->caps, err);
+	return rc ? rc : check_caps(d, genai_module_name(m), err);
 }
 
 void genai_device_serve(struct genai_device *d, struct genai_module *m)

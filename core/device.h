@@ -66,6 +66,11 @@ int32_t genai_device_open(struct genai_device *d, struct genai_module *stream,
 			  const char *stream_name, struct genai_module *barrier,
 			  const char *barrier_name, uint32_t number,
 			  const struct genai_log *log, struct genai_error *err);
+/* Start a layer on top of what is wired. */
+int32_t genai_device_add_layer(struct genai_device *d, struct genai_module *m,
+			       const char *name,
+			       const struct genai_init_params *params,
+			       struct genai_error *err);
 /* From now on the module's host checks tickets of this device. */
 void genai_device_serve(struct genai_device *d, struct genai_module *m);
 /* Check the order of every access from here on: before any other call. */

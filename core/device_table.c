@@ -325,6 +325,44 @@ static int32_t dev_launch_host(void *self, struct genai_stream *s,
 	return rc;
 }
 
+static int32_t no_signal(struct genai_error *err)
+{
+	return genai_fail(err, GENAI_E_NOSYS,
+			  "the stream runtime has no units that are signalled");
+}
+
+static int32_t dev_launch_open(void *self, struct genai_stream *s,
+			       const struct genai_work *work,
+			       const struct genai_access *acc, uint32_t n,
+			       struct genai_error *err)
+{
+	struct genai_device *d = self;
+	int32_t rc = d->raw.launch_open ? check_accesses(work, acc, n, err)
+					: no_signal(err);
+
+	if (rc)
+		return rc;
+	genai_device_enqueue_begin(d);
+	rc = d->raw.launch_open(d->raw_self, s, work, acc, n, err);
+	genai_device_enqueue_end(d);
+	return rc;
+}
+
+static int32_t dev_signal(void *self, const void *ctx,
+			  const struct genai_error *why,
+			  struct genai_error *err)
+{
+	struct genai_device *d = self;
+
+	if (!d->raw.signal)
+		return no_signal(err);
+	if (why && (why->code >= 0 || why->code < GENAI_E_ORDER))
+		return genai_fail(err, GENAI_E_INVAL,
+				  "signal: %d is no code of an error",
+				  why->code);
+	return d->raw.signal(d->raw_self, ctx, why, err);
+}
+
 static int32_t no_record(struct genai_error *err)
 {
 	return genai_fail(err, GENAI_E_NOSYS,
@@ -464,6 +502,8 @@ const struct genai_stream_ops genai_device_stream_table = {
 	.native = dev_native,
 	.stats = dev_stats,
 	.graph_edges = dev_graph_edges,
+	.launch_open = dev_launch_open,
+	.signal = dev_signal,
 };
 
 // ---- barrier ----

@@ -50,6 +50,9 @@ struct genai_host_env {
 				struct genai_range range,
 				struct genai_error *err);
 	void *check_ticket_ctx;
+	int32_t (*find_below)(void *ctx, const char *type, const void **out_ops,
+			      void **out_self);
+	void *below;
 
 	pthread_mutex_t books; // guards the lists and sums below
 	struct block *blocks;
@@ -382,6 +385,17 @@ static int32_t host_ticket_check(void *ctx, const struct genai_ticket *ticket,
 	return env->check_ticket(env->check_ticket_ctx, ticket, range, err);
 }
 
+static int32_t host_below(void *ctx, const char *type, const void **out_ops,
+			  void **out_self, struct genai_error *err)
+{
+	struct genai_host_env *env = ctx;
+
+	if (env->below && !env->find_below(env->below, type, out_ops, out_self))
+		return 0;
+	return genai_fail(err, GENAI_E_NOTFOUND, "no %.60s is below %s", type,
+			  env->name);
+}
+
 int32_t genai_host_open(const char *name, const struct genai_config *config,
 			const struct genai_log *log,
 			struct genai_host_env **out_env,
@@ -416,6 +430,7 @@ int32_t genai_host_open(const char *name, const struct genai_config *config,
 		.ticket_check = host_ticket_check,
 		.log_v = host_log_v,
 		.error_set_v = host_error_set_v,
+		.below = host_below,
 	};
 	*out_env = env;
 	return 0;
@@ -468,6 +483,7 @@ void genai_host_close(struct genai_host_env *env)
 	if (env->threads)
 		return;
 	report_blocks(env);
+	free(env->below);
 	pthread_mutex_destroy(&env->books);
 	free(env);
 }
@@ -496,6 +512,16 @@ void genai_host_set_ticket_check(
 {
 	env->check_ticket = fn;
 	env->check_ticket_ctx = ctx;
+}
+
+void genai_host_set_below(struct genai_host_env *env,
+			  int32_t (*fn)(void *ctx, const char *type,
+					const void **out_ops, void **out_self),
+			  void *ctx)
+{
+	free(env->below);
+	env->find_below = fn;
+	env->below = ctx;
 }
 
 void genai_host_fail_alloc(struct genai_host_env *env, uint64_t n,

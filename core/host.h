@@ -41,6 +41,12 @@ void genai_host_set_ticket_check(
 		      struct genai_range range, struct genai_error *err),
 	void *ctx);
 
+/* below of the table asks this, of a layer only; ctx is freed with the host. */
+void genai_host_set_below(struct genai_host_env *env,
+			  int32_t (*fn)(void *ctx, const char *type,
+					const void **out_ops, void **out_self),
+			  void *ctx);
+
 /* Tests: the n-th allocation from now on (1 = next) fails; with sticky, all
  * later ones too.  0 switches off. */
 void genai_host_fail_alloc(struct genai_host_env *env, uint64_t n,

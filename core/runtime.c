@@ -16,23 +16,23 @@ static struct genai_module *loaded(struct genai_runtime *rt, const char *name)
 	return NULL;
 }
 
-// "MODULE" or "MODULE:NAME" of [runtime] key.
-static int32_t choose(struct genai_runtime *rt, const char *key,
-		      struct genai_choice *c, struct genai_error *err)
+// The module of n characters of v, "MODULE" or "MODULE:NAME"; loaded if it is
+// not yet.
+static int32_t choose(struct genai_runtime *rt, const char *key, const char *v,
+		      size_t n, struct genai_choice *c, struct genai_error *err)
 {
-	const char *v = genai_config_get(rt->config, "runtime", key);
-	const char *colon = strchr(v, ':');
+	const char *colon = memchr(v, ':', n);
+	size_t n_module = colon ? (size_t)(colon - v) : n;
 	char module[64];
-	size_t n = colon ? (size_t)(colon - v) : strlen(v);
 	int32_t rc;
 
-	if (!n || n >= sizeof(module) || strlen(v) >= sizeof(c->label))
+	if (!n_module || n_module >= sizeof(module) || n >= sizeof(c->label))
 		return genai_config_fail(rt->config, "runtime", key, err,
 					 "is not MODULE or MODULE:NAME");
-	memcpy(module, v, n);
-	module[n] = 0;
-	snprintf(c->label, sizeof(c->label), "%s", v);
-	snprintf(c->name, sizeof(c->name), "%s", colon ? colon + 1 : "");
+	snprintf(module, sizeof(module), "%.*s", (int)n_module, v);
+	snprintf(c->label, sizeof(c->label), "%.*s", (int)n, v);
+	snprintf(c->name, sizeof(c->name), "%s",
+		 colon ? c->label + n_module + 1 : "");
 	c->module = loaded(rt, module);
 	if (c->module)
 		return 0;
@@ -40,6 +40,65 @@ static int32_t choose(struct genai_runtime *rt, const char *key,
 	if (!rc)
 		rt->modules[rt->n_modules++] = c->module;
 	return rc;
+}
+
+int32_t genai_runtime_choose(struct genai_runtime *rt, const char *key,
+			     struct genai_choice *c, struct genai_error *err)
+{
+	const char *v = genai_config_get(rt->config, "runtime", key);
+
+	return choose(rt, key, v, strlen(v), c, err);
+}
+
+// The last one of "LAYER > ... > MODULE" drives the device.
+int32_t genai_runtime_choose_stream(struct genai_runtime *rt,
+				    struct genai_error *err)
+{
+	const char *v = genai_config_get(rt->config, "runtime", "stream");
+	size_t end = strlen(v), at;
+	struct genai_choice *c = &rt->stream;
+	struct genai_stream_ops ops;
+	int32_t rc;
+
+	if (end >= sizeof(rt->stream.label))
+		return genai_config_fail(rt->config, "runtime", "stream", err,
+					 "is longer than %zu characters",
+					 sizeof(rt->stream.label) - 1);
+	for (;; end = at - 1) {
+		while (end && strchr(" \t", v[end - 1]))
+			end--;
+		for (at = end; at && v[at - 1] != '>';)
+			at--;
+		for (; at < end && strchr(" \t", v[at]);)
+			at++;
+		rc = choose(rt, "stream", v + at, end - at, c, err);
+		if (!rc)
+			rc = genai_module_get_iface(
+				c->module,
+				c == &rt->stream ? GENAI_IFACE_STREAM
+						 : GENAI_IFACE_STREAM_LAYER,
+				c->name, &ops, sizeof(ops), err);
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < rt->n_layers; i++)
+			if (rt->layers[i].module == c->module &&
+			    c != &rt->layers[i])
+				return genai_config_fail(
+					rt->config, "runtime", "stream", err,
+					"has %s twice", c->label);
+		while (at && v[at - 1] != '>')
+			at--;
+		if (!at)
+			break;
+		if (rt->n_layers == GENAI_MAX_LAYERS)
+			return genai_config_fail(rt->config, "runtime",
+						 "stream", err,
+						 "has more than %d layers",
+						 GENAI_MAX_LAYERS);
+		c = &rt->layers[rt->n_layers++];
+	}
+	snprintf(rt->stream.label, sizeof(rt->stream.label), "%s", v);
+	return 0;
 }
 
 int32_t genai_runtime_load(const struct genai_runtime_options *o,
@@ -70,13 +129,13 @@ int32_t genai_runtime_load(const struct genai_runtime_options *o,
 			       o ? o->n_sets : 0, &rt->config, err);
 	// the device's module first: it has to be up before the others
 	if (!rc)
-		rc = choose(rt, "stream", &rt->stream, err);
+		rc = genai_runtime_choose_stream(rt, err);
 	if (!rc)
-		rc = choose(rt, "barrier", &rt->barrier, err);
+		rc = genai_runtime_choose(rt, "barrier", &rt->barrier, err);
 	if (!rc)
-		rc = choose(rt, "executor", &rt->executor, err);
+		rc = genai_runtime_choose(rt, "executor", &rt->executor, err);
 	if (!rc)
-		rc = choose(rt, "pager", &rt->pager, err);
+		rc = genai_runtime_choose(rt, "pager", &rt->pager, err);
 	if (rc)
 		genai_close(rt);
 	else
@@ -110,10 +169,10 @@ static int32_t device_limit(struct genai_runtime *rt, uint64_t total,
 	return 0;
 }
 
-static int32_t start_modules(struct genai_runtime *rt, struct genai_error *err)
+static int32_t init_params(struct genai_runtime *rt,
+			   struct genai_init_params *params,
+			   struct genai_error *err)
 {
-	struct genai_init_params params = {.size = sizeof(params),
-					   .device_limit = UINT64_MAX};
 	const char *v = genai_config_get(rt->config, "runtime", "device");
 	uint64_t device, limit;
 	int32_t rc = genai_parse_u64(v, &device, NULL);
@@ -121,13 +180,42 @@ static int32_t start_modules(struct genai_runtime *rt, struct genai_error *err)
 	if (rc || device > 1024)
 		return genai_config_fail(rt->config, "runtime", "device", err,
 					 "is not a device number");
-	params.device = (uint32_t)device;
+	*params = (struct genai_init_params){.size = sizeof(*params),
+					     .device = (uint32_t)device,
+					     .device_limit = UINT64_MAX};
 	// a percentage is of what the device has, known only when it is up:
 	// then the core alone enforces it
 	if (!device_limit(rt, UINT64_MAX, &limit, NULL))
-		params.device_limit = limit;
+		params->device_limit = limit;
+	return 0;
+}
+
+int32_t genai_runtime_bring_up(struct genai_runtime *rt,
+			       struct genai_error *err)
+{
+	struct genai_init_params params;
+	int32_t rc = init_params(rt, &params, err);
+
+	if (!rc)
+		rc = genai_module_start(rt->stream.module, &params, err);
+	if (!rc)
+		rc = genai_device_open(&rt->device, rt->stream.module,
+				       rt->stream.name, rt->barrier.module,
+				       rt->barrier.name, 1, &rt->log, err);
+	if (rc)
+		return rc;
+	rt->device_open = true;
+	for (uint32_t i = 0; i < rt->n_modules; i++)
+		genai_device_serve(&rt->device, rt->modules[i]);
+	for (uint32_t i = 0; !rc && i < rt->n_layers; i++)
+		rc = genai_device_add_layer(&rt->device, rt->layers[i].module,
+					    rt->layers[i].name, &params, err);
 	for (uint32_t i = 0; !rc && i < rt->n_modules; i++)
-		rc = genai_module_start(rt->modules[i], &params, err);
+		if (!genai_module_self(rt->modules[i]))
+			rc = genai_module_start(rt->modules[i], &params, err);
+	if (!rc && !strcmp(genai_config_get(rt->config, "runtime", "check"),
+			   "order"))
+		rc = genai_device_check_order(&rt->device, err);
 	return rc;
 }
 
@@ -180,19 +268,8 @@ int32_t genai_runtime_take_pager(struct genai_runtime *rt,
 int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err)
 {
 	uint64_t limit;
-	int32_t rc = start_modules(rt, err);
+	int32_t rc = genai_runtime_bring_up(rt, err);
 
-	if (!rc)
-		rc = genai_device_open(&rt->device, rt->stream.module,
-				       rt->stream.name, rt->barrier.module,
-				       rt->barrier.name, 1, &rt->log, err);
-	if (rc)
-		return rc;
-	rt->device_open = true;
-	for (uint32_t i = 0; i < rt->n_modules; i++)
-		genai_device_serve(&rt->device, rt->modules[i]);
-	if (!strcmp(genai_config_get(rt->config, "runtime", "check"), "order"))
-		rc = genai_device_check_order(&rt->device, err);
 	if (!rc)
 		rc = device_limit(rt, rt->device.caps.total_bytes, &limit, err);
 	if (rc)

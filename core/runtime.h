@@ -8,7 +8,8 @@
 
 #include "core/device.h"
 
-#define GENAI_MAX_MODULES 8
+#define GENAI_MAX_LAYERS 4
+#define GENAI_MAX_MODULES (4 + GENAI_MAX_LAYERS)
 
 struct genai_choice { /* [runtime] executor = MODULE:NAME */
 	struct genai_module *module;
@@ -33,6 +34,8 @@ struct genai_runtime {
 	struct genai_module *modules[GENAI_MAX_MODULES];
 	uint32_t n_modules;
 	struct genai_choice executor, stream, barrier, pager;
+	struct genai_choice layers[GENAI_MAX_LAYERS]; /* from below */
+	uint32_t n_layers;
 	struct genai_executor_ops exec;
 	struct genai_pager_ops pager_ops;
 	struct genai_exec_caps exec_caps;
@@ -51,6 +54,16 @@ int32_t genai_runtime_load(const struct genai_runtime_options *options,
 			   struct genai_error *err);
 /* Bring it up (genai_open = load + start). */
 int32_t genai_runtime_start(struct genai_runtime *rt, struct genai_error *err);
+/* Its parts.  A place that the configuration names: the module loaded, also for
+ * the stream runtime and the layers in front of it. */
+int32_t genai_runtime_choose(struct genai_runtime *rt, const char *key,
+			     struct genai_choice *c, struct genai_error *err);
+int32_t genai_runtime_choose_stream(struct genai_runtime *rt,
+				    struct genai_error *err);
+/* Every module started, the device's first and what stands in front of it next;
+ * the device open, its order checked if the configuration says so. */
+int32_t genai_runtime_bring_up(struct genai_runtime *rt,
+			       struct genai_error *err);
 /* Of the modules chosen, which are up, the table and the caps; the executor has
  * to be one for the device. */
 int32_t genai_runtime_take_executor(struct genai_runtime *rt,

@@ -69,6 +69,28 @@ static int32_t check_iface(const char *value, struct genai_error *err)
 	return 0;
 }
 
+// "LAYER > ... > MODULE", each as above: the part in front of '>' and what
+// follows it.
+static int32_t check_stack(const char *value, struct genai_error *err)
+{
+	char part[GENAI_INI_MAX_NAME * 2 + 2];
+	size_t n, used;
+	int32_t rc;
+
+	for (;; value += n + 1 + strspn(value + n + 1, " \t")) {
+		n = used = strcspn(value, ">");
+		while (used && strchr(" \t", value[used - 1]))
+			used--;
+		snprintf(part, sizeof(part), "%.*s", (int)used, value);
+		rc = used < sizeof(part)
+			     ? check_iface(part, err)
+			     : genai_fail(err, GENAI_E_CONFIG,
+					  "a name of %zu characters", used);
+		if (rc || !value[n])
+			return rc;
+	}
+}
+
 static int32_t check_device(const char *value, struct genai_error *err)
 {
 	uint64_t v;
@@ -215,7 +237,7 @@ int32_t genai_check_declared(const struct genai_config_key *key,
 
 const struct genai_runtime_key genai_runtime_keys[] = {
 	{"executor", "cpu_ref:eager", check_iface},
-	{"stream", "cpu_ref", check_iface},
+	{"stream", "cpu_ref", check_stack},
 	{"barrier", "cpu_ref", check_iface},
 	{"pager", "pager_sync", check_iface},
 	{"device", "0", check_device},

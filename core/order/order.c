@@ -410,6 +410,26 @@ static int32_t o_launch_host(void *self, struct genai_stream *s,
 	return rc ? rc : o->raw.launch_host(o->raw_self, s, work, acc, n, err);
 }
 
+static int32_t o_launch_open(void *self, struct genai_stream *s,
+			     const struct genai_work *work,
+			     const struct genai_access *acc, uint32_t n,
+			     struct genai_error *err)
+{
+	struct genai_order *o = self;
+	int32_t rc = enqueue(o, s, work->name ? work->name : "a unit",
+			     work->node, acc, n, err);
+
+	return rc ? rc : o->raw.launch_open(o->raw_self, s, work, acc, n, err);
+}
+
+static int32_t o_signal(void *self, const void *ctx,
+			const struct genai_error *why, struct genai_error *err)
+{
+	struct genai_order *o = self;
+
+	return o->raw.signal(o->raw_self, ctx, why, err);
+}
+
 static int32_t o_capture_begin(void *self, struct genai_stream *raw,
 			       struct genai_error *err)
 {
@@ -609,6 +629,8 @@ static void put_table(struct genai_stream_ops *ops)
 	PUT(native, o_native);
 	PUT(stats, o_stats);
 	PUT(graph_edges, o_graph_edges);
+	PUT(launch_open, o_launch_open);
+	PUT(signal, o_signal);
 }
 
 int32_t genai_order_open(struct genai_stream_ops *stream, void **stream_self,

@@ -1,11 +1,14 @@
-// reader_pager.c - an asynchronous pager in one file: threads of the device
-// read pages while kernels run.
+// reader_pager.c - an asynchronous pager in one file: threads of its own read
+// pages while kernels run.
 //
 // Pages are pinned on the device, read in place, or go through a ring of slots.
-// A page on its way passes a staging buffer: a unit of work on one of the
-// reader streams puts it there, from the file by pread if the extent names one
-// and from memory if not, and a copy on the copy stream takes it to its slot.
-// Three kinds of streams wait for each other in turn:
+// A page on its way passes a staging buffer.  A unit of work on one of the
+// reader streams asks that stream's thread for it and stays open; the thread
+// reads, from the file by pread if the extent names one and from memory if not,
+// and signals that it is there, or why it is not; a copy on the copy stream
+// takes it to its slot.  Nobody waits: a step is enqueued before the first page
+// was read.  On a device without units that are signalled the unit itself
+// reads.  Three kinds of streams wait for each other in turn:
 //
 //	reader  waits for the copy that last left its staging buffer
 //	copy    waits for the reader, and for the kernels that used the slot
@@ -15,6 +18,7 @@
 #define _POSIX_C_SOURCE 200809L
 #define _FILE_OFFSET_BITS 64
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,6 +49,19 @@ struct page {
 	int32_t loaded; // in this step
 };
 
+// A stream, and the thread that reads for it: one page at a time, since each
+// waits for the copy that empties the staging buffer.
+struct reader {
+	struct genai_pager *pager;
+	struct genai_stream *stream;
+	void *thread;
+	pthread_mutex_t lock; // the rest
+	pthread_cond_t asked;
+	const struct page *page; // to be read, to
+	char *dst;
+	int32_t stop;
+};
+
 struct genai_pager {
 	struct module *m;
 	struct genai_stream_api stream;
@@ -60,7 +77,9 @@ struct genai_pager {
 	// host copy of what is read in place or computed; pinned pages and the
 	// ring; staging
 	struct genai_mem copy, device, staging;
-	struct genai_stream *readers[READERS], *copies;
+	struct reader readers[READERS];
+	struct genai_stream *copies;
+	int32_t has_signal; // the device
 	struct genai_point
 		left[READERS]; // when its staging buffer was last left
 	struct genai_point kept[READERS]; // before a recording
@@ -116,6 +135,8 @@ static int32_t pager_open(void *self, const struct genai_stream_api *stream,
 	struct module *m = self;
 	struct genai_pager *p =
 		m->host->alloc(m->host->ctx, sizeof(*p), "pager");
+	struct genai_stream_caps device = {.size = sizeof(device)};
+	int32_t rc;
 
 	if (!p)
 		return m->host->error_set(m->host->ctx, err, GENAI_E_NOMEM,
@@ -125,6 +146,17 @@ static int32_t pager_open(void *self, const struct genai_stream_api *stream,
 	p->stream = *stream;
 	p->barrier = *barrier;
 	p->stats.size = sizeof(p->stats);
+	rc = stream->ops->caps(stream->self, &device, err);
+	if (rc) {
+		give(p, p);
+		return rc;
+	}
+	p->has_signal = device.flags & GENAI_STREAM_CAP_SIGNAL ? 1 : 0;
+	for (uint32_t i = 0; i < READERS; i++) {
+		p->readers[i].pager = p;
+		pthread_mutex_init(&p->readers[i].lock, NULL);
+		pthread_cond_init(&p->readers[i].asked, NULL);
+	}
 	*out_pager = p;
 	return 0;
 }
@@ -394,6 +426,82 @@ static int32_t read_unit(void *ctx, void *const *mem, struct genai_error *err)
 	return read_page(ctx, mem[0], 0, err);
 }
 
+// The unit stays open: the page's thread signals.
+static int32_t ask_unit(void *ctx, void *const *mem, struct genai_error *err)
+{
+	const struct page *pg = ctx;
+	struct reader *r = &pg->pager->readers[pg->turn % READERS];
+
+	(void)err;
+	pthread_mutex_lock(&r->lock);
+	r->page = pg;
+	r->dst = mem[0];
+	pthread_cond_signal(&r->asked);
+	pthread_mutex_unlock(&r->lock);
+	return GENAI_PENDING;
+}
+
+// Every page that was asked for is signalled, read or not: whoever forgets one
+// stops the stream for ever.
+static void read_for_stream(void *arg)
+{
+	struct reader *r = arg;
+	const struct genai_stream_api *st = &r->pager->stream;
+
+	for (;;) {
+		struct genai_error why = GENAI_ERROR_INIT;
+		const struct page *pg;
+		int32_t rc;
+
+		pthread_mutex_lock(&r->lock);
+		while (!r->page && !r->stop)
+			pthread_cond_wait(&r->asked, &r->lock);
+		pg = r->page;
+		r->page = NULL;
+		pthread_mutex_unlock(&r->lock);
+		if (!pg)
+			return;
+		rc = read_page(pg, r->dst, 0, &why);
+		st->ops->signal(st->self, pg, rc ? &why : NULL, NULL);
+	}
+}
+
+static int32_t reader_start(struct genai_pager *p, struct reader *r,
+			    struct genai_error *err)
+{
+	const struct genai_host *h = p->m->host;
+	int32_t rc = p->stream.ops->create(p->stream.self, "pager reads",
+					   &r->stream, err);
+
+	if (rc || !p->has_signal)
+		return rc;
+	r->stop = 0;
+	rc = h->thread_create(h->ctx, "reader", read_for_stream, r,
+			      &r->thread);
+	return rc ? FAIL(p, err, rc, "no thread to read pages") : 0;
+}
+
+// Nothing is asked of it any more: its stream is idle.
+static int32_t reader_stop(struct genai_pager *p, struct reader *r,
+			   struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	if (r->thread) {
+		pthread_mutex_lock(&r->lock);
+		r->stop = 1;
+		pthread_cond_signal(&r->asked);
+		pthread_mutex_unlock(&r->lock);
+		p->m->host->thread_join(p->m->host->ctx, r->thread);
+		r->thread = NULL;
+	}
+	if (r->stream)
+		rc = p->stream.ops->destroy(p->stream.self, r->stream, err);
+	if (!rc)
+		r->stream = NULL;
+	return rc;
+}
+
 // What is read in place, and what streamed pages have computed.
 static int32_t keep(struct genai_pager *p, struct genai_error *err)
 {
@@ -489,12 +597,8 @@ static int32_t unplace(struct genai_pager *p, const struct genai_ticket *ticket,
 		rc = give_mem(p, &p->copy, ticket, err);
 	if (!rc)
 		rc = give_mem(p, &p->staging, ticket, err);
-	for (uint32_t i = 0; !rc && i < READERS; i++) {
-		if (p->readers[i])
-			rc = st->destroy(p->stream.self, p->readers[i], err);
-		if (!rc)
-			p->readers[i] = NULL;
-	}
+	for (uint32_t i = 0; !rc && i < READERS; i++)
+		rc = reader_stop(p, &p->readers[i], err);
 	if (!rc && p->copies)
 		rc = st->destroy(p->stream.self, p->copies, err);
 	if (!rc)
@@ -511,7 +615,7 @@ static int32_t take_all(struct genai_pager *p, uint64_t device,
 	int32_t rc = st->create(self, "pager copies", &p->copies, err);
 
 	for (uint32_t i = 0; !rc && p->slots && i < READERS; i++)
-		rc = st->create(self, "pager reads", &p->readers[i], err);
+		rc = reader_start(p, &p->readers[i], err);
 	if (!rc && p->report.host_bytes)
 		rc = st->alloc(self, GENAI_MEM_HOST_PINNED,
 			       p->report.host_bytes, GENAI_TAG_STAGING,
@@ -569,18 +673,19 @@ static int32_t load(struct genai_pager *p, struct page *pg,
 	void *self = p->stream.self;
 	uint32_t turn = pg->turn % READERS;
 	uint64_t at = turn * p->report.slot_bytes;
-	struct genai_stream *reader = p->readers[turn];
+	struct genai_stream *reader = p->readers[turn].stream;
 	struct genai_access a = {p->staging.range.addr + at, pg->bytes,
 				 GENAI_WRITE, 0};
-	struct genai_work w = {sizeof(w), GENAI_NONE, "read a page", read_unit,
-			       pg};
+	struct genai_work w = {sizeof(w), GENAI_NONE, "read a page",
+			       p->has_signal ? ask_unit : read_unit, pg};
 	struct genai_point read;
 	int32_t rc = st->wait(self, reader, p->began, err);
 
 	if (!rc)
 		rc = st->wait(self, reader, p->left[turn], err);
 	if (!rc)
-		rc = st->launch_host(self, reader, &w, &a, 1, err);
+		rc = (p->has_signal ? st->launch_open : st->launch_host)(
+			self, reader, &w, &a, 1, err);
 	if (!rc)
 		rc = st->mark(self, reader, &read, err);
 	if (!rc)
@@ -787,6 +892,10 @@ static int32_t pager_close(struct genai_pager *p,
 	give(p, p->sweep);
 	give(p, p->held);
 	give(p, p->turns);
+	for (uint32_t i = 0; i < READERS; i++) {
+		pthread_cond_destroy(&p->readers[i].asked);
+		pthread_mutex_destroy(&p->readers[i].lock);
+	}
 	give(p, p);
 	return 0;
 }

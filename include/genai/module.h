@@ -108,6 +108,13 @@ struct genai_host {
 	void (*log_v)(void *ctx, int32_t level, const char *fmt, va_list args);
 	int32_t (*error_set_v)(void *ctx, struct genai_error *err, int32_t code,
 			       const char *fmt, va_list args);
+	/* Of a layer: the table of type (GENAI_IFACE_STREAM or _BARRIER) that it
+	 * stands in front of, as the module below made it or as layers did, and
+	 * the self to call it with.  Both are borrowed from init until fini
+	 * returns; the table's size says which slots there are, and one may be
+	 * NULL.  Errors: GENAI_E_NOTFOUND: nothing of that type is below. */
+	int32_t (*below)(void *ctx, const char *type, const void **out_ops,
+			 void **out_self, struct genai_error *err);
 };
 
 /* What init gets. */
@@ -121,6 +128,15 @@ struct genai_init_params {
 #define GENAI_IFACE_STREAM "genai.stream"
 #define GENAI_IFACE_BARRIER "genai.barrier"
 #define GENAI_IFACE_PAGER "genai.pager"
+/* Layers: a module in front of a stream runtime and its barrier, [runtime]
+ * stream = LAYER > MODULE.  ops is a genai_stream_ops, a genai_barrier_ops.  A
+ * slot that is NULL, or beyond the table's size, is the one below: a layer
+ * leaves out what it has nothing to do with, later slots among it.  What it
+ * does not change goes on as it came: arguments, results, errors, streams and
+ * points.  Only modules with a stream layer can be named; a barrier layer of
+ * the same module comes with it. */
+#define GENAI_IFACE_STREAM_LAYER "genai.stream.layer"
+#define GENAI_IFACE_BARRIER_LAYER "genai.barrier.layer"
 
 /* One interface of a module.  ops begins with uint32_t size and uint16_t
  * version; the core copies min(size, its own) bytes of it. */

@@ -99,7 +99,8 @@ struct genai_work {
 #define GENAI_STREAM_CAP_SHARED                                                \
 	16u /* host and device memory are the same:                            \
 	       in place costs nothing */
-#define GENAI_STREAM_CAP_RATES 32u /* the rates of caps are known */
+#define GENAI_STREAM_CAP_RATES 32u  /* the rates of caps are known */
+#define GENAI_STREAM_CAP_SIGNAL 64u /* launch_open and signal work */
 
 struct genai_stream_caps {
 	uint32_t size;
@@ -274,6 +275,27 @@ struct genai_stream_ops {
 	int32_t (*graph_edges)(void *self, struct genai_recording *recording,
 			       struct genai_edge *out_edges, uint64_t cap,
 			       uint64_t *out_n, struct genai_error *err);
+	/* A unit whose end, and so a point after it, a thread of the host
+	 * signals.  As launch_host, but fn may return GENAI_PENDING: it has
+	 * begun something, a read say, and handed it to a thread.  The stream
+	 * stands at the unit until signal; others go on, and so do open units of
+	 * theirs, at least one a stream.  mem stays valid as long.  An fn that
+	 * returns 0 or an error has ended the unit itself; one that was skipped
+	 * is not signalled.  In a recording each replay runs fn anew, and is
+	 * signalled anew.  ctx names the unit: no two are open with the same
+	 * one.  Optional as a group with signal (SIGNAL). */
+	int32_t (*launch_open)(void *self, struct genai_stream *stream,
+			       const struct genai_work *work,
+			       const struct genai_access *accesses,
+			       uint32_t n_accesses, struct genai_error *err);
+	/* End the open unit of ctx: what the thread wrote is seen by whatever
+	 * comes after it.  why NULL: it is done; else it failed with the code
+	 * and the text of why, as if fn had.  Once for each that is open, also
+	 * before fn has returned.  Threads: any but those that run fn.
+	 * Blocks: host.  Errors: GENAI_E_STATE if none is open. */
+	int32_t (*signal)(void *self, const void *ctx,
+			  const struct genai_error *why,
+			  struct genai_error *err);
 };
 
 /* A table with its self, as one module gets another's.  The functions are the

@@ -16,7 +16,11 @@ static enum step make_progress(struct cref_device *dev, uint64_t deadline_ns)
 		return LATE;
 	if (dev->schedule == CREF_THREADS)
 		return cref_thread_wait(dev, deadline_ns) ? MOVED : LATE;
-	return cref_run_one(dev) ? MOVED : STUCK;
+	if (cref_run_one(dev))
+		return MOVED;
+	if (!cref_any_open(dev))
+		return STUCK;
+	return cref_thread_wait(dev, deadline_ns) ? MOVED : LATE;
 }
 
 static int32_t wait_point(struct cref_device *dev, const struct genai_point *p,

@@ -53,6 +53,7 @@ struct cref_queued {
 	const char *name;
 	int32_t (*fn)(void *ctx, void *const *mem, struct genai_error *err);
 	void *ctx;
+	bool may_stay; /* fn may leave it open, for a signal */
 	struct genai_stream *on;  /* recording: the stream it was recorded on */
 	struct genai_point point; /* WAIT */
 	struct genai_recording *graph;
@@ -69,6 +70,14 @@ struct cref_queued {
 #define CREF_RECORDED_COUNT(value) ((value) & ((UINT64_C(1) << 40) - 1))
 #define CREF_SERIALS (1u << 23)
 
+/* A unit that began and is ended by signal. */
+enum cref_open_state { CREF_NOT_OPEN, CREF_BEGINS, CREF_OPEN, CREF_SIGNALLED };
+struct cref_open {
+	enum cref_open_state state;
+	const void *ctx;
+	struct genai_error error; /* code 0: done */
+};
+
 struct genai_stream {
 	struct cref_device *dev;
 	uint32_t id;
@@ -83,6 +92,8 @@ struct genai_stream {
 	struct genai_error error;
 	struct genai_recording *rec; /* open recording it is part of */
 	uint32_t recordings;	     /* live ones that use it */
+	struct cref_open open;	     /* its head, if that may stay open */
+	uint64_t graph_at;	     /* where a recording at its head is */
 	/* schedule = threads */
 	void *thread;
 	bool stop;
@@ -261,6 +272,10 @@ bool cref_run_one(struct cref_device *dev);
  * the host waited for. */
 void cref_run_on(struct cref_device *dev);
 bool cref_ready(const struct genai_stream *s);
+/* Is a unit open that only a signal ends? */
+bool cref_any_open(const struct cref_device *dev);
+int32_t cref_signal(void *self, const void *ctx, const struct genai_error *why,
+		    struct genai_error *err);
 void cref_run_head(struct cref_device *dev, struct genai_stream *s);
 /* 0 reached, GENAI_PENDING, or the error. */
 int32_t cref_point_state(const struct genai_point *point,
@@ -270,7 +285,7 @@ int32_t cref_point_state(const struct genai_point *point,
 int32_t cref_thread_start(struct genai_stream *s, struct genai_error *err);
 void cref_thread_stop(struct genai_stream *s);
 void cref_thread_wake(struct cref_device *dev);
-/* Wait until something moved; false once deadline_ns has passed. */
+/* With any schedule.  Wait until something moved; false once deadline_ns has passed. */
 bool cref_thread_wait(struct cref_device *dev, uint64_t deadline_ns);
 
 /* clock.c; the lock is held. */

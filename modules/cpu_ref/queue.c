@@ -56,6 +56,7 @@ int32_t cref_op_next(struct genai_stream *s, struct cref_queued **out_op,
 	(*out_op)->n_mem = 0;
 	(*out_op)->node = GENAI_NONE;
 	(*out_op)->name = "";
+	(*out_op)->may_stay = false;
 	(*out_op)->mem_bytes = (*out_op)->link_bytes = 0;
 	return 0;
 }
@@ -119,12 +120,11 @@ static int32_t resolve(struct genai_stream *s, struct cref_queued *op,
 	return rc;
 }
 
-static int32_t launch(void *self, struct genai_stream *s,
-		      const struct genai_work *work,
-		      const struct genai_access *acc, uint32_t n,
-		      struct genai_error *err)
+static int32_t enqueue(struct cref_device *dev, struct genai_stream *s,
+		       const struct genai_work *work,
+		       const struct genai_access *acc, uint32_t n,
+		       bool may_stay, struct genai_error *err)
 {
-	struct cref_device *dev = self;
 	struct cref_queued *op;
 	int32_t rc;
 
@@ -142,6 +142,7 @@ static int32_t launch(void *self, struct genai_stream *s,
 		op->node = work->node;
 		op->fn = work->fn;
 		op->ctx = work->ctx;
+		op->may_stay = may_stay;
 		op->n_mem = n;
 		cref_op_commit(s, op);
 		dev->stats.launches++;
@@ -150,6 +151,22 @@ static int32_t launch(void *self, struct genai_stream *s,
 	}
 	pthread_mutex_unlock(&dev->lock);
 	return rc;
+}
+
+static int32_t launch(void *self, struct genai_stream *s,
+		      const struct genai_work *work,
+		      const struct genai_access *acc, uint32_t n,
+		      struct genai_error *err)
+{
+	return enqueue(self, s, work, acc, n, false, err);
+}
+
+static int32_t launch_open(void *self, struct genai_stream *s,
+			   const struct genai_work *work,
+			   const struct genai_access *acc, uint32_t n,
+			   struct genai_error *err)
+{
+	return enqueue(self, s, work, acc, n, true, err);
 }
 
 // One end of a copy: host memory has to be pinned or registered.
@@ -438,7 +455,7 @@ static int32_t caps(void *self, struct genai_stream_caps *out,
 	struct genai_stream_caps c = {
 		.size = sizeof(c),
 		.flags = GENAI_STREAM_CAP_RECORD | GENAI_STREAM_CAP_IN_PLACE |
-			 GENAI_STREAM_CAP_RESERVE,
+			 GENAI_STREAM_CAP_RESERVE | GENAI_STREAM_CAP_SIGNAL,
 		.device_kind = "sim",
 		.total_bytes = UINT64_MAX,
 		.free_bytes = UINT64_MAX,
@@ -504,4 +521,6 @@ const struct genai_stream_ops cref_stream_ops = {
 	.reset = reset,
 	.stats = stats,
 	.graph_edges = cref_graph_edges,
+	.launch_open = launch_open,
+	.signal = cref_signal,
 };

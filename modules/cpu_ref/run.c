@@ -38,51 +38,89 @@ static void poison(struct genai_stream *s, uint64_t at,
 	s->error = *e;
 }
 
-static int32_t run_work(const struct cref_queued *op, struct genai_error *err)
-{
-	if (op->kind == CREF_UNIT)
-		return op->fn(op->ctx, op->mem, err);
-	memcpy(op->mem[0], op->mem[1], op->bytes);
-	return 0;
-}
-
-static int32_t run_unit(struct cref_device *dev, const struct cref_queued *op,
+// GENAI_PENDING: begun, and ended by a signal.
+static int32_t run_open(struct genai_stream *s, const struct cref_queued *op,
 			struct genai_error *err)
 {
+	struct cref_open *o = &s->open;
+	struct cref_device *dev = s->dev;
+	int32_t rc;
+
+	*o = (struct cref_open){.state = CREF_BEGINS, .ctx = op->ctx};
+	if (dev->schedule == CREF_THREADS)
+		pthread_mutex_unlock(&dev->lock);
+	rc = op->fn(op->ctx, op->mem, err);
+	if (dev->schedule == CREF_THREADS)
+		pthread_mutex_lock(&dev->lock);
+	if (rc != GENAI_PENDING)
+		o->state = CREF_NOT_OPEN;
+	else if (o->state == CREF_BEGINS)
+		o->state = CREF_OPEN;
+	return rc;
+}
+
+static int32_t run_work(struct genai_stream *s, const struct cref_queued *op,
+			struct genai_error *err)
+{
+	struct cref_device *dev = s->dev;
+	int32_t rc = 0;
+
+	if (op->may_stay)
+		return run_open(s, op, err);
+	if (dev->schedule == CREF_THREADS)
+		pthread_mutex_unlock(&dev->lock);
+	if (op->kind == CREF_UNIT)
+		rc = op->fn(op->ctx, op->mem, err);
+	else
+		memcpy(op->mem[0], op->mem[1], op->bytes);
+	if (dev->schedule == CREF_THREADS)
+		pthread_mutex_lock(&dev->lock);
+	return rc;
+}
+
+// The error of a unit, in the form that all have.
+static int32_t unit_error(struct cref_device *dev, const struct cref_queued *op,
+			  int32_t rc, struct genai_error *err)
+{
+	if (!err->code)
+		CREF_FAIL(dev, err, rc, "%s: failed with code %d", op->name,
+			  rc);
+	err->node = op->node;
+	return rc;
+}
+
+static int32_t run_unit(struct genai_stream *s, const struct cref_queued *op,
+			struct genai_error *err)
+{
+	struct cref_device *dev = s->dev;
 	int32_t rc = 0;
 
 	if (dev->fault.kind)
 		rc = cref_fault_run(dev, op, err);
 	if (dev->trace)
 		cref_trace_op(dev, op->on, op);
-	if (!rc && dev->schedule == CREF_THREADS) {
-		pthread_mutex_unlock(&dev->lock);
-		rc = run_work(op, err);
-		pthread_mutex_lock(&dev->lock);
-	} else if (!rc) {
-		rc = run_work(op, err);
-	}
+	if (!rc)
+		rc = run_work(s, op, err);
 	if (!rc && op->kind == CREF_COPY) {
 		dev->stats.copies++;
 		cref_count_copy(dev, op->copy_kind, op->bytes);
 	}
-	if (rc && !err->code)
-		CREF_FAIL(dev, err, rc, "%s: failed with code %d", op->name,
-			  rc);
-	if (rc)
-		err->node = op->node;
-	return rc;
+	if (!rc || (rc == GENAI_PENDING && op->may_stay))
+		return rc;
+	return unit_error(dev, op, rc, err);
 }
 
-// All of a recording that has only one stream.
-static int32_t run_graph(struct cref_device *dev, struct genai_recording *rec,
+// All of a recording that has only one stream, or the rest of it.
+static int32_t run_graph(struct genai_stream *s, struct genai_recording *rec,
 			 struct genai_error *err)
 {
+	uint64_t i = s->graph_at;
 	int32_t rc = 0;
 
-	for (uint64_t i = 0; !rc && i < rec->n_ops; i++)
+	for (; !rc && i < rec->n_ops; i++)
 		if (rec->ops[i].kind != CREF_WAIT)
-			rc = run_unit(dev, &rec->ops[i], err);
+			rc = run_unit(s, &rec->ops[i], err);
+	s->graph_at = rc == GENAI_PENDING ? i : 0;
 	return rc;
 }
 
@@ -98,8 +136,24 @@ static int32_t run_op(struct genai_stream *s, const struct cref_queued *op,
 	}
 	if (s->poisoned)
 		return 0;
-	return op->kind == CREF_GRAPH ? run_graph(dev, op->graph, err)
-				      : run_unit(dev, op, err);
+	return op->kind == CREF_GRAPH ? run_graph(s, op->graph, err)
+				      : run_unit(s, op, err);
+}
+
+// What was open has got its signal; a recording goes on.
+static int32_t end_open(struct genai_stream *s, const struct cref_queued *op,
+			struct genai_error *err)
+{
+	const struct cref_queued *unit =
+		op->kind == CREF_GRAPH ? &op->graph->ops[s->graph_at - 1] : op;
+
+	s->open.state = CREF_NOT_OPEN;
+	if (!s->open.error.code)
+		return op->kind == CREF_GRAPH ? run_graph(s, op->graph, err)
+					      : 0;
+	*err = s->open.error;
+	s->graph_at = 0;
+	return unit_error(s->dev, unit, err->code, err);
 }
 
 void cref_run_head(struct cref_device *dev, struct genai_stream *s)
@@ -114,12 +168,49 @@ void cref_run_head(struct cref_device *dev, struct genai_stream *s)
 		copy = *op;
 		op = &copy;
 	}
-	rc = run_op(s, op, &e);
+	rc = s->open.state == CREF_SIGNALLED ? end_open(s, op, &e)
+					     : run_op(s, op, &e);
+	if (rc == GENAI_PENDING)
+		return;
 	if (op->kind == CREF_GRAPH)
 		op->graph->queued--;
 	if (rc)
 		poison(s, at, &e);
 	atomic_store_explicit(&s->done, at + 1, memory_order_release);
+}
+
+int32_t cref_signal(void *self, const void *ctx, const struct genai_error *why,
+		    struct genai_error *err)
+{
+	struct cref_device *dev = self;
+	struct cref_open *o = NULL;
+
+	pthread_mutex_lock(&dev->lock);
+	for (uint32_t i = 0; !o && i < CREF_MAX_STREAMS; i++) {
+		struct genai_stream *s = dev->streams[i];
+
+		if (s && s->open.ctx == ctx && (s->open.state == CREF_OPEN ||
+						s->open.state == CREF_BEGINS))
+			o = &s->open;
+	}
+	if (o) {
+		o->error = why ? *why
+			       : (struct genai_error)GENAI_ERROR_INIT;
+		o->state = CREF_SIGNALLED;
+		cref_thread_wake(dev);
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return o ? 0
+		 : CREF_FAIL(dev, err, GENAI_E_STATE,
+			     "signal: no unit of this ctx is open");
+}
+
+bool cref_any_open(const struct cref_device *dev)
+{
+	for (uint32_t i = 0; i < CREF_MAX_STREAMS; i++)
+		if (dev->streams[i] && dev->streams[i]->open.state == CREF_OPEN)
+			return true;
+	return false;
 }
 
 // ---- choice ----
@@ -128,7 +219,7 @@ bool cref_ready(const struct genai_stream *s)
 {
 	const struct cref_queued *op;
 
-	if (cref_done(s) == s->tail)
+	if (cref_done(s) == s->tail || s->open.state == CREF_OPEN)
 		return false;
 	op = cref_op_slot(s, cref_done(s));
 	return op->kind != CREF_WAIT || !op->point.stream ||

@@ -45,7 +45,7 @@ AT(genai_ticket, generation, 8);
 AT(genai_ticket, seal, 16);
 AT(genai_ticket, range, 24);
 
-SIZE(genai_host, 136);
+SIZE(genai_host, 144);
 AT(genai_host, size, 0);
 AT(genai_host, core_abi, 4);
 AT(genai_host, ctx, 8);
@@ -64,6 +64,7 @@ AT(genai_host, counter_add, 104);
 AT(genai_host, ticket_check, 112);
 AT(genai_host, log_v, 120);
 AT(genai_host, error_set_v, 128);
+AT(genai_host, below, 136);
 
 SIZE(genai_init_params, 16);
 AT(genai_init_params, size, 0);
@@ -157,7 +158,7 @@ AT(genai_stream_stats, graph_launches, 48);
 AT(genai_stream_stats, simulated_ns, 56);
 AT(genai_stream_stats, device_used_bytes, 64);
 
-SIZE(genai_stream_ops, 216);
+SIZE(genai_stream_ops, 232);
 AT(genai_stream_ops, size, 0);
 AT(genai_stream_ops, version, 4);
 AT(genai_stream_ops, reserved, 6);
@@ -187,6 +188,8 @@ AT(genai_stream_ops, reset, 184);
 AT(genai_stream_ops, native, 192);
 AT(genai_stream_ops, stats, 200);
 AT(genai_stream_ops, graph_edges, 208);
+AT(genai_stream_ops, launch_open, 216);
+AT(genai_stream_ops, signal, 224);
 SIZE(genai_edge, 16);
 AT(genai_edge, before, 0);
 AT(genai_edge, after, 8);

@@ -26,6 +26,7 @@
 #define CF_RECORDS 32u /* of the executor */
 #define CF_ROWS_EXACT 64u
 #define CF_NATIVE 128u
+#define CF_SIGNAL 256u
 
 struct cf_test {
 	const char *id;	   /* "pager/order" */
@@ -76,7 +77,8 @@ extern const struct cf_suite cf_suite_handshake, cf_suite_memory,
 	cf_suite_ops, cf_suite_numbers, cf_suite_steps, cf_suite_minor,
 	cf_suite_image,
 	cf_suite_torture, cf_suite_many, cf_suite_life, cf_suite_failure,
-	cf_suite_keys, cf_suite_guest, cf_suite_sessions;
+	cf_suite_keys, cf_suite_guest, cf_suite_sessions, cf_suite_signal,
+	cf_suite_layer;
 
 /* The run: constant once the tests begin. */
 struct cf {

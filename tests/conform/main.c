@@ -28,7 +28,8 @@ const struct cf_suite *const cf_suites[] = {
 	&cf_suite_torture,   &cf_suite_many,
 	&cf_suite_life,	     &cf_suite_failure,
 	&cf_suite_keys,	     &cf_suite_guest,
-	&cf_suite_sessions,  NULL,
+	&cf_suite_sessions,  &cf_suite_signal,
+	&cf_suite_layer,     NULL,
 };
 
 #define MAX_CASES 512
@@ -258,6 +259,11 @@ static void add_cases(const struct cf_suite *s, const char *type,
 	}
 }
 
+static bool is_layer(const struct genai_iface *f)
+{
+	return !strcmp(f->type, GENAI_IFACE_STREAM_LAYER);
+}
+
 static int find_cases(void)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
@@ -279,6 +285,11 @@ static int find_cases(void)
 		found = true;
 		for (uint32_t s = 0; cf_suites[s]; s++)
 			add_cases(cf_suites[s], f->type, f->name);
+		// a stack has to be what the device alone is
+		for (uint32_t s = 0; is_layer(f) && cf_suites[s]; s++) {
+			add_cases(cf_suites[s], GENAI_IFACE_STREAM, f->name);
+			add_cases(cf_suites[s], GENAI_IFACE_BARRIER, f->name);
+		}
 	}
 	genai_module_close(m);
 	genai_config_close(config);

@@ -66,7 +66,8 @@ static void count_errors(void *ctx, int32_t level, const char *text)
 static void fill_sets(const struct parity *p, const struct draw *d,
 		      struct sets *s)
 {
-	const char *device = *p->stream ? p->stream : d->executor;
+	const char *device =
+		parity_device(*p->stream ? p->stream : d->executor);
 	int n = (int)strcspn(device, ":");
 
 	s->n = 0;

@@ -78,6 +78,8 @@ struct parity {
 	char **argv;
 };
 
+/* The module that drives the device, of "LAYER > MODULE" the last one. */
+const char *parity_device(const char *choice);
 /* Fill the lists that no option gave from the configuration, and find out what
  * their modules can be told.  0, or the exit status. */
 int parity_lists(struct parity *p);

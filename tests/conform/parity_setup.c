@@ -26,8 +26,17 @@ static int fail(const struct genai_error *err)
 	return 2;
 }
 
+// Of layers, "A > B", it is the last one that has schedules.
+const char *parity_device(const char *choice)
+{
+	const char *last = strrchr(choice, '>');
+
+	return last ? last + 1 + strspn(last + 1, " \t") : choice;
+}
+
 static void module_of(const char *choice, char name[NAME])
 {
+	choice = parity_device(choice);
 	snprintf(name, NAME, "%.*s", (int)strcspn(choice, ":"), choice);
 }
 

@@ -1,6 +1,8 @@
 // setup.c - a runtime around the module under test.
 #include "tests/conform/conform.h"
 
+#include "core/layer.h"
+
 #include <dirent.h>
 #include <malloc.h>
 #include <stdarg.h>
@@ -40,14 +42,6 @@ void cf_skip(const char *fmt, ...)
 
 // ---- configuration ----
 
-// The settings of a test: where the module is, what the user said, what the
-// test says.
-struct sets {
-	const char *list[96];
-	uint32_t n;
-	char path[4200], choice[4][160];
-};
-
 static const struct {
 	const char *type, *key;
 } kinds[] = {
@@ -55,6 +49,16 @@ static const struct {
 	{GENAI_IFACE_BARRIER, "barrier"},
 	{GENAI_IFACE_EXECUTOR, "executor"},
 	{GENAI_IFACE_PAGER, "pager"},
+	{GENAI_IFACE_STREAM_LAYER, "stream"},
+};
+#define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+// The settings of a test: where the module is, what the user said, what the
+// test says.
+struct sets {
+	const char *list[96];
+	uint32_t n;
+	char path[4200], choice[N_KINDS][160];
 };
 
 static void add(struct sets *s, const char *set)
@@ -80,12 +84,13 @@ static void collect(struct sets *s, const char *const *more)
 
 // The module takes every place that it can fill; the interface under test the
 // one that is tested.
-static void choose(struct sets *s, const struct genai_module *m)
+static void choose(struct sets *s, const struct genai_module *m,
+		   const char *device)
 {
 	const struct genai_iface *f;
 	const char *at = cf.at ? cf.at->test->iface : NULL;
 
-	for (uint32_t k = 0; k < 4; k++) {
+	for (uint32_t k = 0; k < N_KINDS; k++) {
 		const char *name = NULL;
 
 		for (uint32_t i = 0; (f = genai_module_iface_at(m, i)); i++)
@@ -95,14 +100,16 @@ static void choose(struct sets *s, const struct genai_module *m)
 				name = f->name;
 		if (!name)
 			continue;
-		snprintf(s->choice[k], sizeof(s->choice[k]), "runtime.%s=%s:%s",
-			 kinds[k].key, cf.name, name);
+		// a layer stands in front of the device that is configured
+		snprintf(s->choice[k], sizeof(s->choice[k]),
+			 "runtime.%s=%s:%s%s%s", kinds[k].key, cf.name, name,
+			 k == 4 ? " > " : "", k == 4 ? device : "");
 		add(s, s->choice[k]);
 	}
 }
 
-int32_t cf_load(const char *const *sets, struct genai_config **out_config,
-		struct genai_module **out_module, struct genai_error *err)
+static int32_t load(const char *const *sets, struct genai_config **out_config,
+		    struct genai_module **out_module, struct genai_error *err)
 {
 	struct sets s;
 	int32_t rc;
@@ -119,29 +126,64 @@ int32_t cf_load(const char *const *sets, struct genai_config **out_config,
 	return rc;
 }
 
-// ---- runtime ----
-
-static int32_t load_choice(struct genai_runtime *rt, const char *key,
-			   struct genai_choice *c, struct genai_error *err)
+// What a layer that is started by itself stands in front of: the configured
+// device, which stays up until the process ends.
+static int32_t base(const struct genai_stack **out, struct genai_error *err)
 {
-	const char *v = genai_config_get(rt->config, "runtime", key);
-	char name[64];
+	static struct genai_runtime rt;
+	static struct genai_stack stack;
 	int32_t rc;
 
-	snprintf(c->label, sizeof(c->label), "%s", v);
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(v, ":"), v);
-	snprintf(c->name, sizeof(c->name), "%s",
-		 strchr(v, ':') ? strchr(v, ':') + 1 : "");
-	for (uint32_t i = 0; i < rt->n_modules; i++)
-		if (!strcmp(genai_module_name(rt->modules[i]), name))
-			c->module = rt->modules[i];
-	if (c->module)
+	*out = &stack;
+	if (stack.stream_self)
 		return 0;
-	rc = genai_module_load(name, rt->config, &rt->log, &c->module, err);
+	rt.log = cf_log;
+	rc = genai_config_load(cf.o.config, cf.o.sets, cf.o.n_sets, &rt.config,
+			       err);
 	if (!rc)
-		rt->modules[rt->n_modules++] = c->module;
+		rc = genai_runtime_choose_stream(&rt, err);
+	if (!rc)
+		rc = genai_runtime_choose(&rt, "barrier", &rt.barrier, err);
+	if (!rc)
+		rc = genai_runtime_bring_up(&rt, err);
+	if (!rc)
+		stack = (struct genai_stack){rt.device.raw,
+					     rt.device.raw_barrier,
+					     rt.device.raw_self,
+					     rt.device.barrier_self};
 	return rc;
 }
+
+static bool is_layer(const struct genai_module *m)
+{
+	const struct genai_iface *f;
+
+	for (uint32_t i = 0; (f = genai_module_iface_at(m, i)); i++)
+		if (!strcmp(f->type, GENAI_IFACE_STREAM_LAYER))
+			return true;
+	return false;
+}
+
+int32_t cf_load(const char *const *sets, struct genai_config **out_config,
+		struct genai_module **out_module, struct genai_error *err)
+{
+	const struct genai_stack *below;
+	int32_t rc = load(sets, out_config, out_module, err);
+
+	if (rc || !is_layer(*out_module))
+		return rc;
+	rc = base(&below, err);
+	if (!rc)
+		rc = genai_layer_offer(*out_module, below, err);
+	if (!rc)
+		return 0;
+	genai_module_close(*out_module);
+	genai_config_close(*out_config);
+	*out_config = NULL;
+	return rc;
+}
+
+// ---- runtime ----
 
 static int32_t load_all(struct genai_runtime *rt, uint32_t with,
 			const char *const *sets, struct genai_error *err)
@@ -149,23 +191,23 @@ static int32_t load_all(struct genai_runtime *rt, uint32_t with,
 	struct genai_module *m = NULL;
 	struct genai_config *first = NULL;
 	struct sets s;
-	int32_t rc = cf_load(sets, &first, &m, err);
+	int32_t rc = load(sets, &first, &m, err);
 
 	if (rc)
 		return rc;
 	collect(&s, sets);
-	choose(&s, m);
+	choose(&s, m, genai_config_get(first, "runtime", "stream"));
 	genai_module_close(m);
 	genai_config_close(first);
 	rc = genai_config_load(cf.o.config, s.list, s.n, &rt->config, err);
 	if (!rc)
-		rc = load_choice(rt, "stream", &rt->stream, err);
+		rc = genai_runtime_choose_stream(rt, err);
 	if (!rc)
-		rc = load_choice(rt, "barrier", &rt->barrier, err);
+		rc = genai_runtime_choose(rt, "barrier", &rt->barrier, err);
 	if (!rc && with & CF_WITH_EXECUTOR)
-		rc = load_choice(rt, "executor", &rt->executor, err);
+		rc = genai_runtime_choose(rt, "executor", &rt->executor, err);
 	if (!rc && with & CF_WITH_PAGER)
-		rc = load_choice(rt, "pager", &rt->pager, err);
+		rc = genai_runtime_choose(rt, "pager", &rt->pager, err);
 	return rc;
 }
 
@@ -179,34 +221,6 @@ static int32_t take_caps(struct genai_runtime *rt, uint32_t with,
 	if (!rc && with & CF_WITH_EXECUTOR)
 		rc = genai_runtime_take_executor(rt, err);
 	return rc;
-}
-
-static int32_t start(struct genai_runtime *rt, uint32_t with,
-		     struct genai_error *err)
-{
-	struct genai_init_params params = {.size = sizeof(params),
-					   .device_limit = UINT64_MAX};
-	const char *v = genai_config_get(rt->config, "runtime", "device");
-	uint64_t device = 0;
-	int32_t rc = genai_parse_u64(v, &device, err);
-
-	params.device = (uint32_t)device;
-	for (uint32_t i = 0; !rc && i < rt->n_modules; i++)
-		rc = genai_module_start(rt->modules[i], &params, err);
-	if (!rc)
-		rc = genai_device_open(&rt->device, rt->stream.module,
-				       rt->stream.name, rt->barrier.module,
-				       rt->barrier.name, 1, &rt->log, err);
-	if (rc)
-		return rc;
-	rt->device_open = true;
-	if (!strcmp(genai_config_get(rt->config, "runtime", "check"), "order"))
-		rc = genai_device_check_order(&rt->device, err);
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < rt->n_modules; i++)
-		genai_device_serve(&rt->device, rt->modules[i]);
-	return take_caps(rt, with, err);
 }
 
 // For the report: a failure may come of the schedule.
@@ -240,7 +254,9 @@ int32_t cf_try_open(struct cf_rt *r, uint32_t with, const char *const *sets,
 	if (!rc && before && r->tested)
 		before(r->tested);
 	if (!rc)
-		rc = start(rt, with, err);
+		rc = genai_runtime_bring_up(rt, err);
+	if (!rc)
+		rc = take_caps(rt, with, err);
 	if (rc) {
 		genai_close(rt);
 		return rc;
@@ -267,6 +283,8 @@ static const char *missing_cap(const struct cf_rt *r, uint32_t needs)
 		return "units that are functions (it is NATIVE)";
 	if (needs & CF_NATIVE && !(have & GENAI_STREAM_CAP_NATIVE))
 		return "NATIVE";
+	if (needs & CF_SIGNAL && !(have & GENAI_STREAM_CAP_SIGNAL))
+		return "SIGNAL";
 	if (needs & CF_STABLE &&
 	    !(r->rt->pager_caps.flags & GENAI_PAGER_CAP_STABLE))
 		return "STABLE";

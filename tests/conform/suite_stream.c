@@ -473,7 +473,8 @@ static void native(void)
 static int32_t add_one(void *ctx, void *const *mem, struct genai_error *err)
 {
 	(void)err;
-	if (!mem[0] || mem[1])
+	// the third lies behind the first
+	if (!mem[0] || mem[1] || mem[2] != (char *)mem[0] + 16)
 		return GENAI_E_INVAL;
 	++*(uint64_t *)mem[0];
 	atomic_fetch_add((atomic_int *)ctx, 1);
@@ -487,7 +488,7 @@ static void host_units(void)
 	struct genai_mem up, down, dev;
 	struct genai_stream *s;
 	struct genai_ticket t;
-	struct genai_access acc[2];
+	struct genai_access acc[3];
 	struct genai_work w = {sizeof(w), GENAI_NONE, "add", add_one, NULL};
 	bool records;
 	atomic_int n = 0;
@@ -503,12 +504,13 @@ static void host_units(void)
 	acc[0] = (struct genai_access){up.range.addr + 8, 8,
 				       GENAI_READ | GENAI_WRITE, 0};
 	acc[1] = (struct genai_access){dev.range.addr, 0, GENAI_READ, 0};
+	acc[2] = (struct genai_access){up.range.addr + 24, 8, GENAI_READ, 0};
 	if (records)
 		CF_OK(r.st->capture_begin(r.d, s, &cf_err));
-	CF_OK(r.st->launch_host(r.d, s, &w, acc, 2, &cf_err));
+	CF_OK(r.st->launch_host(r.d, s, &w, acc, 3, &cf_err));
 	cf_copy(&r, s, dev.range.addr, (uintptr_t)up.host + 8, 8,
 		GENAI_COPY_H2D);
-	CF_OK(r.st->launch_host(r.d, s, &w, acc, 2, &cf_err));
+	CF_OK(r.st->launch_host(r.d, s, &w, acc, 3, &cf_err));
 	cf_copy(&r, s, (uintptr_t)down.host, dev.range.addr, 8, GENAI_COPY_D2H);
 	memset(acc, 0xee, sizeof(acc)); // what was given was copied
 	if (records)

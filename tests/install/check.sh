@@ -79,9 +79,12 @@ chmod -R u+w "$work/app"
 # The examples, as they are installed: they build, conform, survive a lack of
 # memory, and are opened by name.
 cp -R "$docdir/examples/exec_common" "$work/exec_common"
-for example in pager reader device; do
-	module=small_$example
-	[ $example != reader ] || module=reader_pager
+for example in pager reader tracer device; do
+	case $example in
+	reader) module=reader_pager ;;
+	tracer) module=tracer ;;
+	*) module=small_$example ;;
+	esac
 	cp -R "$docdir/examples/$example" "$work/$example"
 	chmod -R u+w "$work/$example"
 	(cd "$work/$example" &&
