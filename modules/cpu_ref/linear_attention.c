@@ -391,7 +391,8 @@ static void linear_part(void *ctx, uint64_t begin, uint64_t end)
 		for (int64_t t = 0; t < l->T; t++) {
 			update(c, &u, u.b * l->T + t);
 			answer(c, &u, u.b * l->T + t);
-			if (dtype != GENAI_DT_F32)
+			// without a state before it, nothing was cut here
+			if (past && dtype != GENAI_DT_F32)
 				round_state(l, u.s, dtype);
 		}
 		if (to)

@@ -131,6 +131,12 @@ void ops_store(enum ops_class c, const void *src, uint32_t dtype, void *base,
 /* A float that, rounded again to fewer bits, gives what rounding d once gives.
  */
 float ops_odd_float(double d);
+/* v as an intermediate of that type has it. */
+float ops_rounded(uint32_t dtype, float v);
+/* The sum of n values of that type, in float; of bfloat16, whose sums of few
+ * are those of the type itself, rounded after each addition while there are at
+ * most 16: more of them would be lost to it. */
+float ops_narrow_sum(uint32_t dtype, const float *v, uint64_t n);
 /* A double cut to an integer, saturated; NaN is 0. */
 int64_t ops_whole(double x);
 

@@ -199,17 +199,6 @@ static float get(const struct exec_tensor *t, int64_t at)
 	return v;
 }
 
-static float rounded(uint32_t dtype, float v)
-{
-	unsigned char b[4];
-
-	if (dtype == GENAI_DT_F32 || dtype == GENAI_DT_F64 || !dtype)
-		return v;
-	ops_store(OPS_F32, &v, dtype, b, 0, 1, 1);
-	ops_load(OPS_F32, &v, dtype, b, 0, 1, 1);
-	return v;
-}
-
 // Element d of row j of head h, in a cache and what follows it.
 static float of_rows(const struct job *q, uint32_t in, uint32_t past, int64_t b,
 		     int64_t h, int64_t heads, int64_t j, int64_t d,
@@ -265,20 +254,19 @@ static float bias(const struct job *q, int64_t b, int64_t h, int64_t i,
 
 static void softmax(float *s, int64_t n, uint32_t dtype)
 {
-	float max = -INFINITY, sum = 0;
+	float max = -INFINITY, sum;
 
 	for (int64_t j = 0; j < n; j++)
 		max = s[j] > max ? s[j] : max;
 	max = max == -INFINITY ? 0 : max;
 	for (int64_t j = 0; j < n; j++) {
-		s[j] = rounded(dtype, s[j] - max);
+		s[j] = ops_rounded(dtype, s[j] - max);
 		cref_vec_exp(&s[j], &s[j], 1);
-		s[j] = rounded(dtype, s[j]);
-		sum += s[j];
+		s[j] = ops_rounded(dtype, s[j]);
 	}
-	sum = rounded(dtype, sum);
+	sum = ops_narrow_sum(dtype, s, n);
 	for (int64_t j = 0; j < n; j++)
-		s[j] = rounded(dtype, s[j] / (sum == 0 ? 1 : sum));
+		s[j] = ops_rounded(dtype, s[j] / (sum == 0 ? 1 : sum));
 }
 
 static void put_score(const struct job *q, uint64_t row, int64_t j, float v)
@@ -298,7 +286,7 @@ static void one_row(const struct job *q, uint64_t row)
 	const int64_t i = (int64_t)row % a->S, h = (int64_t)row / a->S % a->Hq;
 	const int64_t b = (int64_t)row / a->S / a->Hq;
 	const int64_t g = h / (a->Hq / a->Hkv);
-	const float scale = rounded(t1, a->scale);
+	const float scale = ops_rounded(t1, a->scale);
 	float *s = q->scores + row * (uint64_t)a->T;
 	bool seen = false;
 
@@ -307,32 +295,34 @@ static void one_row(const struct job *q, uint64_t row)
 		double sum = 0;
 
 		for (int64_t d = 0; d < a->D; d++)
-			sum += (double)rounded(t1, of_rows(q, 0, 0, b, h, a->Hq,
+			sum += (double)ops_rounded(t1,
+						   of_rows(q, 0, 0, b, h, a->Hq,
 							   i, d, a->D) *
 							   scale) *
-			       (double)rounded(t1, of_rows(q, 1, 4, b, g,
+			       (double)ops_rounded(t1,
+						   of_rows(q, 1, 4, b, g,
 							   a->Hkv, j, d, a->D) *
 							   scale);
-		v = rounded(t1, (float)sum);
+		v = ops_rounded(t1, (float)sum);
 		if (!a->mode || (a->mode == 1 && a->softcap <= 0))
 			put_score(q, row, j, v);
 		if (a->softcap > 0) {
-			float cap = rounded(t1, a->softcap);
+			float cap = ops_rounded(t1, a->softcap);
 
-			v = rounded(t1, tanhf(rounded(t1, v / cap)));
-			v = rounded(t1, v * cap);
+			v = ops_rounded(t1, tanhf(ops_rounded(t1, v / cap)));
+			v = ops_rounded(t1, v * cap);
 			if (a->mode == 1)
 				put_score(q, row, j, v);
 		}
-		v = rounded(t1, v + m);
+		v = ops_rounded(t1, v + m);
 		if (a->mode == 2)
 			put_score(q, row, j, v);
 		seen |= m > -INFINITY || m != m;
-		s[j] = rounded(soft, v);
+		s[j] = ops_rounded(soft, v);
 	}
 	softmax(s, a->T, soft);
 	for (int64_t j = 0; j < a->T; j++) {
-		s[j] = seen ? rounded(t1, s[j]) : 0;
+		s[j] = seen ? ops_rounded(t1, s[j]) : 0;
 		if (a->mode == 3)
 			put_score(q, row, j, s[j]);
 	}

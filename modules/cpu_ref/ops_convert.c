@@ -260,3 +260,25 @@ int64_t ops_get_int(const struct exec_tensor *t, const void *data, uint64_t i)
 	ops_load(OPS_I64, &v, t->dtype, data, (int64_t)i, 1, 1);
 	return v;
 }
+
+float ops_rounded(uint32_t dtype, float v)
+{
+	unsigned char b[4];
+
+	if (dtype == GENAI_DT_F32 || dtype == GENAI_DT_F64 || !dtype)
+		return v;
+	ops_store(OPS_F32, &v, dtype, b, 0, 1, 1);
+	ops_load(OPS_F32, &v, dtype, b, 0, 1, 1);
+	return v;
+}
+
+float ops_narrow_sum(uint32_t dtype, const float *v, uint64_t n)
+{
+	float sum = 0;
+
+	if (dtype != GENAI_DT_BF16 || n > 16)
+		return ops_rounded(dtype, cref_vec_sum(v, n));
+	for (uint64_t i = 0; i < n; i++)
+		sum = ops_rounded(dtype, sum + v[i]);
+	return sum;
+}

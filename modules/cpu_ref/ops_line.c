@@ -115,14 +115,19 @@ static float line_max(const struct lines *q, int64_t first, float *buf)
 	return max;
 }
 
-// exp(x - max) of piece i, into buf.
+// exp(x - max) of piece i, into buf; each intermediate has the type of the
+// result, as in the function body.
 static void line_exp(const struct lines *q, float max, float *buf,
 		     int64_t first, int64_t i, uint32_t n)
 {
+	const uint32_t t = q->y->dtype;
+
 	load_f32(q, q->x, buf, first, i, n);
 	for (uint32_t k = 0; k < n; k++)
-		buf[k] -= max;
+		buf[k] = ops_rounded(t, buf[k] - max);
 	cref_vec_exp(buf, buf, n);
+	for (uint32_t k = 0; t != GENAI_DT_F32 && k < n; k++)
+		buf[k] = ops_rounded(t, buf[k]);
 }
 
 static void softmax_f32(const struct lines *q, int64_t first)
@@ -136,11 +141,12 @@ static void softmax_f32(const struct lines *q, int64_t first)
 		uint32_t n = piece(q->len - i);
 
 		line_exp(q, max, buf, first, i, n);
-		sum += (double)cref_vec_sum(buf, n);
+		sum += n == q->len ? (double)ops_narrow_sum(q->y->dtype, buf, n)
+				   : (double)cref_vec_sum(buf, n);
 		if (keep)
 			store_f32(q, buf, first, i, n);
 	}
-	s = q->log ? (float)log(sum) : (float)sum;
+	s = ops_rounded(q->y->dtype, q->log ? (float)log(sum) : (float)sum);
 	for (int64_t i = 0; i < q->len; i += OPS_CHUNK) {
 		uint32_t n = piece(q->len - i);
 
