@@ -77,6 +77,8 @@ void genai_builder_output(struct genai_builder *b, uint32_t value);
 /* Editing. */
 void genai_builder_remove_node(struct genai_builder *b, uint32_t node);
 void genai_builder_remove_input(struct genai_builder *b, uint32_t value);
+/* A value of the enclosing graph is one of this graph from now on. */
+void genai_builder_own(struct genai_builder *b, uint32_t value);
 void genai_builder_remove_output(struct genai_builder *b, uint32_t value);
 /* Every node input that reads old reads new_value instead (graph outputs are
  * not changed). */

@@ -121,6 +121,12 @@ void genai_builder_remove_node(struct genai_builder *b, uint32_t node)
 	n->pub.op = NULL;
 }
 
+void genai_builder_own(struct genai_builder *b, uint32_t value)
+{
+	if (!builder_dead(b) && value < b->values.n)
+		value_at(b, value)->flags &= ~GENAI_VALUE_OUTER;
+}
+
 static void remove_end(struct genai_builder *b, struct genai_list *l,
 		       uint32_t value, uint32_t flag)
 {

@@ -327,21 +327,30 @@ static void tear_down(struct single *s, bool failed)
 	free(s->stage);
 }
 
-int32_t genai_single_run(struct genai_runtime *rt, const struct genai_graph *g,
-			 const struct genai_host_tensor *inputs,
-			 struct genai_host_tensor *outputs,
-			 struct genai_error *err)
+int32_t genai_single_check(const struct genai_graph *g,
+			   const struct genai_host_tensor *inputs,
+			   struct genai_error *err)
+{
+	int32_t rc = 0;
+
+	for (uint32_t i = 0; !rc && i < g->n_inputs; i++)
+		rc = check_input(genai_graph_value(g, g->inputs[i]), &inputs[i],
+				 err);
+	return rc;
+}
+
+int32_t genai_single_flat(struct genai_runtime *rt, const struct genai_graph *g,
+			  const struct genai_host_tensor *inputs,
+			  struct genai_host_tensor *outputs,
+			  struct genai_error *err)
 {
 	struct single s = {.rt = rt, .inputs = inputs};
 	int32_t rc;
 
 	memset(outputs, 0, g->n_outputs * sizeof(*outputs));
-	for (uint32_t i = 0; i < g->n_inputs; i++) {
-		rc = check_input(genai_graph_value(g, g->inputs[i]), &inputs[i],
-				 err);
-		if (rc)
-			return rc;
-	}
+	rc = genai_single_check(g, inputs, err);
+	if (rc)
+		return rc;
 	rc = fix_inputs(&s, g, err);
 	if (!rc)
 		rc = make_plan(&s, err);

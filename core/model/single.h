@@ -2,7 +2,8 @@
  * memory.  For `genai run` and tests; a session does this for models.
  *
  * Small integer inputs and single numbers become constants of the graph: shapes
- * and axes must be known while planning. */
+ * and axes must be known while planning.  If, Loop and Scan are seen to on the
+ * host (control.c), whatever the executor has. */
 #ifndef GENAI_CORE_MODEL_SINGLE_H
 #define GENAI_CORE_MODEL_SINGLE_H
 
@@ -21,5 +22,15 @@ int32_t genai_single_run(struct genai_runtime *rt, const struct genai_graph *g,
 			 const struct genai_host_tensor *inputs,
 			 struct genai_host_tensor *outputs,
 			 struct genai_error *err);
+
+/* The same for a graph that has none of these. */
+int32_t genai_single_flat(struct genai_runtime *rt, const struct genai_graph *g,
+			  const struct genai_host_tensor *inputs,
+			  struct genai_host_tensor *outputs,
+			  struct genai_error *err);
+/* Do the inputs fit what the graph says of them? */
+int32_t genai_single_check(const struct genai_graph *g,
+			   const struct genai_host_tensor *inputs,
+			   struct genai_error *err);
 
 #endif

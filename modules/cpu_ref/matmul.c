@@ -3,6 +3,8 @@
 #include "modules/cpu_ref/kernels.h"
 #include "modules/cpu_ref/ops.h"
 
+#include <math.h>
+
 #define MM_MAX_M 128u // rows of one unit
 
 struct mm_task {
@@ -172,14 +174,16 @@ int32_t cref_matmul_prepare(struct cref_node *n, struct genai_error *err)
 	int32_t rc;
 
 	if ((rc = ops_check(n, NULL, 2, 2, 1, err)) ||
-	    (rc = ops_need_dtype(n, 0, OPS_F32S, err)) ||
+	    (rc = ops_need_dtype(n, 0, OPS_F32S | OPS_BIT(GENAI_DT_F64),
+				 err)) ||
 	    (rc = ops_need_same_dtype(n, 0, 1, err)) ||
 	    (rc = ops_need_rank(n, 0, 1, GENAI_MAX_RANK, err)) ||
 	    (rc = ops_need_rank(n, 1, 1, GENAI_MAX_RANK, err)) ||
 	    (rc = mm_shape(n, &s, err)))
 		return rc;
 	// a stored A may lie at any address
-	s.copy_a = n->in[0]->dtype != GENAI_DT_F32 || n->in[0]->value;
+	s.copy_a = n->in[0]->dtype != GENAI_DT_F64 &&
+		   (n->in[0]->dtype != GENAI_DT_F32 || n->in[0]->value);
 	n->workspace_bytes =
 		s.copy_a ? exec_count(n->in[0]) * sizeof(float) : 0;
 	*mm_state(n) = s;
@@ -198,6 +202,25 @@ static void mm_widen_part(void *ctx, uint64_t begin, uint64_t end)
 
 	cref_widen(w->to + begin, (const char *)w->a->data + begin * size,
 		   w->a->dtype, end - begin);
+}
+
+// One product of doubles, its sums from k = 0 on; addresses may be any.
+static void mm_f64(const struct cref_mm_job *j, const char *a)
+{
+	for (uint64_t m = 0; m < j->M; m++)
+		for (uint64_t n = 0; n < j->N; n++) {
+			double sum = 0, x, y;
+
+			for (uint64_t k = 0; k < j->K; k++) {
+				memcpy(&x, a + (m * j->lda + k) * 8, 8);
+				memcpy(&y,
+				       (const char *)j->b +
+					       (k * j->ldb + n) * 8,
+				       8);
+				sum = fma(x, y, sum);
+			}
+			memcpy((char *)j->c + (m * j->ldc + n) * 8, &sum, 8);
+		}
 }
 
 int32_t cref_matmul_run(struct cref_node *n, const struct cref_run *r)
@@ -237,13 +260,17 @@ int32_t cref_matmul_run(struct cref_node *n, const struct cref_run *r)
 			ib += (int64_t)(rest % d) * s.b[i];
 			rest /= d;
 		}
-		one.a = j.a + ia * s.M * s.K;
+		one.a = c->dtype == GENAI_DT_F64 ? NULL : j.a + ia * s.M * s.K;
 		one.b = (const char *)b->data +
 			ib * s.K * s.N * (exec_bits(b->dtype) / 8);
 		one.c = (char *)c->data +
 			((int64_t)u * s.M * s.N + (int64_t)first) *
 				(exec_bits(c->dtype) / 8);
-		cref_mm_mul(&one, r->pool);
+		if (c->dtype == GENAI_DT_F64)
+			mm_f64(&one, (const char *)n->in[0]->data +
+					     ia * s.M * s.K * 8);
+		else
+			cref_mm_mul(&one, r->pool);
 	}
 	return GENAI_OK;
 }

@@ -97,5 +97,19 @@ like "a case without data" "$rc $(cat out)" \
 run run --node-tests "$top_srcdir/tests/data/nodes"
 like "those that others recorded" "$rc $(tail -n 1 out)" \
 	"0 * passed, 0 failed, 0 skipped"
+
+# ---- If, Loop, Scan ----
+
+control() # NAME ERROR
+{
+	fails "$1" 1 "$2" run "$top_srcdir/tests/data/control/$1.onnx" --input \
+		s0=x.npy
+}
+control endless "node turn (Loop): more than 16384 runs of subgraphs"
+control few "node turn (Loop): its body is missing, or does not fit"
+control shapes "node turn (Loop): its body gives results of different shapes"
+control condition "node turn (If): the condition is not one number"
+control axis "node turn (Scan): an axis to scan that its input lacks"
+control deep "node turn4 (If): subgraphs are nested more than 16 deep"
 fails "no folders" 2 "folders are needed" run --node-tests
 finish
