@@ -67,7 +67,7 @@ struct command {
 extern const struct command cmd_generate, cmd_chat, cmd_batch, cmd_logits,
 	cmd_score, cmd_tokenize, cmd_detokenize, cmd_template, cmd_run,
 	cmd_inspect, cmd_bench, cmd_plan, cmd_import, cmd_cache, cmd_doctor,
-	cmd_synth, cmd_modules, cmd_config, cmd_serve, cmd_embed;
+	cmd_pull, cmd_synth, cmd_modules, cmd_config, cmd_serve, cmd_embed;
 
 /* manual.c: the page of a command; that of the program, commands ending with
  * NULL.  In roff, to stdout. */

@@ -13,13 +13,12 @@
 #include "core/modelgen/modelgen.h"
 
 static const struct command *const commands[] = {
-	&cmd_generate, &cmd_chat,     &cmd_batch,
-	&cmd_serve,    &cmd_embed,    &cmd_logits,
-	&cmd_score,    &cmd_tokenize, &cmd_detokenize,
-	&cmd_template, &cmd_run,      &cmd_inspect,
-	&cmd_plan,     &cmd_bench,    &cmd_import,
-	&cmd_cache,    &cmd_synth,    &cmd_modules,
-	&cmd_config,   &cmd_doctor,   NULL,
+	&cmd_generate,	 &cmd_chat,	&cmd_batch,   &cmd_serve,
+	&cmd_embed,	 &cmd_logits,	&cmd_score,   &cmd_tokenize,
+	&cmd_detokenize, &cmd_template, &cmd_run,     &cmd_inspect,
+	&cmd_plan,	 &cmd_bench,	&cmd_pull,    &cmd_import,
+	&cmd_cache,	 &cmd_synth,	&cmd_modules, &cmd_config,
+	&cmd_doctor,	 NULL,
 };
 
 static const char common[] =

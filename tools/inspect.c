@@ -9,6 +9,7 @@
 #include "core/model/folder.h"
 #include "core/graph/build.h"
 #include "tools/ceilings.h"
+#include "tools/pull/pull.h"
 
 #define MAX_OPS 256
 
@@ -256,13 +257,15 @@ static int inspect(struct inspect *in, const char *path, bool json)
 	struct genai_runtime *rt = NULL;
 	struct genai_model_config config;
 	struct genai_onnx *onnx = NULL;
-	char folder[4200], file[256], onnx_path[4600];
+	char folder[4200], file[256], onnx_path[4600], hub[6000];
 	struct cli_model m = {0};
 	struct cli *c = in->c;
 	int status = 0;
-	int32_t rc = genai_model_folder(path, folder, sizeof(folder), file,
-					sizeof(file), &c->err);
+	int32_t rc = pull_resolve(c, &path, hub, sizeof(hub));
 
+	if (!rc)
+		rc = genai_model_folder(path, folder, sizeof(folder), file,
+					sizeof(file), &c->err);
 	if (cli_is_gguf(path))
 		rc = cli_folder(c, path, folder, sizeof(folder));
 	if (!rc) {

@@ -14,6 +14,7 @@
 #include "core/model/genai_config.h"
 #include "core/onnx/onnx.h"
 #include "core/text/tokenizer/tok.h"
+#include "tools/pull/pull.h"
 #include "tools/trace.h"
 
 int32_t cli_runtime(struct cli *c, struct genai_runtime **out)
@@ -67,9 +68,11 @@ bool cli_is_gguf(const char *path)
 
 int32_t cli_folder(struct cli *c, const char *path, char *out, size_t cap)
 {
-	char file[256], plain[4200];
-	int32_t rc;
+	char file[256], plain[4200], hub[6000];
+	int32_t rc = pull_resolve(c, &path, hub, sizeof(hub));
 
+	if (rc)
+		return rc;
 	if (cli_is_gguf(path)) {
 		rc = genai_path_of(path, plain, sizeof(plain), &c->err);
 		return rc ? rc : cache_import(c, plain, out, cap);
@@ -149,12 +152,16 @@ int32_t cli_open(struct cli *c, const char *path, uint32_t flags,
 		.progress = load_progress,
 		.progress_ctx = c,
 	};
-	bool gguf = cli_is_gguf(path);
+	char hub[6000];
+	bool gguf;
 	int32_t rc;
 
 	memset(m, 0, sizeof(*m));
 	m->start = cli_now();
-	rc = cli_folder(c, path, m->folder, sizeof(m->folder));
+	rc = pull_resolve(c, &path, hub, sizeof(hub));
+	gguf = !rc && cli_is_gguf(path);
+	if (!rc)
+		rc = cli_folder(c, path, m->folder, sizeof(m->folder));
 	if (!rc)
 		rc = text_folder(c, m);
 	if (!rc && flags & CLI_TOKENIZER) {

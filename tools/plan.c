@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tools/ceilings.h"
+#include "tools/pull/pull.h"
 
 static struct {
 	const char *path, *limit, *budget, *context;
@@ -332,7 +333,7 @@ static int run(struct cli *c, int argc, char **argv)
 	int status =
 		cli_argument(c, options, argc, argv, "one model", &args.path);
 	const char *path;
-	char folder[4200];
+	char folder[4200], hub[6000];
 	struct way w = {0};
 	int32_t rc;
 
@@ -346,6 +347,8 @@ static int run(struct cli *c, int argc, char **argv)
 	if (status)
 		return status;
 	path = args.path;
+	if (pull_resolve(c, &path, hub, sizeof(hub)))
+		return cli_fail(c);
 	if (cli_is_gguf(path)) {
 		if (cli_folder(c, path, folder, sizeof(folder)))
 			return cli_fail(c);

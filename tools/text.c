@@ -1,5 +1,6 @@
 // text.c - tokenize, detokenize, template.
 #include "tools/cli.h"
+#include "tools/pull/pull.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -95,9 +96,11 @@ static const struct cli_option tokenize_options[] = {
 static int32_t open_tokenizer(struct cli *c, const char *path,
 			      struct genai_tokenizer **out)
 {
-	char folder[4200];
-	int32_t rc;
+	char folder[4200], hub[6000];
+	int32_t rc = pull_resolve(c, &path, hub, sizeof(hub));
 
+	if (rc)
+		return rc;
 	if (!cli_is_gguf(path))
 		return cli_tokenizer(c, path, out);
 	rc = cli_folder(c, path, folder, sizeof(folder));
@@ -509,10 +512,12 @@ static int32_t open_template(struct cli *c, const char *path, json_t *vars,
 			     struct genai_template **out)
 {
 	struct stat st;
-	char *text;
+	char *text, hub[6000];
 	size_t n;
-	int32_t rc;
+	int32_t rc = pull_resolve(c, &path, hub, sizeof(hub));
 
+	if (rc)
+		return rc;
 	if (!stat(path, &st) && S_ISDIR(st.st_mode))
 		return genai_template_open(
 			path, json_is_array(json_object_get(vars, "tools")),

@@ -23,7 +23,7 @@ missing() # flags of $1 that are not among those of $2
 
 commands=$("$genai" --help | sed -n 's/^  \([a-z]*\)  *[a-zA-Z].*/\1/p')
 is "commands" "$(echo $commands)" "generate chat batch serve embed logits score \
-tokenize detokenize template run inspect plan bench import cache synth modules config \
+tokenize detokenize template run inspect plan bench pull import cache synth modules config \
 doctor"
 commands_line=$(echo $commands)
 # without them the rest could not fail

@@ -49,6 +49,13 @@ static void take_name(struct serve *s)
 		snprintf(s->name, sizeof(s->name), "%s", at);
 		return;
 	}
+	// of a model from the hub, whose folder is named by a commit
+	if (access(s->o->model, F_OK)) {
+		at = strchr(s->o->model, '/') + 1;
+		snprintf(s->name, sizeof(s->name), "%.*s",
+			 (int)strcspn(at, ":"), at);
+		return;
+	}
 	n = strlen(s->folder);
 	while (n > 1 && s->folder[n - 1] == '/')
 		n--;
