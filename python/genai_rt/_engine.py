@@ -155,6 +155,18 @@ class Engine:
             s.frequency_penalty, s.seed = frequency_penalty, seed
             keep.append(s)
             r.sampling = s
+        return self._queue(r)
+
+    def _queue_ids(self, prompt: List[int], most: int, sampling: Any) -> Answer:
+        p, n, _values = to_ids(prompt)
+        if not n:
+            raise InvalidError("the prompt is empty")
+        r = ffi.new("struct genai_request *")
+        r.size = ffi.sizeof("struct genai_request")
+        r.n, r.max_tokens, r.ids, r.n_ids, r.sampling = 1, most, p, n, sampling
+        return self._queue(r)
+
+    def _queue(self, r: Any) -> Answer:
         out, err = ffi.new("uint64_t *"), new_error()
         a = Answer(self)
         with self._taking:  # no event of it may come before it is known
@@ -179,23 +191,30 @@ class Engine:
         with self._taking:
             if waiting._pieces or waiting.finish_reason is not None:
                 return  # another thread took it
-            ev, err = self._event, new_error()
-            ev.size = ffi.sizeof("struct genai_event")
-            rc = self._call(lib.genai_engine_next, 100, ev, err)
-            check(rc, err)
-            if rc:
-                return
-            a = self._answers.get(int(ev.request))
-            if a is None:
-                return
-            text = bytes(ffi.buffer(ev.text, ev.text_bytes)).decode("utf-8") if ev.text_bytes else ""
-            if ev.id >= 0:
-                a.ids.append(int(ev.id))
-            if text:
-                a.text += text
-                a._pieces.append(text)
-            if ev.kind == _DONE:
-                self._done(a, ev)
+            self._take()
+
+    def _wait_any(self) -> None:
+        with self._taking:
+            self._take()
+
+    def _take(self) -> None:
+        ev, err = self._event, new_error()
+        ev.size = ffi.sizeof("struct genai_event")
+        rc = self._call(lib.genai_engine_next, 100, ev, err)
+        check(rc, err)
+        if rc:
+            return
+        a = self._answers.get(int(ev.request))
+        if a is None:
+            return
+        text = bytes(ffi.buffer(ev.text, ev.text_bytes)).decode("utf-8") if ev.text_bytes else ""
+        if ev.id >= 0:
+            a.ids.append(int(ev.id))
+        if text:
+            a.text += text
+            a._pieces.append(text)
+        if ev.kind == _DONE:
+            self._done(a, ev)
 
     def _done(self, a: Answer, ev: Any) -> None:
         a.prompt_tokens, a.cached_tokens = int(ev.n_prompt), int(ev.n_cached)

@@ -378,22 +378,28 @@ class Sequence_:
         return a[: n[0]]
 
 
+def sampling_of(search: Dict[str, Any], seed_plus: int = 0) -> Any:
+    """Search options as the library has them."""
+    p = ffi.new("struct genai_sampling *")
+    p.size = ffi.sizeof("struct genai_sampling")
+    p.do_sample = bool(search["do_sample"])
+    p.temperature, p.top_p, p.min_p = search["temperature"], search["top_p"], search["min_p"]
+    p.repetition_penalty = search["repetition_penalty"]
+    p.presence_penalty, p.frequency_penalty = search["presence_penalty"], search["frequency_penalty"]
+    p.top_k, p.no_repeat_ngram = search["top_k"], search["no_repeat_ngram_size"]
+    p.min_length = search["min_length"]
+    seed = search.get("random_seed")
+    if seed is None or seed < 0:
+        seed = int.from_bytes(os.urandom(8), "little")
+    p.seed = (seed + seed_plus) % 2**64
+    return p
+
+
 class Sampler:
     """The choice of the next token, by docs/SAMPLING.md."""
 
     def __init__(self, info: Info, search: Dict[str, Any], eos: Sequence[int], seed_plus: int = 0) -> None:
-        p = ffi.new("struct genai_sampling *")
-        p.size = ffi.sizeof("struct genai_sampling")
-        p.do_sample = bool(search["do_sample"])
-        p.temperature, p.top_p, p.min_p = search["temperature"], search["top_p"], search["min_p"]
-        p.repetition_penalty = search["repetition_penalty"]
-        p.presence_penalty, p.frequency_penalty = search["presence_penalty"], search["frequency_penalty"]
-        p.top_k, p.no_repeat_ngram = search["top_k"], search["no_repeat_ngram_size"]
-        p.min_length = search["min_length"]
-        seed = search.get("random_seed")
-        if seed is None or seed < 0:
-            seed = int.from_bytes(os.urandom(8), "little")
-        p.seed = (seed + seed_plus) % 2**64
+        p = sampling_of(search, seed_plus)
         out, err = ffi.new("struct genai_sampler **"), new_error()
         check(lib.genai_sampler_open(p, info.vocab_size, list(eos), len(eos), out, err), err)
         self._s = ffi.gc(out[0], lib.genai_sampler_close)
@@ -450,6 +456,7 @@ class Model:
             c = Config(path, config=config, sets=sets, **keys)
         o = _Open(c, 1 if all_logits else 0, progress)
         self._tree, self._rt, self._model = o.tree, o.rt, o.model
+        self.config = c
         self._search = check_search(c.search)
         folder = c.path
         self.folder = os.path.dirname(folder) or "." if folder.endswith(".onnx") else folder

@@ -15,8 +15,16 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Deque, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LIBRARY = os.path.join(HERE, "lib", "libgenai.so.0")
-PROGRAM = os.path.join(HERE, "bin", "genai")
+
+
+def _part(folder: str, name: str) -> str:
+    """What a wheel has in itself; else the system's, by its name alone."""
+    path = os.path.join(HERE, folder, name)
+    return path if os.path.exists(path) else name
+
+
+LIBRARY = _part("lib", "libgenai.so.0")
+PROGRAM = _part("bin", "genai")
 
 lib: Any = ffi.dlopen(LIBRARY)
 log = logging.getLogger("genai_rt")
@@ -286,7 +294,7 @@ class Handle:
         self.what = what
         self._handle = handle
         self._parent = parent
-        self._node = _Node(close, handle, None if parent is None else parent._node)
+        self._node: _Node = _Node(close, handle, None if parent is None else parent._node)
         self._children: "weakref.WeakSet[Handle]" = weakref.WeakSet()
         if parent is not None:
             parent._children.add(self)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 
 from . import Config, Generator, GeneratorParams, Model, Tokenizer, TokenizerStream, __version__
+from ._requests import Engine, Request
 from ._native import HERE, UnsupportedError, log
 
 import os as _os
@@ -78,7 +79,7 @@ class Audios(Images):
 
 
 __all__ = [
-    "Adapters", "Audios", "Config", "Generator", "GeneratorParams", "Images", "Model", "Tokenizer", "TokenizerStream", "__version__",
+    "Adapters", "Audios", "Config", "Engine", "Generator", "GeneratorParams", "Images", "Model", "Request", "Tokenizer", "TokenizerStream", "__version__",
     "is_cuda_available", "is_dml_available", "is_openvino_available", "is_qnn_available", "is_rocm_available",
     "is_webgpu_available", "register_execution_provider_library", "set_log_options",
 ]

