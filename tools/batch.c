@@ -18,18 +18,24 @@
 static struct options {
 	const char *model;
 	bool ignore_eos, chat;
-	int64_t max_new, sequences, speculation;
+	int64_t max_new, sequences;
 	struct cli_sampling sampling;
 } o = {.max_new = 256};
+
+static int speculation(struct cli *c, const char *value)
+{
+	return cli_set(c, "runtime.speculation", value);
+}
 
 static const struct cli_option options[] = {
 	{"max-new-tokens", 'n', CLI_INT, "N", "where a line does not say (256)",
 	 &o.max_new, 0, INT32_MAX},
 	{"sequences", 0, CLI_INT, "N", "computed together, at most (16)",
 	 &o.sequences, 1, 64},
-	{"speculation", 0, CLI_INT, "N",
-	 "tokens guessed from the text, computed along (0)", &o.speculation, 0,
-	 8},
+	{"speculation", 0, CLI_CALL, "N",
+	 "auto, off or 1 to 8: tokens guessed and computed along",
+	 .call = speculation},
+	CLI_TOKENIZER_AT,
 	{"chat", 0, CLI_FLAG, NULL, "prompts are user turns", &o.chat},
 	{"ignore-eos", 0, CLI_FLAG, NULL, "do not stop at the end of text",
 	 &o.ignore_eos},
@@ -57,7 +63,7 @@ struct line {
 
 struct batch {
 	struct cli *c;
-	char folder[4200];
+	char folder[4200], text_folder[4200];
 	struct genai_runtime *rt;
 	struct genai_engine *e;
 	struct genai_model_info info;
@@ -281,7 +287,7 @@ static int get_chat(struct line *l, struct asked *a, json_t *messages)
 			       "none");
 	if (!json_is_array(messages))
 		return fail(l, "messages: an array is needed");
-	if (cli_render(b->c, b->folder, b->tok, messages, &a->ids, &n)) {
+	if (cli_render(b->c, b->text_folder, b->tok, messages, &a->ids, &n)) {
 		fail(l, "%s", err->text);
 		*err = (struct genai_error)GENAI_ERROR_INIT;
 		return -1;
@@ -596,11 +602,14 @@ static int32_t answer_all(struct batch *b)
 static int32_t open_all(struct batch *b)
 {
 	struct genai_engine_options eo = {
-		.size = sizeof(eo),
-		.max_sequences = (uint32_t)o.sequences,
-		.speculation = (uint32_t)o.speculation};
+		.size = sizeof(eo), .max_sequences = (uint32_t)o.sequences};
 	int32_t rc = cli_folder(b->c, o.model, b->folder, sizeof(b->folder));
 
+	if (!rc)
+		rc = cli_text_folder(b->c, b->folder, b->text_folder,
+				     sizeof(b->text_folder));
+	if (!rc && b->c->tokenizer)
+		eo.tokenizer = b->text_folder;
 	if (!rc)
 		rc = cli_runtime(b->c, &b->rt);
 	if (!rc)

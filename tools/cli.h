@@ -177,7 +177,7 @@ struct cli_model {
 };
 #define CLI_ALL_LOGITS 1u
 #define CLI_TOKENIZER 2u
-/* The row of --tokenizer, for commands that open a model with cli_open. */
+/* The row of --tokenizer. */
 #define CLI_TOKENIZER_AT                                                       \
 	{                                                                      \
 		.name = "tokenizer", .kind = CLI_CALL, .arg = "DIR",           \
@@ -185,6 +185,10 @@ struct cli_model {
 		.call = cli_tokenizer_at                                       \
 	}
 int cli_tokenizer_at(struct cli *c, const char *value);
+/* The folder of the tokenizer and the template: where --tokenizer says, or the
+ * model's. */
+int32_t cli_text_folder(struct cli *c, const char *model, char *out,
+			size_t cap);
 /* A .gguf path is imported to the cache folder first.  On failure c->err is
  * filled. */
 int32_t cli_open(struct cli *c, const char *path, uint32_t flags,

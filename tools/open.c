@@ -106,15 +106,14 @@ int cli_tokenizer_at(struct cli *c, const char *value)
 	return 0;
 }
 
-// The folder of the tokenizer and the template.
-static int32_t text_folder(struct cli *c, struct cli_model *m)
+int32_t cli_text_folder(struct cli *c, const char *model, char *out, size_t cap)
 {
 	if (c->tokenizer && cli_is_gguf(c->tokenizer))
-		return cli_folder(c, c->tokenizer, m->text, sizeof(m->text));
+		return cli_folder(c, c->tokenizer, out, cap);
 	if (c->tokenizer)
-		genai_tokenizer_folder(c->tokenizer, m->text, sizeof(m->text));
+		genai_tokenizer_folder(c->tokenizer, out, cap);
 	else
-		snprintf(m->text, sizeof(m->text), "%s", m->folder);
+		snprintf(out, cap, "%s", model);
 	return 0;
 }
 
@@ -163,7 +162,7 @@ int32_t cli_open(struct cli *c, const char *path, uint32_t flags,
 	if (!rc)
 		rc = cli_folder(c, path, m->folder, sizeof(m->folder));
 	if (!rc)
-		rc = text_folder(c, m);
+		rc = cli_text_folder(c, m->folder, m->text, sizeof(m->text));
 	if (!rc && flags & CLI_TOKENIZER) {
 		rc = cli_tokenizer(c, m->text, &m->tok);
 		if (rc == GENAI_E_NOTFOUND && !gguf)

@@ -221,9 +221,11 @@ static void ini_text(const struct way *w, char *out, size_t cap)
 	snprintf(out, cap,
 		 "[runtime]\nexecutor = %s\nstream = %s\nbarrier = %s\n"
 		 "pager = %s\ndevice_limit = %s\nweight_budget = %s\n"
-		 "context = %" PRIu64 "\n",
+		 "context = %" PRIu64 "\nspeculation = %s\n",
 		 w->executor, w->stream, w->barrier, w->pager, limit,
-		 args.budget ? args.budget : "auto", w->fit.context);
+		 args.budget ? args.budget : "auto", w->fit.context,
+		 w->fit.streamed_bytes && link_s(w) > memory_s(w) ? "8"
+								  : "off");
 }
 
 static json_t *bytes_json(const struct way *w)

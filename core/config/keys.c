@@ -150,6 +150,20 @@ static int32_t check_context(const char *value, struct genai_error *err)
 	return rc;
 }
 
+static int32_t check_speculation(const char *value, struct genai_error *err)
+{
+	uint64_t v;
+	int32_t rc;
+
+	if (strcmp(value, "auto") == 0 || strcmp(value, "off") == 0)
+		return 0;
+	rc = genai_parse_u64(value, &v, err);
+	if (rc || v < 1 || v > 8)
+		return genai_fail(err, GENAI_E_CONFIG,
+				  "expected auto, off or 1 to 8");
+	return 0;
+}
+
 // Does value match one of "a|b|c:*"?  Remembers the nearest one.
 static bool match_choices(const char *choices, const char *value, char *near,
 			  size_t near_size)
@@ -244,6 +258,7 @@ const struct genai_runtime_key genai_runtime_keys[] = {
 	{"device_limit", "auto", check_limit},
 	{"weight_budget", "auto", check_budget},
 	{"context", "auto", check_context},
+	{"speculation", "auto", check_speculation},
 	{"module_path", "", check_dirs},
 	{"trusted_roots", "", check_dirs},
 	{"check", "off", check_order},

@@ -320,6 +320,10 @@ static int32_t check_options(const struct genai_engine_options *o,
 				  "engine options: speculation is %u: at most "
 				  "%d",
 				  o->speculation, ENG_GUESSES);
+	if (GENAI_HAS(o, reserved) && o->reserved)
+		return genai_fail(err, GENAI_E_INVAL,
+				  "engine options: reserved is %u: 0",
+				  o->reserved);
 	return 0;
 }
 
@@ -343,6 +347,21 @@ static int32_t open_alone(struct genai_engine *e, const char *path,
 	return 0;
 }
 
+// Where a sweep over the weights is bound by the link, rows cost nothing.
+static void choose_speculation(struct genai_engine *e)
+{
+	const struct genai_pager_report *r = &e->m->paging.report;
+	const char *say =
+		genai_config_get(e->rt->config, "runtime", "speculation");
+
+	if (e->speculation)
+		return; // options say it
+	if (!strcmp(say, "auto"))
+		e->speculation = r->streamed_bytes ? ENG_GUESSES : 0;
+	else if (strcmp(say, "off") != 0)
+		e->speculation = (uint32_t)strtoul(say, NULL, 10);
+}
+
 static int32_t open_packed(struct genai_engine *e, const char *path,
 			   const struct genai_engine_options *o,
 			   struct genai_error *err)
@@ -358,6 +377,7 @@ static int32_t open_packed(struct genai_engine *e, const char *path,
 		return rc;
 	k = e->m->packing;
 	e->max_seqs = k.seqs;
+	choose_speculation(e);
 	rc = eng_step_open(e, err);
 	if (rc)
 		return rc;
@@ -371,6 +391,7 @@ static int32_t open_model(struct genai_engine *e, const char *path,
 			  struct genai_error *err)
 {
 	struct genai_error why = GENAI_ERROR_INIT, no = GENAI_ERROR_INIT;
+	const char *given = GENAI_HAS(o, tokenizer) ? o->tokenizer : NULL;
 	int32_t rc = open_packed(e, path, o, &why);
 
 	if (rc == GENAI_E_UNSUPPORTED)
@@ -379,8 +400,8 @@ static int32_t open_model(struct genai_engine *e, const char *path,
 		*err = why;
 	if (rc)
 		return rc;
-	rc = genai_tokenizer_open(e->m->folder, &e->tok, &no);
-	if (rc == GENAI_E_NOTFOUND)
+	rc = genai_tokenizer_open(given ? given : e->m->folder, &e->tok, &no);
+	if (rc == GENAI_E_NOTFOUND && !given)
 		rc = 0;
 	else if (rc && err)
 		*err = no;

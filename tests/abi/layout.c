@@ -455,7 +455,7 @@ AT(genai_model_options, flags, 4);
 AT(genai_model_options, progress, 8);
 AT(genai_model_options, progress_ctx, 16);
 
-SIZE(genai_engine_options, 28);
+SIZE(genai_engine_options, 40);
 AT(genai_engine_options, size, 0);
 AT(genai_engine_options, flags, 4);
 AT(genai_engine_options, max_sequences, 8);
@@ -463,6 +463,8 @@ AT(genai_engine_options, block_positions, 12);
 AT(genai_engine_options, max_blocks, 16);
 AT(genai_engine_options, max_requests, 20);
 AT(genai_engine_options, speculation, 24);
+AT(genai_engine_options, reserved, 28);
+AT(genai_engine_options, tokenizer, 32);
 
 SIZE(genai_engine_info, 40);
 AT(genai_engine_info, size, 0);

@@ -70,6 +70,34 @@ for many in 1 3 16; do
 done
 is "with 1 and with 16" "$(cat same.1)" "$(cat same.16)"
 
+for say in off 1 8 auto; do
+	runs "speculation $say" batch "$plain" many.jsonl --greedy \
+		--speculation $say
+	sed 's/"line":[0-9]*,//; s/"cached_tokens":[0-9]*/"cached_tokens":0/' out |
+		sort -u >same
+	is "gives the same answers" "$(cat same)" "$(cat same.1)"
+done
+fails "9 guesses" 2 "runtime.speculation = 9" batch "$plain" many.jsonl \
+	--speculation 9
+
+# ---- a tokenizer that lies elsewhere ----
+
+mkdir bare text
+cp "$plain/genai_config.json" "$plain/model.onnx" "$plain/model.onnx.data" bare
+cp "$plain/tokenizer.json" "$plain/tokenizer_config.json" text
+echo "{{ messages[0].content }}" >text/chat_template.jinja
+cat >texts.jsonl <<END
+{"prompt": "cold and the"}
+{"messages": [{"role": "user", "content": "cold and the"}]}
+END
+"$genai" batch bare texts.jsonl --greedy >out 2>err
+like "without it" "$(line 2 error)" "*need a tokenizer*"
+runs "with it" batch bare texts.jsonl --greedy --tokenizer text -n 12
+is "the tokens of generate" "$(line 1 choices 0 ids)" "$(of alone ids)"
+is "its text" "$(line 1 choices 0 text)" "$(of alone text)"
+is "its template" "$(line 2 prompt_tokens)" "$(line 1 prompt_tokens)"
+fails "no such folder" 1 gone batch bare texts.jsonl --tokenizer gone
+
 runs "from stdin" batch "$plain" - </dev/null
 is "nothing asked, nothing said" "$(cat out)" ""
 fails "no such file" 1 "gone.jsonl: cannot open" batch "$plain" gone.jsonl

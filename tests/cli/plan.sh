@@ -134,6 +134,7 @@ runs "the INI can be pasted" --config paste.ini generate m --ids 1,2 -n 2 \
 	--ignore-eos
 runs "a budget is kept" plan m --weight-budget 50% --json
 like "in the INI" "$(json ini)" "*weight_budget = 50%*"
+like "and whether guesses pay" "$(json ini)" "*speculation = [8o]*"
 fails "a context beyond the model's" 2 "the model allows" plan m --context 99999999
 fails "no model" 1 nowhere plan nowhere
 finish

@@ -893,6 +893,27 @@ def drain():
     same("at once", s.stop(0), (0, ""))
 
 
+# ---- a tokenizer that lies elsewhere ----
+
+def elsewhere():
+    for folder, names in (
+            ("bare", ("genai_config.json", "model.onnx", "model.onnx.data")),
+            ("text", ("tokenizer.json", "tokenizer_config.json"))):
+        os.makedirs(folder)
+        for name in names:
+            shutil.copy(os.path.join(MODEL, name), folder)
+    with open("text/chat_template.jinja", "w") as f:
+        f.write("{{ messages[0].content }}")
+    s = Server("--tokenizer", "text", model="bare")
+    same("text is of its tokenizer",
+         s.post(TEXT, prompt="hello", max_tokens=8)[1]["choices"][0]["text"],
+         cli("--prompt", "hello", "-n", "8")["text"])
+    _, j = s.post(CHAT, messages=user("hello world"), max_tokens=1)
+    same("and chats of its template", j["usage"]["prompt_tokens"],
+         len(cli("--prompt", "hello world", "-n", "1")["prompt_ids"]))
+    same("it ends", s.stop(), (0, ""))
+
+
 # ---- many ----
 
 def many():
@@ -1119,6 +1140,7 @@ queue()
 keys()
 page()
 drain()
+elsewhere()
 many()
 structured()
 print("1..%d" % n_checks)

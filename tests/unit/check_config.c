@@ -86,6 +86,7 @@ START_TEST(defaults)
 		{"device_limit", "auto"},
 		{"weight_budget", "auto"},
 		{"context", "auto"},
+		{"speculation", "auto"},
 		{"module_path", ""},
 		{"trusted_roots", ""},
 		{"check", "off"},
@@ -252,6 +253,10 @@ static const struct {
 	 ":2: runtime.device_limit = 0: a device limit must be above 0"},
 	{"[runtime]\ndevice_limit=0%\n",
 	 ":2: runtime.device_limit = 0%: a device limit must be above 0"},
+	{"[runtime]\nspeculation=9\n",
+	 ":2: runtime.speculation = 9: expected auto, off or 1 to 8"},
+	{"[runtime]\nspeculation=on\n",
+	 ":2: runtime.speculation = on: expected auto, off or 1 to 8"},
 	{"[runtime]\nweight_budget=101%\n",
 	 ":2: runtime.weight_budget = 101%: more than 100%"},
 	{"[runtime]\nweight_budget=10\n",
@@ -336,7 +341,7 @@ START_TEST(many_keys)
 
 	for (i = 0; i < 4100; i++)
 		n += (size_t)sprintf(text + n, "k%d=1\n", i);
-	snprintf(want, sizeof(want), ":%d: more than 4096 keys", 2 + 4096 - 11);
+	snprintf(want, sizeof(want), ":%d: more than 4096 keys", 2 + 4096 - 12);
 	refuse(text, want);
 }
 END_TEST

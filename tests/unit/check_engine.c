@@ -591,6 +591,60 @@ START_TEST(speculation)
 }
 END_TEST
 
+// By the key, where options do not say; auto: where weights are streamed.
+START_TEST(speculation_key)
+{
+	static const struct {
+		const char *budget, *key;
+		uint32_t option, guesses;
+	} is[] = {{"auto", NULL, 0, 0},
+		  {"20%", NULL, 0, 8},
+		  {"20%", "runtime.speculation=off", 0, 0},
+		  {"auto", "runtime.speculation=3", 0, 3},
+		  {"auto", "runtime.speculation=3", 5, 5}};
+	struct genai_engine_options o = {.size = sizeof(o),
+					 .speculation = is[_i].option};
+	struct engine_run r;
+
+	engine_on(&r,
+		  runtime("eager", "pager_async", is[_i].budget, is[_i].key),
+		  "llama-cpu-fp32", &o);
+	ck_assert_uint_eq(r.e->speculation, is[_i].guesses);
+	engine_close(&r);
+}
+END_TEST
+
+// Text and its ids are those of a tokenizer that lies elsewhere.
+START_TEST(tokenizer)
+{
+	struct genai_engine_options o = {.size = sizeof(o)};
+	const struct genai_tokenizer *tok = NULL;
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct engine_run r;
+	int64_t *ids = NULL;
+	size_t n = 0;
+
+	o.tokenizer = GENAI_TESTDATA "/models/qwen2-cpu-int8";
+	engine_on(&r, runtime("eager", "pager_sync", "auto", NULL),
+		  "llama-cpu-fp32", &o);
+	ck_assert(!genai_engine_get_tokenizer(r.e, &tok));
+	ck_assert_ptr_nonnull(tok);
+	ck_assert(!genai_tokenizer_encode(tok, "cold", 4, 0, &ids, &n, &err));
+	genai_free(ids);
+	genai_engine_close(r.e);
+	r.e = NULL;
+	o.tokenizer = "/nonexistent";
+	fails(genai_engine_open(r.rt, GENAI_TESTDATA "/models/llama-cpu-fp32",
+				&o, &r.e, &err),
+	      GENAI_E_NOTFOUND, &err, "/nonexistent");
+	o.tokenizer = NULL;
+	o.reserved = 1;
+	fails(genai_engine_open(r.rt, "x", &o, &r.e, &err), GENAI_E_INVAL, &err,
+	      "reserved is 1");
+	engine_close(&r);
+}
+END_TEST
+
 // A device that is gone: all ends with why, nothing more is taken, and the
 // engine closes.
 START_TEST(lost)
@@ -945,6 +999,8 @@ int main(void)
 	tcase_add_loop_test(tc, ahead, 0, 4);
 	tcase_add_test(tc, statistics);
 	tcase_add_test(tc, speculation);
+	tcase_add_loop_test(tc, speculation_key, 0, 5);
+	tcase_add_test(tc, tokenizer);
 	tcase_add_loop_test(tc, lost, 0, 2);
 	tcase_add_loop_test(tc, alone_or_among_others, 0, 10);
 	tcase_add_loop_test(tc, mutants, STALE_TABLE, ONE_SIDE + 1);

@@ -199,6 +199,7 @@ static inline struct genai_runtime *seeded_runtime(uint64_t seed, bool faults)
 	SET("runtime.pager=%s", pagers[rnd(&s) % 2]);
 	SET("runtime.weight_budget=%s", rnd(&s) % 3 ? "auto" : "40%");
 	SET("runtime.check=order");
+	SET("runtime.speculation=off"); /* or as options say */
 	SET("module.cpu_ref.threads=1");
 	SET("module.cpu_ref.schedule=random:%u", rnd(&s) % 1000);
 	if (faults)

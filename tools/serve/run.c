@@ -69,13 +69,13 @@ static void take_name(struct serve *s)
 // Without a template there is no chat; one that is wrong is an error.
 static int32_t open_templates(struct serve *s, struct genai_error *err)
 {
-	int32_t rc = genai_template_open(s->folder, 0, &s->template, err);
+	int32_t rc = genai_template_open(s->text, 0, &s->template, err);
 
 	if (rc == GENAI_E_NOTFOUND) {
 		*err = (struct genai_error)GENAI_ERROR_INIT;
 		return 0;
 	}
-	return rc ? rc : genai_template_open(s->folder, 1, &s->with_tools, err);
+	return rc ? rc : genai_template_open(s->text, 1, &s->with_tools, err);
 }
 
 static int32_t open_engine(struct serve *s, struct genai_error *err)
@@ -88,8 +88,12 @@ static int32_t open_engine(struct serve *s, struct genai_error *err)
 	const char *path = s->o->model;
 	int32_t rc = cli_folder(s->c, path, s->folder, sizeof(s->folder));
 
+	if (!rc)
+		rc = cli_text_folder(s->c, s->folder, s->text, sizeof(s->text));
 	if (rc)
 		return rc;
+	if (s->c->tokenizer)
+		o.tokenizer = s->text;
 	take_name(s);
 	refuse_mend(s->name);
 	rc = open_templates(s, err);
@@ -111,7 +115,7 @@ static int32_t open_engine(struct serve *s, struct genai_error *err)
 	if (rc)
 		return rc;
 	format_find(s);
-	rc = constrain_open(s->folder, s->info.vocab_size, s->info.eos,
+	rc = constrain_open(s->text, s->info.vocab_size, s->info.eos,
 			    s->info.n_eos, &s->constrain, err);
 	// without it what needs it is refused, with the reason
 	if (rc) {

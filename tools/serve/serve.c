@@ -21,6 +21,7 @@ static const struct cli_option options[] = {
 	{"api-keys", 0, CLI_TEXT, "FILE", "a key a line; without: no key",
 	 &o.keys},
 	{"name", 0, CLI_TEXT, "NAME", "of the model; the folder's", &o.name},
+	CLI_TOKENIZER_AT,
 	{"sequences", 0, CLI_INT, "N", "computed together (16)", &o.sequences,
 	 1, 64},
 	{"queue", 0, CLI_INT, "N", "requests not answered yet (256)", &o.queue,

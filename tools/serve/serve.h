@@ -21,6 +21,7 @@ struct serve {
 	struct cli *c;
 	const struct serve_options *o;
 	char folder[4200], name[256]; /* name: of the model, in the API */
+	char text[4200];	      /* folder of tokenizer and template */
 	struct genai_runtime *rt;
 	struct genai_engine *engine;
 	struct genai_model_info info;

@@ -36,8 +36,12 @@ struct genai_engine_options {
 	uint32_t max_blocks;	  /* 0: what device_limit has room for */
 	uint32_t max_requests;	  /* not finished at a time; 0: 4096 */
 	uint32_t speculation;	  /* tokens that are guessed from the text so
-				     far and computed along, at most; 0...8.
+				     far and computed along, at most; 0: as
+				     [runtime] speculation says; 1...8.
 				     The answer is the one without it. */
+	uint32_t reserved;	  /* 0 */
+	/* The folder of the tokenizer.  NULL: the model's, if it has one. */
+	const char *tokenizer;
 };
 
 /* Open a model folder (or a .onnx file in one) for many requests: plan it,
