@@ -472,12 +472,12 @@ END_TEST
 
 // ---- exports ----
 
-static const char *const folders[] = {MODEL("lfm2-cpu-int4"),
-				      MODEL("qwen35-cpu-int4"),
-				      MODEL("llama-cpu-fp32-kvint4")};
+static const char *const folders[] = {
+	MODEL("lfm2-cpu-int4"), MODEL("lfm2moe-cpu-int4"),
+	MODEL("qwen35-cpu-int4"), MODEL("llama-cpu-fp32-kvint4")};
 #define N_FOLDERS (int)(sizeof(folders) / sizeof(folders[0]))
-static const int64_t talk[] = {5,   77, 310, 42, 9, 201,
-			       118, 64, 400, 33, 7, 250};
+static const int64_t talk[] = {5,   77, 110, 42, 9, 201,
+			       118, 64, 200, 33, 7, 250};
 
 // What follows after the first n of talk, in a session of its own.
 static void straight(struct genai_model *m, size_t n, int64_t *out, int count)
