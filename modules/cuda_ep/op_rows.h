@@ -10,6 +10,7 @@ CEP_OP_ROW("", "And", 7, cep_prepare_logic, cep_run_ew, .code = CEP_EW_AND,
 	   .fold = cep_fold_binary)
 CEP_OP_ROW("", "ArgMax", 1, cep_prepare_argmax, cep_run_argmax)
 CEP_OP_ROW("", "Cast", 6, cep_prepare_cast, cep_run_ew, .fold = cep_fold_copy)
+CEP_OP_ROW("", "CausalConvWithState", 27, cep_prepare_conv, cep_run_conv)
 CEP_OP_ROW("", "Clip", 11, cep_prepare_clip, cep_run_ew,
 	   .facts.host = IN(1) | IN(2))
 CEP_OP_ROW("", "Concat", 4, cep_prepare_concat, cep_run_concat,
@@ -43,9 +44,11 @@ CEP_OP_ROW("", "Less", 7, cep_prepare_compare, cep_run_ew, .code = CEP_EW_LESS,
 	   .fold = cep_fold_binary)
 CEP_OP_ROW("", "LessOrEqual", 12, cep_prepare_compare, cep_run_ew,
 	   .code = CEP_EW_LESS_EQ, .fold = cep_fold_binary)
+CEP_OP_ROW("", "LinearAttention", 27, cep_prepare_linear, cep_run_linear)
 CEP_OP_ROW("", "Log", 6, cep_prepare_unary, cep_run_ew, .code = CEP_EW_LOG)
 CEP_OP_ROW("", "LogSoftmax", 13, cep_prepare_softmax, cep_run_softmax,
 	   .code = CEP_ROW_LOG_SOFTMAX)
+CEP_OP_ROW("", "LpNormalization", 1, cep_prepare_lp_norm, cep_run_lp_norm)
 CEP_OP_ROW("", "MatMul", 1, cep_prepare_matmul, cep_run_matmul)
 CEP_OP_ROW("", "Max", 8, cep_prepare_binary, cep_run_ew, .code = CEP_EW_MAX,
 	   .fold = cep_fold_binary)
@@ -98,13 +101,19 @@ CEP_OP_ROW("", "Transpose", 1, cep_prepare_transpose, cep_run_view_copy)
 CEP_OP_ROW("", "Unsqueeze", 1, cep_prepare_unsqueeze, cep_run_none,
 	   .fold = cep_fold_copy, .facts.host = IN(1))
 CEP_OP_ROW("", "Where", 9, cep_prepare_where, cep_run_ew)
+CEP_OP_ROW(MS, "CausalConvWithState", 1, cep_prepare_conv, cep_run_conv)
 CEP_OP_ROW(MS, "FastGelu", 1, cep_prepare_fastgelu, cep_run_ew)
+CEP_OP_ROW(MS, "GatedAdd", 1, cep_prepare_gated_add, cep_run_gated_add)
+CEP_OP_ROW(MS, "GatedRMSNorm", 1, cep_prepare_gated_norm, cep_run_gated_norm)
 CEP_OP_ROW(MS, "GatherBlockQuantized", 1, cep_prepare_gbq, cep_run_gbq,
 	   .facts.gathered = IN(0) | IN(2) | IN(3))
 CEP_OP_ROW(MS, "Gelu", 1, cep_prepare_gelu, cep_run_ew)
 CEP_OP_ROW(MS, "GroupQueryAttention", 1, cep_prepare_gqa, cep_run_gqa,
 	   .facts.host = IN(6), .facts.gathered = IN(7) | IN(8),
 	   .facts.state_in = IN(3) | IN(4), .facts.state_out = OUT(1) | OUT(2))
+CEP_OP_ROW(MS, "LinearAttention", 1, cep_prepare_linear, cep_run_linear)
+CEP_OP_ROW(MS, "LinearAttentionGate", 1, cep_prepare_linear_gate,
+	   cep_run_linear_gate)
 CEP_OP_ROW(MS, "MatMulNBits", 1, cep_prepare_nbits, cep_run_nbits,
 	   .facts.rows = IN(1) | IN(2) | IN(3), .parts = true)
 CEP_OP_ROW(MS, "MoE", 1, cep_prepare_moe, cep_run_moe,

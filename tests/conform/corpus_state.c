@@ -205,13 +205,14 @@ static void conv_case(struct check *c, uint32_t dtype, int64_t taps,
 
 // ---- LinearAttention ----
 
-enum { DK = 8, DV = 20, HEADS = 4 }; // of the state
+enum { DK = 200, DV = 20, HEADS = 4 }; // of the state, at most
 
 struct linear {
 	uint32_t dtype, state; // types
 	const char *rule;
 	int64_t q_heads, k_heads;
 	bool gated, delta, per_row;
+	int64_t dk; // 0: 8
 	void *q, *k, *v, *decay, *beta;
 };
 
@@ -228,15 +229,15 @@ static void linear_build(struct op_graph *g, const void *of, int64_t t,
 {
 	const struct linear *v = of;
 	const int64_t out = v->q_heads > HEADS ? v->q_heads : HEADS;
-	const int64_t kept[] = {1, HEADS, DK, DV};
+	const int64_t kept[] = {1, HEADS, v->dk, DV};
 	uint32_t in[7], outs[3];
 
-	in[0] = linear_rows(g, v, v->q, t, n, v->q_heads * DK);
-	in[1] = linear_rows(g, v, v->k, t, n, v->k_heads * DK);
+	in[0] = linear_rows(g, v, v->q, t, n, v->q_heads * v->dk);
+	in[1] = linear_rows(g, v, v->k, t, n, v->k_heads * v->dk);
 	in[2] = linear_rows(g, v, v->v, t, n, HEADS * DV);
 	in[3] = op_input(g, v->state, 4, kept, state);
 	in[4] = v->gated ? linear_rows(g, v, v->decay, t, n,
-				       v->per_row ? HEADS * DK : HEADS)
+				       v->per_row ? HEADS * v->dk : HEADS)
 			 : GENAI_NONE;
 	in[5] = v->delta ? linear_rows(g, v, v->beta, t, n, HEADS) : GENAI_NONE;
 	in[6] = OP_END;
@@ -266,23 +267,24 @@ static void linear_token(const struct linear *v, int64_t t, int64_t h,
 	const int64_t kh = h / (HEADS / v->k_heads);
 	double k[DK], e[DK], r[DV] = {0}, ro[DV] = {0}, beta = 1;
 
-	for (int i = 0; i < DK; i++) {
-		k[i] = at(v->dtype, v->k, (t * v->k_heads + kh) * DK + i);
-		e[i] = !v->gated ? 1
-				 : exp(at(v->dtype, v->decay,
-					  v->per_row ? (t * HEADS + h) * DK + i
-						     : t * HEADS + h));
+	for (int i = 0; i < v->dk; i++) {
+		k[i] = at(v->dtype, v->k, (t * v->k_heads + kh) * v->dk + i);
+		e[i] = !v->gated
+			       ? 1
+			       : exp(at(v->dtype, v->decay,
+					v->per_row ? (t * HEADS + h) * v->dk + i
+						   : t * HEADS + h));
 	}
 	if (v->delta)
 		beta = at(v->dtype, v->beta, t * HEADS + h);
-	for (int i = 0; i < DK; i++)
+	for (int i = 0; i < v->dk; i++)
 		for (int j = 0; j < DV; j++) {
 			s[i][j] *= e[i];
 			off[i][j] *= e[i];
 			r[j] += k[i] * s[i][j];
 			ro[j] += fabs(k[i]) * (off[i][j] + fabs(s[i][j]) * u);
 		}
-	for (int i = 0; i < DK; i++)
+	for (int i = 0; i < v->dk; i++)
 		for (int j = 0; j < DV; j++) {
 			double x = at(v->dtype, v->v, (t * HEADS + h) * DV + j);
 
@@ -311,9 +313,10 @@ static void linear_want(const struct linear *v, double *want, double *tol)
 			double *w = &want[i * DV + j], *e = &tol[i * DV + j];
 
 			*w = *e = 0;
-			for (int k = 0; k < DK; k++) {
-				double q = at(v->dtype, v->q,
-					      (t * v->q_heads + qh) * DK + k);
+			for (int k = 0; k < v->dk; k++) {
+				double q =
+					at(v->dtype, v->q,
+					   (t * v->q_heads + qh) * v->dk + k);
 
 				*w += .5 * q * s[h][k][j];
 				*e += .5 * fabs(q) *
@@ -332,18 +335,25 @@ static void linear_case(struct check *c, struct linear v)
 	enum { ALL = ROWS * 8 * DV };
 	static double want[ALL], tol[ALL];
 	const int64_t out = v.q_heads > HEADS ? v.q_heads : HEADS;
+	float most;
 	struct sequence q = {
 		.build = linear_build,
 		.of = &v,
 		.dtype = v.dtype,
 		.width = (uint64_t)(out * DV),
-		.state_bytes = HEADS * DK * DV * op_bytes(v.state, 0, NULL),
 	};
 
-	v.q = rnd_tensor(v.dtype, ROWS * (uint64_t)v.q_heads * DK, -1, 1);
-	v.k = rnd_tensor(v.dtype, ROWS * (uint64_t)v.k_heads * DK, -.4f, .4f);
+	v.dk = v.dk ? v.dk : 8;
+	q.state_bytes =
+		(uint64_t)(HEADS * v.dk * DV) * op_bytes(v.state, 0, NULL);
+	// a correction does not overshoot
+	most = .4f * sqrtf(8 / (float)v.dk);
+
+	v.q = rnd_tensor(v.dtype, ROWS * (uint64_t)v.q_heads * v.dk, -1, 1);
+	v.k = rnd_tensor(v.dtype, ROWS * (uint64_t)v.k_heads * v.dk, -most,
+			 most);
 	v.v = rnd_tensor(v.dtype, ROWS * HEADS * DV, -1, 1);
-	v.decay = rnd_tensor(v.dtype, ROWS * HEADS * DK, -.7f, 0);
+	v.decay = rnd_tensor(v.dtype, ROWS * HEADS * v.dk, -.7f, 0);
 	v.beta = rnd_tensor(v.dtype, ROWS * HEADS, 0, 1);
 	linear_want(&v, want, tol);
 	cut(c, &q, v.rule, want, tol);
@@ -529,6 +539,11 @@ void corpus_state(struct check *c)
 			    (struct linear){t, t, "delta", 1, 1, false, true});
 		linear_case(c, (struct linear){t, GENAI_DT_F32, "linear", 4, 4,
 					       false, false});
+		// more than a lane's row, or a warp's
+		linear_case(c, (struct linear){t, GENAI_DT_F32, "gated_delta",
+					       2, 4, true, true, .dk = 72});
+		linear_case(c, (struct linear){t, t, "gated_delta", 4, 2, true,
+					       true, true, .dk = DK});
 		for (int each = 0; each < 2; each++) {
 			kv_case(c, t, 8, each, 0);
 			kv_case(c, t, 4, each, each ? 9 : 0);

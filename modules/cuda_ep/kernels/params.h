@@ -271,6 +271,37 @@ struct cep_moe_sum {
 	uint32_t k, reserved;
 };
 
+/* Strides of batch, channel and position: of x and out, of the state. */
+struct cep_conv {
+	uint64_t x, w, bias, past, out, present;
+	int64_t x_b, x_c, x_t, s_b, s_c, s_t;
+	uint32_t batch, channels, length, taps, dilation, history, silu;
+	uint32_t reserved;
+};
+
+struct cep_linear {
+	uint64_t q, k, v, decay, beta, past, out, present;
+	uint32_t batch, length, dk, dv, q_heads, k_heads, heads;
+	uint32_t state_dt, per_row, one_beta;
+	float scale;
+	uint32_t reserved;
+};
+
+/* decay = softplus(a + bias) scale, beta = sigmoid(b) */
+struct cep_linear_gate {
+	uint64_t a, bias, scale, b, decay, beta, count;
+	uint32_t heads, reserved;
+};
+
+/* Of kernels/gated.cu.  y: a norm's weights, or what is added. */
+struct cep_gated {
+	uint64_t x, y, gate, out;
+	uint64_t rows, inner; /* inner: stride of the axis, elements */
+	uint32_t dim, one;    /* one: the 1-norm; sigmoid alone */
+	float eps;
+	uint32_t reserved;
+};
+
 struct cep_row {
 	uint64_t x, out, out2, out3, counters; /* the last three: arg-max */
 	uint64_t rows, dim;
