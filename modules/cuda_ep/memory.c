@@ -226,6 +226,22 @@ static int32_t alloc_memory(struct cep *self, struct cep_block *b,
 	return 0;
 }
 
+// A new block is listed and told, or goes.
+static void give_block(struct cep *self, struct cep_block *b, int32_t rc,
+		       uint32_t kind, uint64_t bytes, struct genai_mem *out_mem)
+{
+	if (rc) {
+		self->host->free(self->host->ctx, b);
+		return;
+	}
+	cep_block_add(self, b);
+	out_mem->size = sizeof(*out_mem);
+	out_mem->kind = kind;
+	out_mem->range.addr = b->addr;
+	out_mem->range.bytes = bytes;
+	out_mem->host = b->host;
+}
+
 int32_t cep_alloc(void *ctx, uint32_t kind, uint64_t bytes, const char *tag,
 		  struct genai_mem *out_mem, struct genai_error *err)
 {
@@ -255,16 +271,7 @@ int32_t cep_alloc(void *ctx, uint32_t kind, uint64_t bytes, const char *tag,
 						   : CEP_BLOCK_PINNED;
 		rc = alloc_memory(self, b, bytes, tag, err);
 	}
-	if (!rc) {
-		cep_block_add(self, b);
-		out_mem->size = sizeof(*out_mem);
-		out_mem->kind = kind;
-		out_mem->range.addr = b->addr;
-		out_mem->range.bytes = bytes;
-		out_mem->host = b->host;
-	} else if (b) {
-		self->host->free(self->host->ctx, b);
-	}
+	give_block(self, b, rc, kind, bytes, out_mem);
 	pthread_mutex_unlock(&self->lock);
 	return rc;
 }
@@ -466,16 +473,7 @@ int32_t cep_host_register(void *ctx, const void *ptr, uint64_t bytes,
 		rc = GENAI_E_NOMEM;
 	if (!rc)
 		rc = register_pages(self, b, ptr, bytes, flags, err);
-	if (!rc) {
-		cep_block_add(self, b);
-		out_mem->size = sizeof(*out_mem);
-		out_mem->kind = GENAI_MEM_HOST_PINNED;
-		out_mem->range.addr = b->addr;
-		out_mem->range.bytes = bytes;
-		out_mem->host = b->host;
-	} else if (b) {
-		self->host->free(self->host->ctx, b);
-	}
+	give_block(self, b, rc, GENAI_MEM_HOST_PINNED, bytes, out_mem);
 	pthread_mutex_unlock(&self->lock);
 	return rc;
 }

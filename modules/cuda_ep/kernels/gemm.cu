@@ -170,34 +170,7 @@ __device__ __forceinline__ void gemm(const P &q)
 		}
 		stage_w<T, WK>(p, row, b, n0, k0, ws);
 		__syncthreads();
-#pragma unroll
-		for (int kk = 0; kk < 64; kk += 16) {
-			u32 fa[MF][4], fb[NF][2];
-
-#pragma unroll
-			for (int i = 0; i < MF; i++) {
-				const T *x = &as[wm + i * 16 + g][kk + 2 * t];
-
-				fa[i][0] = *(const u32 *)x;
-				fa[i][1] = *(const u32 *)(x + 8 * LD);
-				fa[i][2] = *(const u32 *)(x + 8);
-				fa[i][3] = *(const u32 *)(x + 8 * LD + 8);
-			}
-#pragma unroll
-			for (int j = 0; j < NF; j++) {
-				const T *x = &ws[wn + j * 8 + g][kk + 2 * t];
-
-				fb[j][0] = *(const u32 *)x;
-				fb[j][1] = *(const u32 *)(x + 8);
-			}
-#pragma unroll
-			for (int i = 0; i < MF; i++)
-#pragma unroll
-				for (int j = 0; j < NF; j++)
-					mma16(acc[i][j], fa[i][0], fa[i][1],
-					      fa[i][2], fa[i][3], fb[j][0],
-					      fb[j][1], T());
-		}
+		mma_tile<MF, NF>(acc, as, ws, wm, wn, g, t);
 		__syncthreads();
 	}
 #pragma unroll

@@ -3,32 +3,10 @@
 // K is summed in slices of SLICE columns: inside a slice 16 columns at a time
 // by the tensor core, then slice by slice.  So the result does not depend on
 // the number of rows.
-#include "modules/cuda_ep/kernels/mma.cuh"
+#include "modules/cuda_ep/kernels/tile.cuh"
 
 #define LD 72	   // elements of a row of a tile of 64, padded
 #define SLICE 1024 // columns
-
-__device__ __forceinline__ void copy_async(void *dst, const void *src, bool on)
-{
-#ifdef CEP_EMU
-	*(uint4 *)dst = on ? *(const uint4 *)src : make_uint4(0, 0, 0, 0);
-#elif __CUDA_ARCH__ >= 800
-	u32 d = (u32)__cvta_generic_to_shared(dst);
-
-	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(d),
-		     "l"(src), "r"(on ? 16 : 0)
-		     : "memory");
-#else
-	*(uint4 *)dst = on ? *(const uint4 *)src : make_uint4(0, 0, 0, 0);
-#endif
-}
-
-__device__ __forceinline__ void copy_wait()
-{
-#if !defined(CEP_EMU) && __CUDA_ARCH__ >= 800
-	asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
 
 __device__ __forceinline__ u32 mul2(u32 a, float s, __half)
 {
@@ -133,41 +111,8 @@ template <class T, bool ZP> struct gemm4 {
 
 #pragma unroll
 		for (u32 i = threadIdx.x % TPR * 8; i < 64; i += TPR * 8)
-			copy_async(&as[buf][r][i], a + k0 + i, m < p.m);
-	}
-
-	__device__ __forceinline__ void multiply(u32 buf)
-	{
-#pragma unroll
-		for (int kk = 0; kk < 64; kk += 16) {
-			u32 fa[MF][4], fb[NF][2];
-
-#pragma unroll
-			for (int i = 0; i < MF; i++) {
-				const T *x =
-					&as[buf][wm + i * 16 + g][kk + 2 * t];
-
-				fa[i][0] = *(const u32 *)x;
-				fa[i][1] = *(const u32 *)(x + 8 * LD);
-				fa[i][2] = *(const u32 *)(x + 8);
-				fa[i][3] = *(const u32 *)(x + 8 * LD + 8);
-			}
-#pragma unroll
-			for (int j = 0; j < NF; j++) {
-				const T *x =
-					&ws[buf][wn + j * 8 + g][kk + 2 * t];
-
-				fb[j][0] = *(const u32 *)x;
-				fb[j][1] = *(const u32 *)(x + 8);
-			}
-#pragma unroll
-			for (int i = 0; i < MF; i++)
-#pragma unroll
-				for (int j = 0; j < NF; j++)
-					mma16(acc[i][j], fa[i][0], fa[i][1],
-					      fa[i][2], fa[i][3], fb[j][0],
-					      fb[j][1], T());
-		}
+			tile_copy(&as[buf][r][i], a + k0 + i, m < p.m);
+		tile_commit();
 	}
 
 	__device__ __forceinline__ void clear(float (*v)[NF][4])
@@ -205,13 +150,13 @@ template <class T, bool ZP> struct gemm4 {
 		for (u32 k = 0; k < p.k; k += 64, buf ^= 1) {
 			bool more = k + 64 < p.k;
 
-			copy_wait();
+			tile_wait<0>();
 			__syncthreads();
 			if (more) {
 				copy_a(k + 64, buf ^ 1);
 				fetch(x, k + 64);
 			}
-			multiply(buf);
+			mma_tile<MF, NF>(acc, as[buf], ws[buf], wm, wn, g, t);
 			if (more)
 				put(x, buf ^ 1);
 			if ((k + 64) % SLICE == 0 || !more)

@@ -41,6 +41,42 @@ __device__ __forceinline__ void mma16(float *d, u32 a0, u32 a1, u32 a2, u32 a3,
 #endif
 }
 
+// acc += a b over the 64 columns of two tiles in shared memory: MF times 16 rows
+// of a from wm on, NF times 8 of b from wn on; g = lane / 4, t = lane % 4.
+template <int MF, int NF, class T, int LD>
+__device__ __forceinline__ void mma_tile(float (*acc)[NF][4], const T (*a)[LD],
+					 const T (*b)[LD], u32 wm, u32 wn,
+					 u32 g, u32 t)
+{
+#pragma unroll
+	for (int kk = 0; kk < 64; kk += 16) {
+		u32 fa[MF][4], fb[NF][2];
+
+#pragma unroll
+		for (int i = 0; i < MF; i++) {
+			const T *x = &a[wm + i * 16 + g][kk + 2 * t];
+
+			fa[i][0] = *(const u32 *)x;
+			fa[i][1] = *(const u32 *)(x + 8 * LD);
+			fa[i][2] = *(const u32 *)(x + 8);
+			fa[i][3] = *(const u32 *)(x + 8 * LD + 8);
+		}
+#pragma unroll
+		for (int j = 0; j < NF; j++) {
+			const T *x = &b[wn + j * 8 + g][kk + 2 * t];
+
+			fb[j][0] = *(const u32 *)x;
+			fb[j][1] = *(const u32 *)(x + 8);
+		}
+#pragma unroll
+		for (int i = 0; i < MF; i++)
+#pragma unroll
+			for (int j = 0; j < NF; j++)
+				mma16(acc[i][j], fa[i][0], fa[i][1], fa[i][2],
+				      fa[i][3], fb[j][0], fb[j][1], T());
+	}
+}
+
 // (a & b) | c, in one instruction: the compiler makes two of it.
 __device__ __forceinline__ u32 and_or(u32 a, u32 b, u32 c)
 {
