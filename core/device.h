@@ -14,7 +14,7 @@
 
 #include <genai/barrier.h>
 
-#include "core/module.h"
+#include "core/module/module.h"
 
 #define GENAI_MAX_TAGS 16
 

@@ -6,7 +6,7 @@
 
 #include <genai/barrier.h>
 
-#include "core/module.h"
+#include "core/module/module.h"
 
 /* The two tables of a device with their selfs. */
 struct genai_stack {

@@ -1,7 +1,7 @@
 /* half.h - IEEE half, bfloat16 and float32, bit by bit, round to nearest even.
  * Does not depend on the compiler having a half type. */
-#ifndef GENAI_CORE_MODELGEN_HALF_H
-#define GENAI_CORE_MODELGEN_HALF_H
+#ifndef GENAI_CORE_BASE_HALF_H
+#define GENAI_CORE_BASE_HALF_H
 
 #include <stdint.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "core/modelgen/half.h"
+#include "core/base/half.h"
 
 static float half_at(const uint8_t *p)
 {

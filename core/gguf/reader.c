@@ -4,7 +4,7 @@
 #include "core/base/error.h"
 #include "core/base/kind.h"
 #include "core/base/mapping.h"
-#include "core/modelgen/half.h"
+#include "core/base/half.h"
 
 #include <stdio.h>
 #include <stdlib.h>

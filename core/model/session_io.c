@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/base/half.h"
 
 #define TURN_AT 128 // in the block of the past: which tables a step has
 
@@ -270,37 +271,13 @@ struct genai_point *session_last_door(struct genai_session *s)
 
 // ---- results ----
 
-static float half_to_float(uint16_t h)
-{
-	uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31,
-		 f = h & 0x3ff;
-	uint32_t bits;
-	float v;
-
-	if (e == 31) {
-		bits = sign | 0x7f800000 | f << 13;
-	} else if (e) {
-		bits = sign | (e + 112) << 23 | f << 13;
-	} else {
-		v = (float)f * 0x1p-24f;
-		return sign ? -v : v;
-	}
-	memcpy(&v, &bits, 4);
-	return v;
-}
-
 float session_widen(uint32_t dtype, const void *p, uint64_t i)
 {
-	uint32_t bits;
-	float v;
-
 	if (dtype == GENAI_DT_F32)
 		return ((const float *)p)[i];
 	if (dtype == GENAI_DT_F16)
-		return half_to_float(((const uint16_t *)p)[i]);
-	bits = (uint32_t)((const uint16_t *)p)[i] << 16;
-	memcpy(&v, &bits, 4);
-	return v;
+		return genai_float_from_half(((const uint16_t *)p)[i]);
+	return genai_float_from_bf16(((const uint16_t *)p)[i]);
 }
 
 int32_t session_read_token(struct genai_session *s, int64_t *out_id,

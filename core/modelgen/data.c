@@ -1,6 +1,6 @@
 // data.c - putting values into the data file, a few megabytes at a time.
 #include "core/modelgen/gen.h"
-#include "core/modelgen/half.h"
+#include "core/base/half.h"
 
 #include <errno.h>
 #include <math.h>

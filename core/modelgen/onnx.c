@@ -1,7 +1,7 @@
 // onnx.c - ONNX messages: nodes, attributes, initialisers, the model around
 // them.
 #include "core/modelgen/gen.h"
-#include "core/modelgen/half.h"
+#include "core/base/half.h"
 
 #include <stdio.h>
 #include <stdlib.h>

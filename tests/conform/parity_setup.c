@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/config/config.h"
-#include "core/module.h"
+#include "core/module/module.h"
 
 // What text is shortened to in messages of one line.
 #define NAME 64

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "core/config/keys.h"
-#include "core/module.h"
+#include "core/module/module.h"
 #include "tests/unit/harness.h"
 
 #define CONF GENAI_TESTDATA "/../../conf/"

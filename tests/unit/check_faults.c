@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/module.h"
+#include "core/module/module.h"
 #include "tests/unit/harness.h"
 
 // The sanitizers have allocators of their own, which cannot be stood in for.

@@ -11,7 +11,7 @@
 
 #include <genai/pager.h>
 
-#include "core/module.h"
+#include "core/module/module.h"
 #include "tests/unit/harness.h"
 
 #define VARIANT GENAI_TESTFIXTURES "/variant.so"

@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-#include "core/module.h"
+#include "core/module/module.h"
 #include "tests/unit/session_kit.h"
 
 #define VARIANT GENAI_TESTFIXTURES "/variant.so"

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/module.h"
+#include "core/module/module.h"
 #include "core/base/secure.h"
 #include "tests/unit/harness.h"
 

@@ -1,7 +1,7 @@
 /* modfind.h - where a module's file is: never by a scan of a directory, never
  * relative to the current one, never through the environment. */
-#ifndef GENAI_CORE_MODFIND_H
-#define GENAI_CORE_MODFIND_H
+#ifndef GENAI_CORE_MODULE_MODFIND_H
+#define GENAI_CORE_MODULE_MODFIND_H
 
 #include "core/config/config.h"
 

@@ -3,8 +3,8 @@
  * module.  Does not know: what executors, pagers, streams, barriers do.
  *
  * A module once initialised stays mapped until the process ends. */
-#ifndef GENAI_CORE_MODULE_H
-#define GENAI_CORE_MODULE_H
+#ifndef GENAI_CORE_MODULE_MODULE_H
+#define GENAI_CORE_MODULE_MODULE_H
 
 #include "core/host.h"
 

@@ -7,7 +7,7 @@
 #include <genai/executor.h>
 
 #include "core/base/error.h"
-#include "core/module.h"
+#include "core/module/module.h"
 #include "core/config/spell.h"
 
 // Of the slots of ABI 1.0 all but those behind a capability.

@@ -2,7 +2,7 @@
 // Everything a module says is checked in the order of docs/ABI.md and copied
 // before it is used.  An image once opened stays mapped (RTLD_NODELETE): its
 // threads may still be returning, its thread keys may still be registered.
-#include "core/module.h"
+#include "core/module/module.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -17,7 +17,7 @@
 #include "core/base/error.h"
 #include "core/config/ini.h"
 #include "core/config/keys.h"
-#include "core/modfind.h"
+#include "core/module/modfind.h"
 #include "core/base/secure.h"
 
 #define MAX_TABLE (64u << 10) // bytes of a block or an interface table

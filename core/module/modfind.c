@@ -1,5 +1,5 @@
 // modfind.c - where a module's file is.
-#include "core/modfind.h"
+#include "core/module/modfind.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
