@@ -2,8 +2,10 @@
  * plan.c     a graph into a plan; binding; statistics
  * variant.c  the shapes for what is bound, kept and given up
  * place.c    where values lie
- * visits.c   the weights of a step, what it does between them; their pages
- * step.c     one step: acquire, launch, release
+ * visits.c   the weights of a step, what it does between them
+ * sweep.c    the pages that they were put in
+ * submit.c   a step is asked for
+ * step.c     its loop: acquire, launch, release
  * record.c   a step recorded once and replayed
  * Does not know: operators, what a launch is.  One source, compiled into each
  * executor's module, which supplies struct exec_module.
@@ -234,6 +236,12 @@ void exec_link(struct exec_variant *v, uint32_t node, struct exec_tensor **in,
 bool exec_is_weight(const struct exec_variant *v, uint32_t value);
 /* Does a launch of the node read input i from the device? */
 bool exec_reads(const struct exec_node *n, uint32_t i);
+/* Does the page have rows of a visit, which is cut? */
+static inline bool exec_by_rows(const struct exec_plan *p,
+				const struct genai_sweep_page *page)
+{
+	return p->visits[page->visit].flags & GENAI_WEIGHT_ROWS;
+}
 static inline uint32_t exec_root(const struct exec_variant *v, uint32_t value)
 {
 	uint32_t root = v->tensors[value].root;
@@ -266,14 +274,18 @@ int32_t exec_find_visits(struct exec_plan *p, struct exec_variant *v,
 int32_t exec_plan_visits(struct genai_plan *plan,
 			 const struct genai_visit **out_visits,
 			 uint32_t *out_count, struct genai_error *err);
+
+/* sweep.c */
 int32_t exec_plan_set_pages(struct genai_plan *plan,
 			    const struct genai_sweep_page *pages,
 			    uint32_t n_pages, struct genai_error *err);
 
-/* step.c */
+/* submit.c */
 int32_t exec_submit(struct genai_plan *plan, struct genai_stream *stream,
 		    const struct genai_point *wait, uint32_t n_wait,
 		    struct genai_point *out_signal, struct genai_error *err);
+
+/* step.c */
 int32_t exec_run(struct exec_step *s, bool recording,
 		 struct genai_point *out_tail);
 

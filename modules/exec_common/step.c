@@ -62,11 +62,6 @@ static int32_t release(struct exec_step *s, uint32_t page)
 					   s->err);
 }
 
-static bool by_rows(const struct exec_plan *p, uint32_t page)
-{
-	return p->visits[p->pages[page].visit].flags & GENAI_WEIGHT_ROWS;
-}
-
 // All of it is on the device and stays: hold all parts, launch once.  The
 // results are those of part by part.
 static int32_t at_once(struct exec_step *s, uint32_t node, uint32_t from,
@@ -125,7 +120,7 @@ static int32_t run_node(struct exec_step *s, uint32_t node)
 	uint32_t base = begin;
 	int32_t rc = 0;
 
-	for (; !rc && base < end && !by_rows(p, base); base++)
+	for (; !rc && base < end && !exec_by_rows(p, &p->pages[base]); base++)
 		rc = acquire(s, node, base);
 	if (rc)
 		return rc;
@@ -139,26 +134,6 @@ static int32_t run_node(struct exec_step *s, uint32_t node)
 	for (uint32_t i = begin; !rc && i < base; i++)
 		rc = release(s, i);
 	return rc;
-}
-
-// Which pages stay where they are from step to step; the parts of a node that
-// all do may run at once, be it what it may with the others.
-static int32_t ask_resident(struct exec_plan *p, struct genai_error *err)
-{
-	uint32_t i = 0, kind;
-	int32_t rc;
-
-	for (uint32_t node = 0; node < p->graph->n_nodes; node++)
-		for (; i < p->node_pages[node + 1]; i++) {
-			rc = p->pager->ops->resident(p->pager->pager, i, &kind,
-						     err);
-			if (rc)
-				return rc;
-			p->stays[i] = kind != 0;
-			if (!kind && by_rows(p, i))
-				p->part_rows[node] = 0;
-		}
-	return 0;
 }
 
 // A launch's context has to live until it is done: a variant has one for each,
@@ -201,55 +176,4 @@ int32_t exec_run(struct exec_step *s, bool recording,
 		rc = p->pager->ops->step_end(p->pager->pager, s->stream,
 					     out_tail, s->err);
 	return rc;
-}
-
-static int32_t check_ready(struct exec_plan *p, struct genai_error *err)
-{
-	const struct genai_graph *g = p->graph;
-
-	// a stored tensor is written by nobody
-	for (uint32_t o = 0; o < g->n_outputs; o++)
-		if (!p->outputs[o].size &&
-		    genai_graph_value(g, g->outputs[o])->tensor == GENAI_NONE)
-			return EXEC_FAIL(
-				p, err, GENAI_E_STATE,
-				"graph output %s is not bound",
-				genai_graph_value(g, g->outputs[o])->name);
-	if (p->n_visits && (!p->has_pages || !p->pager))
-		return EXEC_FAIL(p, err, GENAI_E_STATE,
-				 "the plan was not told where its weights are");
-	return p->m->check ? p->m->check(p, err) : 0;
-}
-
-int32_t exec_submit(struct genai_plan *plan, struct genai_stream *stream,
-		    const struct genai_point *wait, uint32_t n_wait,
-		    struct genai_point *out_signal, struct genai_error *err)
-{
-	struct exec_plan *p = (struct exec_plan *)plan;
-	struct exec_step s = {.plan = p, .stream = stream, .err = err};
-	struct exec_variant *v;
-	int32_t rc = exec_variant_get(p, &v, err);
-
-	if (!rc)
-		rc = check_ready(p, err);
-	if (!rc)
-		rc = exec_variant_resolve(v, err);
-	if (!rc && !p->submitted)
-		rc = ask_resident(p, err);
-	for (uint32_t i = 0; !rc && i < n_wait; i++)
-		rc = S(p)->wait(SELF(p), stream, wait[i], err);
-	if (rc)
-		return rc;
-	s.variant = v;
-	p->submitted = true;
-	rc = p->captured ? exec_run_captured(&s) : exec_run_eager(&s);
-	// what launches keep in the variant must outlive them
-	if (!rc && (out_signal || p->m->launch_bytes))
-		rc = S(p)->mark(SELF(p), stream, &v->last, err);
-	if (rc)
-		return rc;
-	p->stats.steps++;
-	if (out_signal)
-		*out_signal = v->last;
-	return 0;
 }
