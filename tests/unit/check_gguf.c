@@ -2,7 +2,7 @@
 // are not what they should be.  With --golden DIR: all of DIR/golden.json.
 #include "core/gguf/blocks.h"
 #include "core/gguf/gguf.h"
-#include "core/modelgen/half.h"
+#include "core/base/half.h"
 #include "tests/unit/gguf_build.h"
 #include "tests/unit/harness.h"
 

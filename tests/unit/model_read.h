@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/modelgen/half.h"
+#include "core/base/half.h"
 
 struct blob {
 	const uint8_t *p;

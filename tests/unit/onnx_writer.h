@@ -98,6 +98,14 @@ static inline struct ow ow_tensor(const char *name, int dtype, int rank,
 	return w;
 }
 
+static inline struct ow ow_scalar(const char *name, float v)
+{
+	struct ow t = ow_tensor(name, GENAI_DT_F32, 0, NULL);
+
+	ow_bytes(&t, 9, &v, 4);
+	return t;
+}
+
 static inline struct ow ow_tensor1(const char *name, int dtype, int64_t dim)
 {
 	return ow_tensor(name, dtype, 1, &dim);
