@@ -1,7 +1,12 @@
 // fetch.c - one file over HTTP: resumed, checked, in its place when whole.
+//
+// libcurl is loaded when it is needed: it takes two dozen libraries along,
+// which no other command wants, and knows the certificates of the system that
+// it is of.
 #include "tools/pull/fetch.h"
 
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -33,6 +38,57 @@ struct answer {
 	bool too_large;
 };
 
+static struct {
+	CURLcode (*global_init)(long flags);
+	CURL *(*init)(void);
+	void (*reset)(CURL *h);
+	CURLcode (*setopt)(CURL *h, CURLoption option, ...);
+	CURLcode (*perform)(CURL *h);
+	CURLcode (*getinfo)(CURL *h, CURLINFO info, ...);
+	void (*cleanup)(CURL *h);
+	struct curl_slist *(*append)(struct curl_slist *list, const char *s);
+	void (*free_all)(struct curl_slist *list);
+	const char *(*text)(CURLcode code);
+} curl;
+
+static int32_t load(struct cli *c)
+{
+	static const char *const libs[] = {"libcurl.so.4",
+					   "libcurl-gnutls.so.4"};
+	static const struct {
+		const char *name;
+		void *to;
+	} functions[] = {
+		{"curl_global_init", &curl.global_init},
+		{"curl_easy_init", &curl.init},
+		{"curl_easy_reset", &curl.reset},
+		{"curl_easy_setopt", &curl.setopt},
+		{"curl_easy_perform", &curl.perform},
+		{"curl_easy_getinfo", &curl.getinfo},
+		{"curl_easy_cleanup", &curl.cleanup},
+		{"curl_slist_append", &curl.append},
+		{"curl_slist_free_all", &curl.free_all},
+		{"curl_easy_strerror", &curl.text},
+	};
+	void *lib = NULL, *f;
+
+	for (size_t i = 0; !lib && i < sizeof(libs) / sizeof(libs[0]); i++)
+		lib = dlopen(libs[i], RTLD_NOW);
+	if (!lib)
+		return genai_fail(&c->err, GENAI_E_NOTFOUND,
+				  "libcurl, which pull needs, is not here "
+				  "(Debian: apt-get install libcurl4): %s",
+				  dlerror());
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		f = dlsym(lib, functions[i].name);
+		if (!f)
+			return genai_fail(&c->err, GENAI_E_NOTFOUND,
+					  "libcurl is too old: %s", dlerror());
+		memcpy(functions[i].to, &f, sizeof(f));
+	}
+	return 0;
+}
+
 int32_t fetch_open(struct cli *c, struct fetch *out)
 {
 	const char *patience = getenv("HF_HUB_DOWNLOAD_TIMEOUT");
@@ -47,14 +103,17 @@ int32_t fetch_open(struct cli *c, struct fetch *out)
 					  "seconds, 1 to 86400",
 					  patience);
 	}
-	if (!curl_global_init(CURL_GLOBAL_DEFAULT))
-		out->curl = curl_easy_init();
+	if (load(c))
+		return c->err.code;
+	if (!curl.global_init(CURL_GLOBAL_DEFAULT))
+		out->curl = curl.init();
 	return out->curl ? 0 : genai_fail(&c->err, GENAI_E_NOMEM, "no memory");
 }
 
 void fetch_close(struct fetch *f)
 {
-	curl_easy_cleanup(f->curl);
+	if (f->curl)
+		curl.cleanup(f->curl);
 }
 
 static int keep_going(void *ctx, curl_off_t total, curl_off_t now,
@@ -114,7 +173,7 @@ static size_t take_file(char *data, size_t one, size_t n, void *ctx)
 	(void)one;
 	if (!a->begun) {
 		a->begun = true;
-		curl_easy_getinfo(a->f->curl, CURLINFO_RESPONSE_CODE, &status);
+		curl.getinfo(a->f->curl, CURLINFO_RESPONSE_CODE, &status);
 		// the whole of it, though a part was asked for
 		if (a->at && status == 200) {
 			if (ftruncate(a->fd, 0) ||
@@ -154,35 +213,38 @@ static CURLcode ask(struct fetch *f, const char *url, struct answer *a,
 	char range[40], *auth = NULL;
 	CURLcode rc;
 
-	curl_easy_reset(h);
-	curl_easy_setopt(h, CURLOPT_URL, url);
-	curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(h, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 1L);
-	curl_easy_setopt(h, CURLOPT_MAXREDIRS, 5L);
-	curl_easy_setopt(h, CURLOPT_FAILONERROR, 1L);
-	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(h, CURLOPT_USERAGENT, "genai/" GENAI_VERSION_STRING);
-	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, f->patience_s);
-	curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
-	curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, f->patience_s);
-	curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
-	curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, keep_going);
-	curl_easy_setopt(h, CURLOPT_XFERINFODATA, a);
-	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take);
-	curl_easy_setopt(h, CURLOPT_WRITEDATA, a);
+	curl.reset(h);
+	curl.setopt(h, CURLOPT_URL, url);
+	rc = curl.setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
+	if (!rc)
+		rc = curl.setopt(h, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+	if (rc)
+		return rc; // older than 7.85
+	curl.setopt(h, CURLOPT_FOLLOWLOCATION, 1L);
+	curl.setopt(h, CURLOPT_MAXREDIRS, 5L);
+	curl.setopt(h, CURLOPT_FAILONERROR, 1L);
+	curl.setopt(h, CURLOPT_NOSIGNAL, 1L);
+	curl.setopt(h, CURLOPT_USERAGENT, "genai/" GENAI_VERSION_STRING);
+	curl.setopt(h, CURLOPT_CONNECTTIMEOUT, f->patience_s);
+	curl.setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
+	curl.setopt(h, CURLOPT_LOW_SPEED_TIME, f->patience_s);
+	curl.setopt(h, CURLOPT_NOPROGRESS, 0L);
+	curl.setopt(h, CURLOPT_XFERINFOFUNCTION, keep_going);
+	curl.setopt(h, CURLOPT_XFERINFODATA, a);
+	curl.setopt(h, CURLOPT_WRITEFUNCTION, take);
+	curl.setopt(h, CURLOPT_WRITEDATA, a);
 	if (a->at) {
 		snprintf(range, sizeof(range), "%" PRIu64 "-", a->at);
-		curl_easy_setopt(h, CURLOPT_RANGE, range);
+		curl.setopt(h, CURLOPT_RANGE, range);
 	}
 	// libcurl drops it when another host is where the answer is
 	if (f->token &&
 	    asprintf(&auth, "Authorization: Bearer %s", f->token) > 0) {
-		headers = curl_slist_append(NULL, auth);
-		curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
+		headers = curl.append(NULL, auth);
+		curl.setopt(h, CURLOPT_HTTPHEADER, headers);
 	}
-	rc = curl_easy_perform(h);
-	curl_slist_free_all(headers);
+	rc = curl.perform(h);
+	curl.free_all(headers);
 	free(auth);
 	return rc;
 }
@@ -191,7 +253,7 @@ static int32_t fail(struct fetch *f, const char *url, CURLcode rc)
 {
 	long status = 0;
 
-	curl_easy_getinfo(f->curl, CURLINFO_RESPONSE_CODE, &status);
+	curl.getinfo(f->curl, CURLINFO_RESPONSE_CODE, &status);
 	if (cli_interrupted)
 		return genai_fail(&f->c->err, GENAI_E_INTERRUPTED,
 				  "interrupted");
@@ -207,8 +269,7 @@ static int32_t fail(struct fetch *f, const char *url, CURLcode rc)
 	if (rc == CURLE_HTTP_RETURNED_ERROR)
 		return genai_fail(&f->c->err, GENAI_E_IO, "%s: status %ld", url,
 				  status);
-	return genai_fail(&f->c->err, GENAI_E_IO, "%s: %s", url,
-			  curl_easy_strerror(rc));
+	return genai_fail(&f->c->err, GENAI_E_IO, "%s: %s", url, curl.text(rc));
 }
 
 // May the next try bring more?
@@ -216,7 +277,7 @@ static bool broke_off(struct fetch *f, CURLcode rc)
 {
 	long status = 0;
 
-	curl_easy_getinfo(f->curl, CURLINFO_RESPONSE_CODE, &status);
+	curl.getinfo(f->curl, CURLINFO_RESPONSE_CODE, &status);
 	return !cli_interrupted &&
 	       (rc == CURLE_PARTIAL_FILE || rc == CURLE_RECV_ERROR ||
 		rc == CURLE_SEND_ERROR || rc == CURLE_GOT_NOTHING ||

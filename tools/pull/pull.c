@@ -303,12 +303,24 @@ static int32_t make_above(struct cli *c, char *path)
 	return 0;
 }
 
-static char *escaped(struct fetch *f, const char *name);
+// A name as a part of an address; slashes stay.
+static char *escaped(const char *name)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
+				    "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789-._~/";
+	char *out = calloc(1, 3 * strlen(name) + 1), *at = out;
+
+	for (; out && *name; name++)
+		at += sprintf(at, strchr(plain, *name) ? "%c" : "%%%02X",
+			      (unsigned char)*name);
+	return out;
+}
 
 static int32_t get_file(struct fetch *f, const struct repo *r,
 			const char *endpoint, const struct hub_file *file)
 {
-	char path[MAX_PATH + 100], *url = NULL, *name = escaped(f, file->name);
+	char path[MAX_PATH + 100], *url = NULL, *name = escaped(file->name);
 	int32_t rc;
 
 	if (!name || asprintf(&url, "%s/%s/resolve/%s/%s", endpoint, r->id,
@@ -399,27 +411,6 @@ static int32_t pull_all(struct fetch *f, struct repo *r, const char *endpoint,
 }
 
 // ---- the command ----
-
-#include <curl/curl.h>
-
-// A name as a part of an address; slashes stay.
-static char *escaped(struct fetch *f, const char *name)
-{
-	char *out = calloc(1, 3 * strlen(name) + 1), *at = out;
-
-	while (out && *name) {
-		size_t n = strcspn(name, "/");
-		char *e = curl_easy_escape(f->curl, name, (int)n);
-
-		if (e)
-			at += sprintf(at, "%s", e);
-		curl_free(e);
-		name += n;
-		if (*name)
-			*at++ = *name++;
-	}
-	return out;
-}
 
 // $HF_TOKEN, or the file that logging in leaves.
 static char *find_token(void)
