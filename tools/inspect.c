@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/model/folder.h"
+#include "core/model/pipeline.h"
 #include "core/graph/build.h"
 #include "tools/ceilings.h"
 #include "tools/pull/pull.h"
@@ -257,7 +258,7 @@ static int inspect(struct inspect *in, const char *path, bool json)
 	struct genai_runtime *rt = NULL;
 	struct genai_model_config config;
 	struct genai_onnx *onnx = NULL;
-	char folder[4200], file[256], onnx_path[4600], hub[6000];
+	char folder[4200], file[256], hub[6000];
 	struct cli_model m = {0};
 	struct cli *c = in->c;
 	int status = 0;
@@ -269,14 +270,13 @@ static int inspect(struct inspect *in, const char *path, bool json)
 	if (cli_is_gguf(path))
 		rc = cli_folder(c, path, folder, sizeof(folder));
 	if (!rc) {
-		bool found =
-			!genai_model_config_load(folder, NULL, &config, NULL);
-
-		snprintf(onnx_path, sizeof(onnx_path), "%s/%s", folder,
-			 file[0] ? file
-			 : found ? config.filename
-				 : "model.onnx");
-		rc = genai_onnx_load(onnx_path, NULL, &onnx, &c->err);
+		// what is wrong with it is said when it is opened
+		if (genai_model_config_load(folder, NULL, &config, NULL))
+			config.n_stages = 0;
+		if (!config.n_stages && !file[0] && !config.filename[0])
+			strcpy(file, "model.onnx");
+		rc = genai_pipeline_load(folder, file, &config, NULL, &onnx,
+					 &c->err);
 	}
 	if (!rc)
 		rc = cli_runtime(c, &rt);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/model/folder.h"
+#include "core/model/pipeline.h"
 #include "core/model/genai_config.h"
 #include "core/onnx/onnx.h"
 #include "core/text/tokenizer/tok.h"
@@ -123,7 +124,7 @@ static int32_t without_tokenizer(struct cli *c, const char *path, int32_t code)
 	struct genai_model_config config;
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct genai_onnx *onnx = NULL;
-	char folder[4200], file[256], graph[4500];
+	char folder[4200], file[256];
 	int32_t rc = genai_model_folder(path, folder, sizeof(folder), file,
 					sizeof(file), NULL);
 
@@ -132,9 +133,7 @@ static int32_t without_tokenizer(struct cli *c, const char *path, int32_t code)
 	rc = genai_model_config_load(folder, NULL, &config, NULL);
 	if (rc && rc != GENAI_E_NOTFOUND)
 		return code;
-	snprintf(graph, sizeof(graph), "%s/%s", folder,
-		 file[0] ? file : config.filename);
-	rc = genai_onnx_load(graph, NULL, &onnx, &err);
+	rc = genai_pipeline_load(folder, file, &config, NULL, &onnx, &err);
 	genai_onnx_close(onnx);
 	if (!rc || rc == GENAI_E_NOTFOUND)
 		return code;

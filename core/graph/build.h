@@ -22,6 +22,15 @@ void genai_builder_close(struct genai_builder *b);
  * attributes are borrowed. */
 void genai_builder_copy(struct genai_builder *b, const struct genai_graph *g);
 
+/* The value that an input of a graph is, or GENAI_NONE: an input of its own. */
+typedef uint32_t (*genai_builder_link)(void *ctx, struct genai_builder *b,
+				       const char *name);
+/* Append g, whose inputs may be values that are there.  A name that is taken
+ * becomes "STAGE/NAME".  GENAI_E_UNSUPPORTED: a subgraph that reads values
+ * around it. */
+void genai_builder_join(struct genai_builder *b, const struct genai_graph *g,
+			const char *stage, genai_builder_link link, void *ctx);
+
 /* A file mapping (borrowed).  Returns its index. */
 uint32_t genai_builder_file(struct genai_builder *b, const char *path,
 			    const void *data, uint64_t bytes);
@@ -33,8 +42,8 @@ uint32_t genai_builder_tensor(struct genai_builder *b, uint32_t file,
 /* A value.  rank GENAI_NONE: shape unknown; dims/symbols may be NULL.  A second
  * value of the same name is an error naming it. */
 uint32_t genai_builder_value(struct genai_builder *b, const char *name,
-			     uint32_t dtype, uint32_t rank,
-			     const int64_t *dims, const char *const *symbols);
+			     uint32_t dtype, uint32_t rank, const int64_t *dims,
+			     const char *const *symbols);
 /* A value of a stored tensor. */
 uint32_t genai_builder_stored(struct genai_builder *b, const char *name,
 			      uint32_t tensor);

@@ -1,6 +1,8 @@
 // edit.c - changing a graph under construction.
 #include "core/graph/builder.h"
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,8 +47,10 @@ static void copy_attr(struct genai_builder *b, uint32_t node,
 	}
 }
 
+// map: the value for each of from's, or NULL, where they are value_base apart.
 static void copy_node(struct genai_builder *b, const struct genai_node *from,
-		      uint32_t value_base, uint32_t tensor_base)
+		      const uint32_t *map, uint32_t value_base,
+		      uint32_t tensor_base)
 {
 	uint64_t n = (uint64_t)from->n_inputs + from->n_outputs, i;
 	uint32_t *index = malloc(n ? (size_t)n * sizeof(*index) : 1);
@@ -56,11 +60,14 @@ static void copy_node(struct genai_builder *b, const struct genai_node *from,
 		genai_builder_nomem(b);
 		return;
 	}
-	for (i = 0; i < from->n_inputs; i++)
-		index[i] = shifted(from->inputs[i], value_base);
-	for (; i < n; i++)
-		index[i] =
-			shifted(from->outputs[i - from->n_inputs], value_base);
+	for (i = 0; i < n; i++) {
+		uint32_t v = i < from->n_inputs
+				     ? from->inputs[i]
+				     : from->outputs[i - from->n_inputs];
+
+		index[i] = map && v != GENAI_NONE ? map[v]
+						  : shifted(v, value_base);
+	}
 	node = genai_builder_node(b, from->op, from->domain, from->opset,
 				  from->name, index, from->n_inputs,
 				  index + from->n_inputs, from->n_outputs);
@@ -70,15 +77,10 @@ static void copy_node(struct genai_builder *b, const struct genai_node *from,
 	free(index);
 }
 
-void genai_builder_copy(struct genai_builder *b, const struct genai_graph *g)
+static void copy_stored(struct genai_builder *b, const struct genai_graph *g)
 {
-	uint32_t files, tensors, values, i;
+	uint32_t files = b->files.n, i;
 
-	if (builder_dead(b))
-		return;
-	files = b->files.n;
-	tensors = b->tensors.n;
-	values = b->values.n;
 	for (i = 0; i < g->n_files && !b->err.code; i++) {
 		const struct genai_file *f = genai_graph_file(g, i);
 
@@ -90,6 +92,17 @@ void genai_builder_copy(struct genai_builder *b, const struct genai_graph *g)
 		genai_builder_tensor(b, t->file + files, t->offset, t->bytes,
 				     t->dtype, t->rank, t->dims);
 	}
+}
+
+void genai_builder_copy(struct genai_builder *b, const struct genai_graph *g)
+{
+	uint32_t tensors, values, i;
+
+	if (builder_dead(b))
+		return;
+	tensors = b->tensors.n;
+	values = b->values.n;
+	copy_stored(b, g);
 	for (i = 0; i < g->n_values && !b->err.code; i++) {
 		const struct genai_value *v = genai_graph_value(g, i);
 		uint32_t at = genai_builder_value(b, v->name, v->dtype, v->rank,
@@ -103,9 +116,86 @@ void genai_builder_copy(struct genai_builder *b, const struct genai_graph *g)
 	for (i = 0; i < g->n_inputs && !b->err.code; i++)
 		genai_builder_input(b, g->inputs[i] + values);
 	for (i = 0; i < g->n_nodes && !b->err.code; i++)
-		copy_node(b, genai_graph_node(g, i), values, tensors);
+		copy_node(b, genai_graph_node(g, i), NULL, values, tensors);
 	for (i = 0; i < g->n_outputs && !b->err.code; i++)
 		genai_builder_output(b, g->outputs[i] + values);
+}
+
+// A subgraph that reads values around it finds them by names, which may change.
+static bool reads_around(const struct genai_node *n)
+{
+	for (uint32_t i = 0; i < n->n_attrs; i++) {
+		const struct genai_graph *g = genai_node_attr(n, i)->graph;
+
+		for (uint32_t k = 0; g && k < g->n_values; k++)
+			if (genai_graph_value(g, k)->flags & GENAI_VALUE_OUTER)
+				return true;
+	}
+	return false;
+}
+
+// A value of g under its own name, or, if that is taken, one with the stage's.
+static uint32_t join_value(struct genai_builder *b, const struct genai_value *v,
+			   const char *stage, uint32_t tensors)
+{
+	size_t n = strlen(v->name) + strlen(stage) + 2;
+	char *name = malloc(n);
+	uint32_t at;
+
+	if (!name) {
+		genai_builder_nomem(b);
+		return GENAI_NONE;
+	}
+	snprintf(name, n, "%s/%s", stage, v->name);
+	at = genai_builder_value(
+		b,
+		genai_builder_find(b, v->name) == GENAI_NONE ? v->name : name,
+		v->dtype, v->rank, v->dims, v->symbols);
+	free(name);
+	if (at != GENAI_NONE)
+		value_at(b, at)->tensor = shifted(v->tensor, tensors);
+	return at;
+}
+
+void genai_builder_join(struct genai_builder *b, const struct genai_graph *g,
+			const char *stage, genai_builder_link link, void *ctx)
+{
+	uint32_t tensors, *map, i;
+
+	if (builder_dead(b))
+		return;
+	tensors = b->tensors.n;
+	map = malloc(((size_t)g->n_values + 1) * sizeof(*map));
+	if (!map) {
+		genai_builder_nomem(b);
+		return;
+	}
+	copy_stored(b, g);
+	for (i = 0; i < g->n_values && !b->err.code; i++) {
+		const struct genai_value *v = genai_graph_value(g, i);
+		bool input = v->flags & GENAI_VALUE_INPUT;
+
+		map[i] = input ? link(ctx, b, v->name) : GENAI_NONE;
+		if (map[i] != GENAI_NONE)
+			continue;
+		map[i] = join_value(b, v, stage, tensors);
+		if (input && map[i] != GENAI_NONE)
+			genai_builder_input(b, map[i]);
+	}
+	for (i = 0; i < g->n_nodes && !b->err.code; i++) {
+		const struct genai_node *n = genai_graph_node(g, i);
+
+		if (reads_around(n))
+			genai_builder_fail(b, GENAI_E_UNSUPPORTED,
+					   "stage %s: node %s (%s): a subgraph "
+					   "reads values around it",
+					   stage, n->name, n->op);
+		else
+			copy_node(b, n, map, 0, tensors);
+	}
+	for (i = 0; i < g->n_outputs && !b->err.code; i++)
+		genai_builder_output(b, map[g->outputs[i]]);
+	free(map);
 }
 
 void genai_builder_remove_node(struct genai_builder *b, uint32_t node)

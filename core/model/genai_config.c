@@ -211,10 +211,85 @@ static void read_names(struct reader *r, const json_t *dec,
 		     sizeof(c->present_recurrent));
 }
 
+// A stage that is not for every step has a graph of its own for the others.
+static bool always(const json_t *stage)
+{
+	return !json_is_false(json_object_get(stage, "run_on_prompt")) &&
+	       !json_is_false(json_object_get(stage, "run_on_token_gen"));
+}
+
+static void pipeline_fails(struct reader *r, const char *stage, const char *why)
+{
+	if (!r->rc)
+		r->rc = genai_fail(r->err, GENAI_E_UNSUPPORTED,
+				   "%s: model.decoder.pipeline: stage %.60s %s",
+				   r->path, stage, why);
+}
+
+static void read_stage(struct reader *r, const char *name, json_t *j,
+		       struct genai_model_config *c)
+{
+	struct genai_stage *s = &c->stages[c->n_stages];
+	json_t *to;
+	const char *from;
+
+	if (c->n_stages == GENAI_MAX_STAGES || strlen(name) > 60) {
+		pipeline_fails(r, name, "is one too many, or has a long name");
+		return;
+	}
+	if (!json_is_object(j) || !always(j)) {
+		pipeline_fails(r, name,
+			       "is not for prompts and single tokens alike, "
+			       "which is not supported");
+		return;
+	}
+	memset(s, 0, sizeof(*s));
+	snprintf(s->name, sizeof(s->name), "%.60s", name);
+	get_path(r, j, "model.decoder.pipeline.filename", s->filename,
+		 sizeof(s->filename));
+	if (!s->filename[0])
+		pipeline_fails(r, name, "has no filename");
+	json_object_foreach(json_object_get(j, "output_names_forwarder"), from,
+			    to)
+	{
+		const char *text = json_string_value(to);
+
+		if (!text || strlen(from) > 127 || strlen(text) > 127 ||
+		    s->n_forwards == GENAI_MAX_FORWARDS) {
+			pipeline_fails(r, name,
+				       "forwards too many outputs, or none by "
+				       "that name");
+			return;
+		}
+		strcpy(s->forward[s->n_forwards][0], from);
+		strcpy(s->forward[s->n_forwards++][1], text);
+	}
+	c->n_stages++;
+}
+
+// A list of objects, or one, of stages by name; null, [] and {} are how
+// exporters say that there are none.
+static void read_pipeline(struct reader *r, json_t *list,
+			  struct genai_model_config *c)
+{
+	size_t n = json_is_array(list) ? json_array_size(list)
+				       : json_is_object(list);
+
+	for (size_t i = 0; i < n && !r->rc; i++) {
+		json_t *stages =
+			json_is_array(list) ? json_array_get(list, i) : list;
+		const char *name;
+		json_t *j;
+
+		json_object_foreach(stages, name, j) if (!r->rc)
+			read_stage(r, name, j, c);
+	}
+}
+
 static void read_decoder(struct reader *r, const json_t *dec,
 			 struct genai_model_config *c)
 {
-	const json_t *so, *pipeline;
+	const json_t *so;
 
 	get_path(r, dec, "model.decoder.filename", c->filename,
 		 sizeof(c->filename));
@@ -231,16 +306,7 @@ static void read_decoder(struct reader *r, const json_t *dec,
 				   "%s: model.decoder.session_options."
 				   "custom_ops_library is not supported",
 				   r->path);
-	pipeline = json_object_get(dec, "pipeline");
-	// null, [] and {} are how exporters say that there is none
-	if (pipeline && !json_is_null(pipeline) &&
-	    !(json_is_array(pipeline) && !json_array_size(pipeline)) &&
-	    !(json_is_object(pipeline) && !json_object_size(pipeline)) &&
-	    !r->rc)
-		r->rc = genai_fail(r->err, GENAI_E_UNSUPPORTED,
-				   "%s: model.decoder.pipeline: models in "
-				   "several graphs are not supported",
-				   r->path);
+	read_pipeline(r, json_object_get(dec, "pipeline"), c);
 	read_names(r, dec, c);
 }
 
@@ -293,6 +359,12 @@ static void read_root(struct reader *r, const json_t *root,
 		if (c->eos[i] >= c->vocab_size)
 			bad(r, "model.eos_token_id",
 			    "holds an id beyond vocab_size");
+	// its decoder reads what an encoder makes of another text, or of sound
+	if (json_object_get(model, "encoder") && !r->rc)
+		r->rc = genai_fail(r->err, GENAI_E_UNSUPPORTED,
+				   "%s: model.encoder: models of an encoder and "
+				   "a decoder (%s) are not supported",
+				   r->path, c->type);
 	dec = member(r, model, "decoder", "model.decoder");
 	if (dec)
 		read_decoder(r, dec, c);

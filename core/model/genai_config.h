@@ -7,10 +7,22 @@
 #include "core/host.h"
 
 #define GENAI_MAX_EOS 64
+#define GENAI_MAX_STAGES 8
+#define GENAI_MAX_FORWARDS 8
+
+/* A graph of a decoder that has several, in the order of use. */
+struct genai_stage {
+	char name[64], filename[256];
+	/* its output [0] is the next ones' input [1] */
+	char forward[GENAI_MAX_FORWARDS][2][128];
+	uint32_t n_forwards;
+};
 
 struct genai_model_config {
 	char type[64];
 	char filename[256];
+	struct genai_stage stages[GENAI_MAX_STAGES];
+	uint32_t n_stages;	 /* 0: filename is the only graph */
 	char tokenizer_dir[256]; /* "" = the folder itself */
 	int64_t vocab_size;	 /* 0: not said */
 	int64_t context_length;

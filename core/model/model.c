@@ -14,6 +14,7 @@
 #include "core/model/agree.h"
 #include "core/model/fit.h"
 #include "core/model/folder.h"
+#include "core/model/pipeline.h"
 
 // Tokens of a prompt that go through the graph together, where the model does
 // not say.  Wide: on devices that compute themselves, whose products need many
@@ -41,7 +42,7 @@ static int32_t load_files(struct genai_model *m, const char *path,
 			  struct genai_error *err)
 {
 	struct genai_onnx_options o = {0};
-	char file[256], onnx[4400];
+	char file[256];
 	int32_t rc = genai_model_folder(path, m->folder, sizeof(m->folder),
 					file, sizeof(file), err);
 
@@ -58,8 +59,8 @@ static int32_t load_files(struct genai_model *m, const char *path,
 		genai_config_get(m->rt->config, "runtime", "trusted_roots");
 	o.warn = warn;
 	o.warn_ctx = m->rt;
-	snprintf(onnx, sizeof(onnx), "%s/%s", m->folder, m->config.filename);
-	return genai_onnx_load(onnx, &o, &m->onnx, err);
+	return genai_pipeline_load(m->folder, file, &m->config, &o, &m->onnx,
+				   err);
 }
 
 // ---- sizes ----

@@ -21,6 +21,8 @@
 struct genai_onnx {
 	struct genai_graph *graph;
 	struct genai_onnx_files files;
+	struct genai_onnx **parts; // of a joined one: what it was made of
+	uint32_t n_parts;
 };
 
 // protobuf-c's memory, charged to the budget.  Each block remembers its size.
@@ -300,7 +302,30 @@ void genai_onnx_close(struct genai_onnx *model)
 	for (i = 0; i < model->files.n; i++)
 		genai_mapping_close(model->files.maps[i]);
 	free(model->files.maps);
+	for (i = 0; i < model->n_parts; i++)
+		genai_onnx_close(model->parts[i]);
+	free(model->parts);
 	free(model);
+}
+
+int32_t genai_onnx_join(struct genai_onnx *const *parts, uint32_t n_parts,
+			struct genai_graph *graph,
+			struct genai_onnx **out_model, struct genai_error *err)
+{
+	struct genai_onnx *model = calloc(1, sizeof(*model));
+
+	if (model)
+		model->parts = calloc(n_parts + 1, sizeof(struct genai_onnx *));
+	if (!model || !model->parts) {
+		free(model);
+		return genai_fail(err, GENAI_E_NOMEM, "out of memory");
+	}
+	model->graph = graph;
+	model->n_parts = n_parts;
+	for (uint32_t i = 0; i < n_parts; i++)
+		model->parts[i] = parts[i];
+	*out_model = model;
+	return GENAI_OK;
 }
 
 const struct genai_graph *genai_onnx_graph(const struct genai_onnx *model)
@@ -316,6 +341,8 @@ int32_t genai_onnx_check(const struct genai_onnx *model,
 
 	for (i = 0; i < model->files.n && !rc; i++)
 		rc = genai_mapping_check(model->files.maps[i], err);
+	for (i = 0; i < model->n_parts && !rc; i++)
+		rc = genai_onnx_check(model->parts[i], err);
 	return rc;
 }
 

@@ -29,6 +29,11 @@ int32_t genai_onnx_load(const char *path,
 			const struct genai_onnx_options *options,
 			struct genai_onnx **out_model, struct genai_error *err);
 void genai_onnx_close(struct genai_onnx *model);
+/* A graph that was built of those of several models: it and they are the
+ * result's, on success. */
+int32_t genai_onnx_join(struct genai_onnx *const *parts, uint32_t n_parts,
+			struct genai_graph *graph,
+			struct genai_onnx **out_model, struct genai_error *err);
 const struct genai_graph *genai_onnx_graph(const struct genai_onnx *model);
 
 /* GENAI_OK while every mapped file still has its length; GENAI_E_IO naming the
