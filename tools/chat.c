@@ -14,8 +14,6 @@
 struct chat {
 	struct cli *c;
 	struct cli_model m;
-	struct cli_sampling sampling;
-	int64_t max_new;
 	json_t *messages;
 	int64_t *ids; // what the session holds, position by position
 	size_t n_ids;
@@ -25,6 +23,22 @@ struct chat {
 	bool interrupted;  // instead of a line
 	int32_t rc;	   // of reading a line
 };
+
+static struct {
+	const char *model, *system;
+	int64_t max_new;
+	struct cli_sampling sampling;
+} args = {.max_new = 1024};
+
+static const struct cli_option options[] = {
+	{"system", 0, CLI_TEXT, "TEXT", "the system turn", &args.system},
+	{"max-new-tokens", 'n', CLI_INT, "N", "at most, per answer (1024)",
+	 &args.max_new, 1, INT32_MAX},
+	{"model", 'm', CLI_TEXT, "DIR", "the model, where DIR is not given",
+	 &args.model},
+	CLI_TOKENIZER_AT,
+	CLI_SAMPLING(args.sampling),
+	{0}};
 
 static void print_text(void *ctx, const char *text, size_t n)
 {
@@ -85,6 +99,14 @@ static int32_t keep_common(struct chat *ch, const int64_t *ids, size_t n,
 	return genai_session_rewind(ch->m.session, k, &ch->c->err);
 }
 
+static bool is_role(const struct chat *ch, size_t i, const char *role)
+{
+	const char *is = json_string_value(
+		json_object_get(json_array_get(ch->messages, i), "role"));
+
+	return is && !strcmp(is, role);
+}
+
 static void undo(struct chat *ch)
 {
 	size_t n = json_array_size(ch->messages);
@@ -116,6 +138,9 @@ static int32_t end_turn(struct chat *ch)
 	fflush(stdout);
 	if (stopped)
 		fprintf(stderr, "[stopped]\n");
+	if (r->n_ids > 1 && r->decode_s > 0)
+		say(ch, "[%zu tokens, %.1f a second]", r->n_ids,
+		    (double)(r->n_ids - 1) / r->decode_s);
 	return cli_message(ch->c, ch->messages, "the answer", "assistant",
 			   r->text, r->n_text);
 }
@@ -123,7 +148,7 @@ static int32_t end_turn(struct chat *ch)
 static int32_t answer(struct chat *ch)
 {
 	struct cli_generate g = {.m = &ch->m,
-				 .max_new = ch->max_new,
+				 .max_new = args.max_new,
 				 .emit = print_text,
 				 .ctx = ch};
 	int64_t *ids = NULL;
@@ -136,7 +161,7 @@ static int32_t answer(struct chat *ch)
 		rc = genai_fail(&ch->c->err, GENAI_E_INVAL,
 				"the template renders nothing");
 	if (!rc)
-		rc = cli_sampler(&ch->sampling, &ch->m.info, false, &g.sampler,
+		rc = cli_sampler(&args.sampling, &ch->m.info, false, &g.sampler,
 				 &ch->c->err);
 	if (!rc)
 		rc = keep_common(ch, ids, n, &common);
@@ -257,16 +282,100 @@ static const char *argument(const char *line, const char *command)
 	return line + strspn(line, " ");
 }
 
-static const char *const words[] = {"/help",  "/reset",	 "/undo",
-				    "/stats", "/system", "/save",
-				    "/load",  "/exit",	 NULL};
+static const char *const words[] = {"/help",   "/reset", "/undo",   "/retry",
+				    "/params", "/stats", "/system", "/save",
+				    "/load",   "/exit",	 NULL};
 
 static void show_help(void)
 {
-	fprintf(stderr, "/help /reset /undo /stats /system TEXT /save "
-			"FILE /load FILE /exit\n"
-			"A line that begins with // is sent without the first "
-			"of them.\n");
+	fprintf(stderr,
+		"/help /reset /undo /retry /params [NAME VALUE] /stats\n"
+		"/system TEXT /save FILE /load FILE /exit\n"
+		"A line that begins with // is sent without the first "
+		"of them.\n");
+}
+
+// How the next token is chosen.
+static void show_params(const struct chat *ch)
+{
+	struct genai_sampling p;
+
+	cli_sampling_read(&args.sampling, &ch->m.info, &p);
+	fprintf(stderr, "max-new-tokens %" PRId64 "\n", args.max_new);
+	if (!p.do_sample)
+		fprintf(stderr, "greedy\n");
+	else
+		fprintf(stderr,
+			"temperature %g\ntop-k %" PRId64
+			"\ntop-p %g\nmin-p %g\n",
+			(double)p.temperature, (int64_t)p.top_k,
+			(double)p.top_p, (double)p.min_p);
+	fprintf(stderr,
+		"repetition-penalty %g\npresence-penalty %g\n"
+		"frequency-penalty %g\n",
+		(double)p.repetition_penalty, (double)p.presence_penalty,
+		(double)p.frequency_penalty);
+	if (args.sampling.has_seed)
+		fprintf(stderr, "seed %" PRId64 "\n", args.sampling.seed);
+}
+
+// NAME VALUE, as the options of the command line; a draw ends greedy.
+static void set_param(struct chat *ch, const char *text)
+{
+	const struct cli_option *o = options;
+	size_t n = strcspn(text, " ");
+	const char *value = text + n + strspn(text + n, " ");
+	bool good = false;
+
+	while (o->name && (strncmp(o->name, text, n) || o->name[n] ||
+			   o->kind == CLI_TEXT || o->kind == CLI_CALL))
+		o++;
+	if (!o->name) {
+		fprintf(stderr, "/params: there is no %.*s\n", (int)n, text);
+		return;
+	}
+	if (o->kind == CLI_FLAG)
+		good = *(bool *)o->to = true;
+	else if (o->kind == CLI_INT)
+		good = cli_int(ch->c, o->name, value, (int64_t)o->lo,
+			       o->hi < 0x1p63 ? (int64_t)o->hi : INT64_MAX,
+			       o->to);
+	else
+		good = cli_num(ch->c, o->name, value, o->lo, o->hi, o->to);
+	if (!good)
+		return;
+	if (o->given)
+		*o->given = true;
+	if (o->to == &args.sampling.temperature ||
+	    o->to == &args.sampling.top_k || o->to == &args.sampling.top_p ||
+	    o->to == &args.sampling.min_p)
+		args.sampling.greedy = false;
+	say(ch, "%.*s is set", (int)n, text);
+}
+
+// The last turn is answered anew; where that fails or is stopped, all is as it
+// was.
+static void retry(struct chat *ch)
+{
+	size_t n = json_array_size(ch->messages), i = n;
+	json_t *before = json_copy(ch->messages);
+
+	while (i && !is_role(ch, i - 1, "user"))
+		i--;
+	if (!i)
+		fprintf(stderr, "/retry: there is no turn to answer\n");
+	for (; i && n > i; n--)
+		json_array_remove(ch->messages, n - 1);
+	if (i && answer(ch)) {
+		cli_fail(ch->c);
+		ch->c->err = (struct genai_error)GENAI_ERROR_INIT;
+	}
+	if (json_array_size(ch->messages) <= i) {
+		json_decref(ch->messages);
+		ch->messages = before;
+	} else {
+		json_decref(before);
+	}
 }
 
 static void unknown(const char *line)
@@ -303,6 +412,13 @@ static bool command(struct chat *ch, const char *line, bool *done)
 	} else if (argument(line, "/undo")) {
 		undo(ch);
 		say(ch, "%zu messages are left", json_array_size(ch->messages));
+	} else if (argument(line, "/retry")) {
+		retry(ch);
+	} else if ((arg = argument(line, "/params"))) {
+		if (*arg)
+			set_param(ch, arg);
+		else
+			show_params(ch);
 	} else if (argument(line, "/stats")) {
 		stats(ch);
 	} else if ((arg = argument(line, "/system"))) {
@@ -394,22 +510,6 @@ static int converse(struct chat *ch)
 	return ch->term ? 0 : status;
 }
 
-static struct {
-	const char *model, *system;
-	int64_t max_new;
-	struct cli_sampling sampling;
-} args = {.max_new = 1024};
-
-static const struct cli_option options[] = {
-	{"system", 0, CLI_TEXT, "TEXT", "the system turn", &args.system},
-	{"max-new-tokens", 'n', CLI_INT, "N", "at most, per answer (1024)",
-	 &args.max_new, 1, INT32_MAX},
-	{"model", 'm', CLI_TEXT, "DIR", "the model, where DIR is not given",
-	 &args.model},
-	CLI_TOKENIZER_AT,
-	CLI_SAMPLING(args.sampling),
-	{0}};
-
 static int chat(struct cli *c, int argc, char **argv)
 {
 	struct chat ch = {.c = c};
@@ -420,8 +520,6 @@ static int chat(struct cli *c, int argc, char **argv)
 	if (status)
 		return status;
 	cli_sampling_check(c, &args.sampling);
-	ch.max_new = args.max_new;
-	ch.sampling = args.sampling;
 	cli_catch_interrupts(tty ? 3 : 1);
 	if (cli_open(c, args.model, CLI_TOKENIZER, &ch.m))
 		return cli_fail(c);
@@ -446,6 +544,7 @@ const struct command cmd_chat = {
 	"DIR [--system TEXT]",
 	"hold a conversation",
 	options,
-	"In the conversation: /help /reset /undo /stats /system TEXT\n"
-	"  /save FILE /load FILE /exit; // begins a turn with a /.\n"
+	"In the conversation: /help /reset /undo /retry /params [NAME VALUE]\n"
+	"  /stats /system TEXT /save FILE /load FILE /exit; // begins a turn\n"
+	"  with a /.\n"
 	"  Ctrl-C stops an answer; Tab completes a command.\n"};

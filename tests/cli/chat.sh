@@ -58,6 +58,20 @@ like "/load goes on where it was" "$want" "*$(cat out)"
 talk 'other\n/reset\nhello\n'
 like "/reset forgets" "$(cat out)" "*
 $one"
+talk 'hello\n/retry\n/save retried.json\n'
+is "/retry answers again" "$(cat out)" "$one
+$one"
+is "it is one turn" "$(tr -d '\n' <retried.json | grep -o '"role"' | wc -l |
+	tr -d ' ')" 2
+talk '/retry\nhello\n'
+is "/retry of nothing" "$(cat out) $(cat err)" \
+	"$one /retry: there is no turn to answer"
+talk '/params\n/params max-new-tokens 2\nhello\n/params temperature 0.5\n/params\n/params top-k x\n/params system y\n'
+like "/params" "$(tr '\n' ' ' <err)" "max-new-tokens 8 greedy repetition*\
+max-new-tokens 2 temperature 0.5 top-k*top-k x: a whole number*there is no system*"
+short=$(cat out)
+talk 'hello\n' --max-new-tokens 2
+is "a shorter answer" "$short" "$(cat out)"
 talk 'hello\nother\n/undo\nand again\n'
 like "/undo takes the last turn back" "$(cat out)" \
 	"*$(echo "$want" | tail -n 1)"
