@@ -310,8 +310,14 @@ static int32_t rewrite(struct step_rewrite *r, bool choose,
 		return genai_fail(r->err, GENAI_E_UNSUPPORTED,
 				  "the graph has no input %s", r->c->input_ids);
 	if (out == GENAI_NONE)
-		return genai_fail(r->err, GENAI_E_UNSUPPORTED,
-				  "the graph has no output %s", r->c->logits);
+		return genai_fail(
+			r->err, GENAI_E_UNSUPPORTED,
+			"the graph has no output %s%s", r->c->logits,
+			find_in(g, g->outputs, g->n_outputs,
+				"last_hidden_state") == GENAI_NONE
+				? ""
+				: ", but last_hidden_state: genai embed makes "
+				  "vectors with such a model");
 	r->ids = g->inputs[ids];
 	logits = g->outputs[out];
 	lv = genai_graph_value(g, logits);

@@ -91,6 +91,8 @@ echo '{"prompts": {}, "default_prompt_name": "q"}' \
 fails "a prompt that is not there" 1 "prompt q is not there" embed prompt --text dogs
 fails "a model that generates" 1 "graph input past_key_values.0.key is none" embed \
 	"$plain" --text dogs
+fails "this one, to generate" 1 "but last_hidden_state: genai embed makes vectors" \
+	generate "$bert" --prompt dogs
 fails "no folder" 2 "one model folder" embed
 fails "another pooling" 2 "one of mean, cls and last" embed "$bert" --pooling max
 fails "both" 2 "not both" embed "$bert" --normalize --no-normalize
