@@ -2,6 +2,7 @@
 #include "tools/term.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <histedit.h>
 #include <langinfo.h>
 #include <limits.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -206,8 +208,52 @@ static unsigned char complete(EditLine *el, int ch)
 
 // ---- life ----
 
+// ---- lines of other days ----
+
+// $XDG_STATE_HOME/genai/chat_history, whose folders are made if make.
+static bool history_path(char *out, size_t cap, bool make)
+{
+	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	int n;
+
+	if (state && *state == '/')
+		n = snprintf(out, cap, "%s/genai/chat_history", state);
+	else if (home && *home == '/')
+		n = snprintf(out, cap, "%s/.local/state/genai/chat_history",
+			     home);
+	else
+		return false;
+	if (n >= (int)cap)
+		return false;
+	for (char *p = strchr(out + 1, '/'); make && p;
+	     p = strchr(p + 1, '/')) {
+		*p = 0;
+		if (mkdir(out, 0700) && errno != EEXIST)
+			return false;
+		*p = '/';
+	}
+	return true;
+}
+
+// Nobody else's to read.  What cannot be kept is not: nothing depends on it.
+static void keep_history(struct term *t)
+{
+	char path[4200];
+	HistEventW event;
+	int fd;
+
+	if (!history_path(path, sizeof(path), true))
+		return;
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return;
+	close(fd);
+	history_w(t->history, &event, H_SAVE, path);
+}
+
 struct term *term_open(const char *const *words)
 {
+	char path[4200];
 	struct term *t = calloc(1, sizeof(*t));
 	HistEventW event;
 
@@ -222,6 +268,9 @@ struct term *term_open(const char *const *words)
 		return NULL;
 	}
 	history_w(t->history, &event, H_SETSIZE, 1000);
+	history_w(t->history, &event, H_SETUNIQUE, 1);
+	if (history_path(path, sizeof(path), false))
+		history_w(t->history, &event, H_LOAD, path);
 	el_wset(t->el, EL_CLIENTDATA, t);
 	el_wset(t->el, EL_GETCFN, get);
 	el_wset(t->el, EL_PROMPT, prompt);
@@ -239,6 +288,8 @@ void term_close(struct term *t)
 {
 	if (!t)
 		return;
+	if (t->history && t->el)
+		keep_history(t);
 	if (t->history)
 		history_wend(t->history);
 	if (t->el)

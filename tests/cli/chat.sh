@@ -188,6 +188,30 @@ send half a line\x03
 wait > 
 send /exit\r' "$probe" pty "$genai" chat "$plain"
 is "Tab completes; Ctrl-C drops the line only" "$rc" 0
+history=.local/state/genai/chat_history
+rm -rf .local
+screen 'wait > 
+send /system be brief and Grüße\r
+wait is set
+send /exit\r' "$probe" pty "$genai" chat "$plain"
+is "what was typed is kept, for nobody else" \
+	"$rc $(stat -c %a $history .local/state/genai | tr '\n' ' ')" "0 600 700 "
+rm -f talk.json
+screen 'wait > 
+send \e[A\e[A\r
+wait is set
+send /save talk.json\r
+wait saved
+send /exit\r' "$probe" pty "$genai" chat "$plain"
+like "another conversation has it" "$rc $(tr -d '\n' <talk.json)" \
+	"0 *be brief and Grüße*"
+rm -rf .local
+mkdir -p .local/state
+: >.local/state/genai
+screen 'wait > 
+send /exit\r' "$probe" pty "$genai" chat "$plain"
+is "where it cannot be kept it is not" "$rc" 0
+rm -rf .local
 screen 'wait > 
 send one two three four five six\r
 wait context is full
