@@ -36,6 +36,9 @@ struct cep_node {
 	uint64_t sync_bytes;	  /* the node's own, zero, left zero */
 	bool folded;		  /* value known: nothing to run */
 	bool absorbed;		  /* a later node does its work */
+	/* many sequences share the step: the order of a sum may not depend on
+	 * the number of rows, however many */
+	bool exact;
 	/* a product that takes in[0], or in[0] + in[CEP_IN_SKIP], by way of
 	 * this norm; out[1] is that sum */
 	const struct genai_node *norm;

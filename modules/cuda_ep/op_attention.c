@@ -4,42 +4,15 @@
 // any strides whose rows of head_size are contiguous.
 #include <math.h>
 
-#include "modules/cuda_ep/op.h"
-
-struct flash;
-
-struct gqa_state {
-	int64_t batch, seq, heads, kv_heads, size; // size: of a head
-	int64_t rot;				   // channels that turn
-	bool packed, windowed;
-	// the tensor core's kernel for this many tokens, or NULL
-	const struct flash *flash;
-	bool split; // it is one that splits keys
-	// query heads that a block does, blocks for those of a key head, blocks
-	// that share a row
-	int64_t group, parts, splits;
-	int64_t q_at, new_at, part_at; // in the workspace
-};
-EXEC_STATE(gqa_state, cep_node)
-
-// One row or a few are split over this many blocks a row in all.
-#define SPLIT_BLOCKS 256
-#define SPLIT_ROWS 16
+#include "modules/cuda_ep/op_attention.h"
 
 // Tiles of attention on tensor cores: kernels/wflash.cu (wgmma, in 9.0 only),
 // flash.cu and, for few tokens, split.cu.  The first that holds a head and fits
 // is taken.  Bytes of shared memory: of a block, and of each of its warps.
 #define WIDE_WARPS 8
-#define SLIM_WARPS 4
 #define SPLIT_TOKENS 64
-struct flash {
-	uint32_t size;
-	bool wgmma;
-	uint32_t bytes, warp_bytes;
-	enum cep_kernel f16, bf16;
-};
 
-static const struct flash flashes[] = {
+static const struct cep_flash flashes[] = {
 	{64, true, 4 * 128 * 128 + 1024, 0, CEP_K_cep_wflash_64_f16,
 	 CEP_K_cep_wflash_64_bf16},
 	{128, true, 4 * 128 * 256 + 1024, 0, CEP_K_cep_wflash_128_f16,
@@ -55,7 +28,7 @@ static const struct flash flashes[] = {
 	{0},
 };
 
-static const struct flash splits[] = {
+static const struct cep_flash splits[] = {
 	{64, false, 0, 4 * 16 * 144, CEP_K_cep_split_64_f16,
 	 CEP_K_cep_split_64_bf16},
 	{128, false, 0, 4 * 16 * 272, CEP_K_cep_split_128_f16,
@@ -65,8 +38,8 @@ static const struct flash splits[] = {
 	{0},
 };
 
-static bool flash_fits(const struct cep *self, const struct flash *f,
-		       uint32_t size, uint32_t warps)
+bool cep_flash_fits(const struct cep *self, const struct cep_flash *f,
+		    uint32_t size, uint32_t warps)
 {
 	return size <= f->size && (!f->wgmma || cep_has_wgmma(self)) &&
 	       f->bytes + warps * f->warp_bytes <=
@@ -74,14 +47,14 @@ static bool flash_fits(const struct cep *self, const struct flash *f,
 }
 
 // bfloat16 where it is multiplied.  NULL: the kernels that need no tiles.
-static const struct flash *find_flash(const struct cep_node *n,
-				      const struct flash *f, uint32_t size)
+const struct cep_flash *cep_flash_find(const struct cep_node *n,
+				       const struct cep_flash *f, uint32_t size)
 {
 	uint32_t dt = n->in[0]->dtype;
 
 	if (dt == GENAI_DT_F32 || (dt == GENAI_DT_BF16 && n->self->major < 8))
 		return NULL;
-	while (f->size && !flash_fits(n->self, f, size, SLIM_WARPS))
+	while (f->size && !cep_flash_fits(n->self, f, size, SLIM_WARPS))
 		f++;
 	return f->size ? f : NULL;
 }
@@ -205,7 +178,7 @@ static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 	return 0;
 }
 
-static uint64_t place(uint64_t *at, int64_t bytes)
+uint64_t cep_gqa_place(uint64_t *at, int64_t bytes)
 {
 	uint64_t here = *at;
 
@@ -218,20 +191,29 @@ static int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-// Scratch: queries, new rows of a windowed cache, parts of split rows.
-static void scratch(struct cep_node *n)
+// How the heads of a row are shared out among blocks, and its keys.
+void cep_gqa_groups(struct gqa_state *s)
 {
-	struct gqa_state *s = gqa_state(n);
-	const struct flash *f = find_flash(n, splits, (uint32_t)s->size);
-	int64_t rows = s->batch * s->seq, per = s->heads / s->kv_heads;
-	int64_t few = least(rows, SPLIT_ROWS), tokens, parts;
-	int64_t size = cep_dtype_bytes(n->in[0]->dtype);
-	uint64_t at = 0;
+	int64_t per = s->heads / s->kv_heads;
 
 	s->group = per >= 3 ? 4 : per;
 	s->parts = (per + s->group - 1) / s->group;
 	s->splits = SPLIT_BLOCKS / (s->kv_heads * s->parts);
 	s->splits = s->splits < 1 ? 1 : least(s->splits, CEP_GQA_SPLITS);
+}
+
+// Scratch: queries, new rows of a windowed cache, parts of split rows.
+static void scratch(struct cep_node *n)
+{
+	struct gqa_state *s = gqa_state(n);
+	const struct cep_flash *f =
+		cep_flash_find(n, splits, (uint32_t)s->size);
+	int64_t rows = s->batch * s->seq, per = s->heads / s->kv_heads;
+	int64_t few = least(rows, SPLIT_ROWS), tokens, parts;
+	int64_t size = cep_dtype_bytes(n->in[0]->dtype);
+	uint64_t at = 0;
+
+	cep_gqa_groups(s);
 	// of the largest step that is split
 	parts = few * s->heads * s->splits;
 	n->sync_bytes = (uint64_t)(few * s->kv_heads * s->parts) * 4;
@@ -245,14 +227,14 @@ static void scratch(struct cep_node *n)
 	s->split = f && s->seq <= SPLIT_TOKENS;
 	s->flash = s->split ? f
 		   : f || s->seq > SPLIT_ROWS
-			   ? find_flash(n, flashes, (uint32_t)s->size)
+			   ? cep_flash_find(n, flashes, (uint32_t)s->size)
 			   : NULL;
 	if (rows > SPLIT_ROWS)
 		s->splits = 1;
-	s->q_at = (int64_t)place(&at, rows * s->heads * s->size * 4);
-	s->new_at = (int64_t)place(
+	s->q_at = (int64_t)cep_gqa_place(&at, rows * s->heads * s->size * 4);
+	s->new_at = (int64_t)cep_gqa_place(
 		&at, s->windowed ? rows * s->kv_heads * s->size * size * 2 : 0);
-	s->part_at = (int64_t)place(&at, parts * (s->size + 2) * 4);
+	s->part_at = (int64_t)cep_gqa_place(&at, parts * (s->size + 2) * 4);
 	n->workspace_bytes = at;
 }
 
@@ -388,12 +370,12 @@ static int32_t run_flash(struct cep_node *n, struct cep_run *r,
 			 const struct cep_gqa *p)
 {
 	const struct gqa_state *s = gqa_state(n);
-	const struct flash *f = s->flash;
+	const struct cep_flash *f = s->flash;
 	uint32_t rows = p->seq * (p->heads / p->kv_heads), warps = WIDE_WARPS;
 	uint32_t tiles = (rows + 16 * warps - 1) / (16 * warps);
 	struct cep_dim3 grid;
 
-	if (s->split || !flash_fits(r->self, f, p->size, warps) ||
+	if (s->split || !cep_flash_fits(r->self, f, p->size, warps) ||
 	    (uint64_t)tiles * p->kv_heads * p->batch < (uint64_t)r->self->n_sms)
 		warps = SLIM_WARPS;
 	tiles = (rows + 16 * warps - 1) / (16 * warps);
@@ -406,8 +388,8 @@ static int32_t run_flash(struct cep_node *n, struct cep_run *r,
 		32 * warps, f->bytes + warps * f->warp_bytes, p);
 }
 
-static int32_t run_rows(struct cep_node *n, struct cep_run *r,
-			const struct cep_gqa *p)
+int32_t cep_gqa_rows(struct cep_node *n, struct cep_run *r,
+		     const struct cep_gqa *p, uint32_t rows)
 {
 	const struct gqa_state *s = gqa_state(n);
 	uint32_t dt = n->in[0]->dtype, hg = (uint32_t)s->group;
@@ -424,14 +406,13 @@ static int32_t run_rows(struct cep_node *n, struct cep_run *r,
 	return cep_run_kernel(
 		r, k,
 		(struct cep_dim3){p->splits, p->kv_heads * (uint32_t)s->parts,
-				  p->batch * p->seq},
+				  rows},
 		128, (4 * (p->size + 2) + CEP_GQA_SPLITS + 2) * hg * 4, p);
 }
 
 // Queries to scratch, keys and values to the cache: many tokens give a warp
 // several heads of one.
-static int32_t run_prepare(struct cep_node *n, struct cep_run *r,
-			   struct cep_gqa *p)
+int32_t cep_gqa_first(struct cep_node *n, struct cep_run *r, struct cep_gqa *p)
 {
 	uint32_t dt = n->in[0]->dtype, all = p->heads + 2 * p->kv_heads;
 	bool whole = !p->rot || (p->rot == p->size && !p->interleaved);
@@ -439,6 +420,8 @@ static int32_t run_prepare(struct cep_node *n, struct cep_run *r,
 
 	p->each = whole && p->seq > SPLIT_ROWS ? 8 : 1;
 	units = (uint64_t)p->batch * p->seq * ((all + p->each - 1) / p->each);
+	if (p->table)
+		units += p->seqs + 1;
 	return cep_run_kernel(
 		r,
 		whole ? cep_by_dtype(dt, CEP_K_cep_gqa_pairs_f32,
@@ -456,7 +439,7 @@ static int32_t run_all(struct cep_node *n, struct cep_run *r, struct cep_gqa *p)
 	uint32_t dt = n->in[0]->dtype;
 	uint64_t chans = (uint64_t)p->batch * p->kv_heads * p->size;
 	bool moved = p->past_k != p->pres_k || p->past_v != p->pres_v;
-	int32_t rc = run_prepare(n, r, p);
+	int32_t rc = cep_gqa_first(n, r, p);
 
 	if (!rc && moved && p->past_rows)
 		rc = cep_run_kernel(
@@ -469,7 +452,8 @@ static int32_t run_all(struct cep_node *n, struct cep_run *r, struct cep_gqa *p)
 				1},
 			256, 0, p);
 	if (!rc)
-		rc = p->flash ? run_flash(n, r, p) : run_rows(n, r, p);
+		rc = p->flash ? run_flash(n, r, p)
+			      : cep_gqa_rows(n, r, p, p->batch * p->seq);
 	if (!rc && p->windowed)
 		rc = cep_run_kernel(
 			r,

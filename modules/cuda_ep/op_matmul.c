@@ -1,5 +1,6 @@
 // op_matmul.c - MatMul.  B lies [K, N], or [N, K] behind a Transpose that is
-// never carried out.
+// never carried out.  One row has kernels of its own, whose sums have another
+// order: not where many sequences share the step.
 #include "modules/cuda_ep/op_matmul.h"
 
 struct mm_state {
@@ -114,14 +115,14 @@ int32_t cep_run_matmul(struct cep_node *n, struct cep_run *r)
 	p.vec_b = cep_is_vec(p.b, p.ldb, size) && (nk ? p.k : p.n) % 8 == 0;
 	if (!p.m || !p.n || !batch)
 		return 0;
-	if (p.m == 1 && nk)
+	if (p.m == 1 && nk && !n->exact)
 		return cep_run_kernel(
 			r,
 			cep_by_dtype(a->dtype, CEP_K_cep_gemv_nk_f32,
 				     CEP_K_cep_gemv_nk_f16,
 				     CEP_K_cep_gemv_nk_bf16),
 			(struct cep_dim3){(p.n + 7) / 8, 1, batch}, 256, 0, &p);
-	if (p.m == 1)
+	if (p.m == 1 && !n->exact)
 		return cep_run_kernel(
 			r,
 			cep_by_dtype(a->dtype, CEP_K_cep_gemv_kn_f32,

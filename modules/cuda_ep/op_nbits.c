@@ -1,6 +1,9 @@
 // op_nbits.c - MatMulNBits, alone and as the two products of a SwiGLU.
 // Which kernel multiplies depends on dtypes, K, the block size and whether
-// there is one row or more; never on how rows of the weight are cut.
+// there is one row or more; never on how rows of the weight are cut.  Where
+// many sequences share the step it does not depend on the number of rows
+// either: those of gemv4 are done EXACT_ROWS at a time, others by the general
+// kernel.
 #include "modules/cuda_ep/op_matmul.h"
 
 // As in kernels/gemv4.cu.
@@ -409,7 +412,7 @@ static struct cep_norm norm_of(const struct cep_node *n,
 		.gamma = n->in[CEP_IN_GAMMA]->addr,
 		.out = r->workspace + (uint64_t)nbits_state(n)->normed,
 		.sum = n->out[1] ? n->out[1]->addr : 0,
-		.rows = p->m,
+		.rows = (uint64_t)nbits_state(n)->m, // p may be some of them
 		.dim = p->k,
 		.eps = cep_norm_eps(n->norm),
 	};
@@ -581,11 +584,11 @@ static int32_t nbits_general(struct cep_node *n, struct cep_run *r,
 
 	if (rc)
 		return rc;
-	if (cep_prompt_takes(r->self, dtype, p))
+	if (!n->exact && cep_prompt_takes(r->self, dtype, p))
 		return cep_run_prompt(r, dtype, &q);
-	if (p->m > 1 && s->gemm4)
+	if (!n->exact && p->m > 1 && s->gemm4)
 		return run_gemm4(n, r, &q);
-	if (p->m > 1)
+	if (p->m > 1 || n->exact)
 		return cep_run_gemm(
 			r, dtype, p, &q, 1, CEP_K_cep_gemm_q_f32,
 			CEP_K_cep_gemm16_q_f16, CEP_K_cep_gemm64_q_f16,
@@ -609,6 +612,31 @@ static int32_t nbits_general(struct cep_node *n, struct cep_run *r,
 	return rc;
 }
 
+static bool is_fast(const struct cep_node *n, const struct cep_mm *p)
+{
+	return nbits_state(n)->fast && (p->m <= EXACT_ROWS || n->exact);
+}
+
+// A product of any number of rows, so many at a time.
+static int32_t by_pieces(struct cep_node *n, struct cep_run *r,
+			 const struct cep_mm *p,
+			 int32_t (*run)(struct cep_node *n, struct cep_run *r,
+					struct cep_mm *p))
+{
+	uint64_t size = cep_dtype_bytes(n->in[0]->dtype);
+	int32_t rc = 0;
+
+	for (uint32_t at = 0; at < p->m && !rc; at += EXACT_ROWS) {
+		struct cep_mm q = *p;
+
+		q.m = min_u32(p->m - at, EXACT_ROWS);
+		q.a += at * (uint64_t)p->lda * size;
+		q.out += at * (uint64_t)p->ldc * size;
+		rc = run(n, r, &q);
+	}
+	return rc;
+}
+
 int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
 {
 	struct cep_mm p = nbits_params(n, r, 1, 5);
@@ -619,8 +647,8 @@ int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
 	rc = norm_before(n, r, &p);
 	if (rc)
 		return rc;
-	if (p.m <= EXACT_ROWS && nbits_state(n)->fast)
-		return run_gemv4(n, r, &p);
+	if (is_fast(n, &p))
+		return by_pieces(n, r, &p, run_gemv4);
 	return nbits_general(n, r, &p, 1);
 }
 
@@ -640,7 +668,7 @@ static bool is_prompt(const struct cep_node *n, const struct nbits_state *s)
 		.vec_a = 1, // else the general kernel refuses it too
 	};
 
-	return cep_prompt_takes(n->self, n->in[0]->dtype, &p);
+	return !n->exact && cep_prompt_takes(n->self, n->in[0]->dtype, &p);
 }
 
 int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
@@ -766,9 +794,9 @@ int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r)
 	rc = norm_before(n, r, &p);
 	if (rc)
 		return rc;
-	if (p.m <= EXACT_ROWS && nbits_state(n)->fast)
-		return run_gemv4_dual(n, r, &p);
-	if (cep_prompt_takes(r->self, dtype, &p)) {
+	if (is_fast(n, &p))
+		return by_pieces(n, r, &p, run_gemv4_dual);
+	if (!n->exact && cep_prompt_takes(r->self, dtype, &p)) {
 		rc = set_pair(n, r, &p, &q);
 		return rc ? rc : cep_run_prompt_pair(r, dtype, &q);
 	}

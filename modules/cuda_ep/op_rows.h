@@ -121,6 +121,9 @@ CEP_OP_ROW(MS, "MoE", 1, cep_prepare_moe, cep_run_moe,
 CEP_OP_ROW(MS, "QMoE", 1, cep_prepare_qmoe, cep_run_moe,
 	   .facts.gathered = IN(2) | IN(3) | IN(4) | IN(5) | IN(6) | IN(7) |
 			     IN(8) | IN(9) | IN(10) | IN(11) | IN(12) | IN(13))
+CEP_OP_ROW(MS, "PagedAttention", 1, cep_prepare_paged, cep_run_paged,
+	   .facts.gathered = IN(8) | IN(9), .facts.state_in = IN(3) | IN(4),
+	   .facts.state_out = OUT(1) | OUT(2))
 CEP_OP_ROW(MS, "QuickGelu", 1, cep_prepare_quickgelu, cep_run_ew)
 CEP_OP_ROW(MS, "RotaryEmbedding", 1, cep_prepare_rope, cep_run_rope,
 	   .facts.gathered = IN(2) | IN(3))

@@ -86,6 +86,7 @@ static int32_t prepare(struct exec_variant *v, uint32_t i,
 	n->node = genai_graph_node(p->x.graph, i);
 	n->self = p->self;
 	n->index = i;
+	n->exact = p->exact;
 	n->op = cep_op_find(n->node);
 	if (!n->op)
 		return exec_not_carried(v, i, err);
@@ -150,6 +151,10 @@ static int32_t open_plan(struct exec_plan *p, struct genai_error *err)
 	if (!p->stream->ops->native)
 		return EXEC_FAIL(p, err, GENAI_E_UNSUPPORTED,
 				 "the stream runtime has no native streams");
+	for (uint32_t i = 0; i < p->graph->n_nodes; i++)
+		if (!strcmp(genai_graph_node(p->graph, i)->op,
+			    "PagedAttention"))
+			plan->exact = true;
 	return cep_fuse(plan, err);
 }
 

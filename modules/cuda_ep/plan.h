@@ -43,6 +43,7 @@ struct genai_plan {
 	struct cep *self;
 	struct cep_fusion *fusions; /* per node */
 	bool synced;		    /* sync words are zero */
+	bool exact;		    /* of its nodes */
 };
 
 static inline struct genai_plan *cep_plan(struct exec_plan *p)

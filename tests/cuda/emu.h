@@ -85,6 +85,16 @@ template <class T> static inline T __shfl_xor_sync(unsigned int, T v, int mask)
 	return r;
 }
 
+template <class T>
+static inline T __shfl_sync(unsigned int, T v, unsigned int from)
+{
+	const unsigned char *all = emu_exchange(&v, sizeof(v));
+	T r;
+
+	memcpy(&r, all + (from & 31) * 64, sizeof(r));
+	return r;
+}
+
 /* Several kernels at once may do this. */
 __attribute__((noinline, no_sanitize("thread"))) static inline unsigned int
 atomicCAS(unsigned int *p, unsigned int old, unsigned int v)

@@ -697,59 +697,6 @@ END_TEST
 
 #define EPISODES 40 // of an engine
 
-struct asked {
-	uint64_t id;
-	struct want w;
-	uint32_t n;
-	bool may_end; // cancelled, or with a deadline
-};
-
-// Some requests, at random times, some of which are cancelled.
-static void episode(struct engine_run *r, uint64_t *seed)
-{
-	static const char *const salts[] = {NULL, "a", "b"};
-	struct asked a[12];
-	uint32_t n = 2 + rnd(seed) % 10;
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct genai_request q = GENAI_REQUEST_INIT;
-		struct asked *x = &a[i];
-
-		*x = (struct asked){
-			.w = template_of((int)(rnd(seed) % TEMPLATES))};
-		q.max_tokens = x->w.new_tokens;
-		q.priority = (int32_t)(rnd(seed) % 3);
-		q.salt = salts[rnd(seed) % 8 % 3];
-		q.flags = rnd(seed) % 6 ? 0 : GENAI_REQUEST_NO_CACHE;
-		x->n = q.n = x->w.sampling.do_sample ? 1 : 1 + rnd(seed) % 2;
-		if (!(rnd(seed) % 12)) {
-			q.deadline_ms = 1 + rnd(seed) % 4;
-			x->may_end = true;
-		}
-		x->id = submit(r, &x->w, &q);
-		for (uint32_t k = rnd(seed) % 30; k; k--)
-			take(r, rnd(seed) % 4 ? 0 : 1);
-		if (!(rnd(seed) % 5)) {
-			struct asked *y = &a[rnd(seed) % (i + 1)];
-
-			ck_assert(!genai_engine_cancel(r->e, y->id, NULL));
-			y->may_end = true;
-		}
-	}
-	wait_all(r);
-	for (uint32_t i = 0; i < n; i++)
-		for (uint32_t c = 0; c < a[i].n; c++) {
-			const struct got *g = got_of(r, a[i].id, c);
-
-			if (a[i].may_end && g->finish >= GENAI_FINISH_CANCELLED)
-				check_prefix(g, &a[i].w);
-			else
-				check_tokens(r, a[i].id, c, &a[i].w,
-					     GENAI_FINISH_LENGTH);
-		}
-	forget_all(r);
-}
-
 static struct genai_engine_stats soaked; // of all engines together
 
 static void soak(uint64_t number, bool faults)
@@ -772,7 +719,7 @@ static void soak(uint64_t number, bool faults)
 	engine_on(&r, rt, models[number % 2], &o);
 	r.e->likeness = 1; // guesses are seldom right here, but many
 	for (int i = 0; i < EPISODES; i++)
-		episode(&r, &seed);
+		episode(&r, &seed, 11);
 	ck_assert(!genai_engine_get_stats(r.e, &st));
 	ck_assert(st.healthy);
 	soaked.preemptions += st.preemptions;
@@ -947,12 +894,12 @@ static void spoiled(enum mutant which, bool *begun)
 	tolerant = true;
 	// nothing is wrong yet
 	for (int i = 0; i < 3; i++)
-		episode(&r, &seed);
+		episode(&r, &seed, 11);
 	ck_assert_uint_eq(differs, 0);
 	*begun = true;
 	mutant.is = which;
 	for (int i = 0; i < 20 && !differs; i++)
-		episode(&r, &seed);
+		episode(&r, &seed, 11);
 	_exit(differs != 0);
 }
 

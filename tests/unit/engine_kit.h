@@ -117,6 +117,15 @@ static inline void know(struct genai_session *s, struct want *w, uint32_t vocab)
 	w->known = true;
 }
 
+/* A model of the test data, or by its path. */
+static inline void kit_path(char *path, size_t cap, const char *model_name)
+{
+	if (*model_name == '/')
+		snprintf(path, cap, "%s", model_name);
+	else
+		snprintf(path, cap, "%s/models/%s", GENAI_TESTDATA, model_name);
+}
+
 /* The tokens of all templates, by a session, one after the other. */
 static inline void learn(const char *model_name)
 {
@@ -128,8 +137,7 @@ static inline void learn(const char *model_name)
 
 	if (wants_of && !strcmp(wants_of, model_name))
 		return;
-	snprintf(path, sizeof(path), "%s/models/%s", GENAI_TESTDATA,
-		 model_name);
+	kit_path(path, sizeof(path), model_name);
 	rt = runtime("eager", "pager_sync", "auto", NULL);
 	m = model(rt, path, 0);
 	s = session(m);
@@ -161,8 +169,7 @@ static inline void engine_on(struct engine_run *r, struct genai_runtime *rt,
 	r->rt = rt;
 	r->model = model_name;
 	r->got = calloc(MAX_GOT, sizeof(*r->got));
-	snprintf(path, sizeof(path), "%s/models/%s", GENAI_TESTDATA,
-		 model_name);
+	kit_path(path, sizeof(path), model_name);
 	rc = genai_engine_open(rt, path, o, &r->e, &err);
 	ck_assert_msg(!rc, "%s", err.text);
 }
@@ -339,6 +346,60 @@ static inline void check_tokens(struct engine_run *r, uint64_t id,
 	SAME(g->finish == finish, "finish %u: %s", g->finish, g->error);
 	SAME(g->n == (size_t)w->new_tokens, "%zu tokens", g->n);
 	check_prefix(g, w);
+}
+
+struct asked {
+	uint64_t id;
+	struct want w;
+	uint32_t n;
+	bool may_end; /* cancelled, or with a deadline */
+};
+
+/* Some requests, at most so many, at random times, some of which are cancelled:
+ * each gets the tokens of its template. */
+static inline void episode(struct engine_run *r, uint64_t *seed, uint32_t most)
+{
+	static const char *const salts[] = {NULL, "a", "b"};
+	struct asked a[12];
+	uint32_t n = 2 + rnd(seed) % (most - 1);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct genai_request q = GENAI_REQUEST_INIT;
+		struct asked *x = &a[i];
+
+		*x = (struct asked){
+			.w = template_of((int)(rnd(seed) % TEMPLATES))};
+		q.max_tokens = x->w.new_tokens;
+		q.priority = (int32_t)(rnd(seed) % 3);
+		q.salt = salts[rnd(seed) % 8 % 3];
+		q.flags = rnd(seed) % 6 ? 0 : GENAI_REQUEST_NO_CACHE;
+		x->n = q.n = x->w.sampling.do_sample ? 1 : 1 + rnd(seed) % 2;
+		if (!(rnd(seed) % 12)) {
+			q.deadline_ms = 1 + rnd(seed) % 4;
+			x->may_end = true;
+		}
+		x->id = submit(r, &x->w, &q);
+		for (uint32_t k = rnd(seed) % 30; k; k--)
+			take(r, rnd(seed) % 4 ? 0 : 1);
+		if (!(rnd(seed) % 5)) {
+			struct asked *y = &a[rnd(seed) % (i + 1)];
+
+			ck_assert(!genai_engine_cancel(r->e, y->id, NULL));
+			y->may_end = true;
+		}
+	}
+	wait_all(r);
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t c = 0; c < a[i].n; c++) {
+			const struct got *g = got_of(r, a[i].id, c);
+
+			if (a[i].may_end && g->finish >= GENAI_FINISH_CANCELLED)
+				check_prefix(g, &a[i].w);
+			else
+				check_tokens(r, a[i].id, c, &a[i].w,
+					     GENAI_FINISH_LENGTH);
+		}
+	forget_all(r);
 }
 
 #endif

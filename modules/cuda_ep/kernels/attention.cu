@@ -2,6 +2,9 @@
 // append), attend, and for windowed caches move.  Lengths are read on the
 // device; every row's result depends on its own total length and, through the
 // number of splits, on whether the step has more than 16 rows, on nothing else.
+//
+// Many sequences in a step (PagedAttention): the first kernel also checks what it
+// is given, and says which rows are whose.
 #include "modules/cuda_ep/kernels/gqa.cuh"
 
 #define PER 8 // channels of a head that a lane has, at most
@@ -16,6 +19,123 @@ __device__ __forceinline__ void put_query(const cep_gqa &p, u64 at, float v, T)
 		((float *)p.qbuf)[at] = v * p.scale;
 }
 
+// ---- many sequences: who has which rows ----
+
+// Rows [lo, hi) of a packed sequence, safe whatever was given.
+struct span {
+	u32 lo, hi;
+};
+
+__device__ __forceinline__ span rows_of(const cep_gqa &p, u32 b, u32 from,
+					u32 to)
+{
+	const int *first = (const int *)p.first;
+	int lo = first[b], hi = first[b + 1];
+
+	lo = lo > (int)from ? lo : (int)from;
+	hi = hi < (int)to ? hi : (int)to;
+	return {(u32)lo, hi > lo ? (u32)hi : (u32)lo};
+}
+
+__device__ __forceinline__ u32 tiles_of(const cep_gqa &p, span s)
+{
+	return ((s.hi - s.lo) * (p.heads / p.kv_heads) + 15) / 16;
+}
+
+__device__ __forceinline__ u32 warp_total(u32 v)
+{
+#pragma unroll
+	for (int o = 16; o; o >>= 1)
+		v += __shfl_xor_sync(0xffffffffu, v, o);
+	return v;
+}
+
+// Tiles of a piece that the sequences before b have.
+__device__ __forceinline__ u32 tiles_before(const cep_gqa &p, u32 b, u32 piece)
+{
+	u32 n = 0, end = (piece + 1) * CEP_PIECE;
+
+	end = end < p.seq ? end : p.seq;
+	for (u32 i = threadIdx.x & 31; i < b; i += 32)
+		n += tiles_of(p, rows_of(p, i, piece * CEP_PIECE, end));
+	return warp_total(n);
+}
+
+// Is all in order of sequence b, whose rows are s?  Its length, or 0.
+__device__ __forceinline__ u32 check(const cep_gqa &p, u32 b, span s, u32 lane)
+{
+	const int *first = (const int *)p.first;
+	const int *table = (const int *)p.table + (u64)b * p.table_row;
+	long long past = ((const int *)p.seqlens)[b], total = past + s.hi - s.lo;
+	long long limit = (long long)p.table_row * p.block;
+	u32 bad = 0;
+
+	if (p.rot && !p.pos && p.cos_rows < limit)
+		limit = p.cos_rows;
+	if (first[b + 1] < first[b] || first[b] < 0 ||
+	    first[b + 1] > (int)p.seq || (b == 0 && first[0])) {
+		if (lane == 0)
+			cep_refuse(p.blame, CEP_FAULT_LENGTH, first[b + 1],
+				   p.seq);
+		return 0;
+	}
+	if (s.hi == s.lo)
+		return 0;
+	if (past < 0 || total > limit) {
+		if (lane == 0)
+			cep_refuse(p.blame, CEP_FAULT_LENGTH, total, limit);
+		return 0;
+	}
+	for (u32 i = lane; (long long)i * p.block < total; i += 32)
+		if (table[i] < 0 || table[i] >= (int)p.n_blocks) {
+			cep_refuse(p.blame, CEP_FAULT_BLOCK, table[i],
+				   p.n_blocks);
+			bad = 1;
+		}
+	return warp_total(bad) ? 0 : (u32)total;
+}
+
+// A warp a sequence: its length, and the tiles that attention takes it in.  One
+// more warp clears those that are left over.
+__device__ __forceinline__ void sequence(const cep_gqa &p, u32 b, u32 lane)
+{
+	cep_tile *tiles = (cep_tile *)p.tiles;
+	span all = {0, 0};
+	u32 len = 0, pieces = (p.seq + CEP_PIECE - 1) / CEP_PIECE;
+
+	if (!p.table || b > p.seqs)
+		return;
+	if (b < p.seqs) {
+		all = rows_of(p, b, 0, p.seq);
+		len = check(p, b, all, lane);
+		if (lane == 0)
+			((u32 *)p.lens)[b] = len;
+	}
+	for (u32 k = 0; k < pieces; k++) {
+		u32 at = k * CEP_PIECE, n = p.n_tiles, before;
+		span s = {at, at};
+
+		if (b < p.seqs) {
+			s = rows_of(p, b, at,
+				    at + CEP_PIECE < p.seq ? at + CEP_PIECE
+							   : p.seq);
+			n = tiles_of(p, s);
+		}
+		if (!n)
+			continue;
+		before = tiles_before(p, b, k);
+		n = b < p.seqs ? before + n : n;
+		for (u32 i = before + lane; i < n && i < p.n_tiles; i += 32)
+			tiles[k * p.n_tiles + i] = {
+				b,
+				s.lo,
+				len ? s.hi - s.lo : 0,
+				len - (all.hi - all.lo) + s.lo - all.lo,
+				(i - before) * 16,
+				{0, 0, 0}};
+	}
+}
+
 // A warp a head of a token: q to scratch, k and v into the cache.  What
 // does not depend on the length is loaded before it is known.
 template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
@@ -24,8 +144,7 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 	u32 lane = threadIdx.x & 31, w = threadIdx.x >> 5;
 	u32 all = p.heads + 2 * p.kv_heads, half = p.rot / 2;
 	u32 unit = blockIdx.x * (blockDim.x / 32) + w; // 2^16 tokens at most
-	u32 h = unit % all, row = unit / all, b = row / p.seq;
-	u32 s = row % p.seq, t = 0;
+	u32 h = unit % all, row = unit / all;
 	u64 tok = row;
 	bool live = row < p.batch * p.seq;
 	bool is_q = h < p.heads, is_k = !is_q && h < p.heads + p.kv_heads;
@@ -38,8 +157,10 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 	float y[PER], g[PER], c[PER], n[PER], ss = 0;
 
 	cep_begin();
-	if (!live)
+	if (!live) {
+		sequence(p, unit - p.batch * p.seq * all, lane);
 		return;
+	}
 #pragma unroll
 	for (int e = 0; e < PER; e++) {
 		u32 d = lane + 32 * e;
@@ -47,10 +168,14 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 		y[e] = d < p.size ? to_f(src[d]) : 0.f;
 		g[e] = nw && d < p.size ? to_f(nw[d]) : 1.f;
 	}
-	t = total_len(p, b, h == 0 && s == 0 && lane == 0);
-	if (!t)
+	gqa_row at = row_of(p, row, h == 0 && row % p.seq == 0 && lane == 0);
+	u32 b = at.b, pos = at.pos;
+	if (at.padding && is_q)
+		for (u32 d = lane; d < p.size; d += 32)
+			((T *)p.out)[(tok * p.heads + h) * p.size + d] =
+				from_f<T>(0.f);
+	if (!at.live)
 		return;
-	u32 pos = t - p.seq + s;
 	long long rp = p.pos ? ((const long long *)p.pos)[tok] : (long long)pos;
 	if (p.pos && p.rot && (rp < 0 || rp >= (long long)p.cos_rows)) {
 		if (h == 0 && lane == 0)
@@ -85,7 +210,10 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 	}
 	T *dst = (T *)0;
 	if (!is_q) {
-		if (p.windowed)
+		if (p.table)
+			dst = (T *)(is_k ? p.pres_k : p.pres_v) +
+			      paged_place(p, b, kh, pos);
+		else if (p.windowed)
 			dst = (T *)(is_k ? p.newk : p.newv) +
 			      (tok * p.kv_heads + kh) * p.size;
 		else if (is_k)
@@ -220,12 +348,28 @@ template <class T> struct pairs {
 			}
 	}
 
+	// The result of heads h to end, which nobody waits for.
+	__device__ __forceinline__ void clear(u32 h, u32 end)
+	{
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int i = 0; i < 2; i++)
+				x[e][i][0] = x[e][i][1] = 0.f;
+		for (; h < end && h < p.heads; h++)
+			put((T *)p.out + ((u64)row * p.heads + h) * p.size,
+			    1.f);
+	}
+
 	// Where head h of the keys and values goes.
 	__device__ __forceinline__ T *place(u32 b, u32 pos, u32 h) const
 	{
 		bool is_k = h < p.heads + p.kv_heads;
 		u32 kh = h - p.heads - (is_k ? 0 : p.kv_heads);
 
+		if (p.table)
+			return (T *)(is_k ? p.pres_k : p.pres_v) +
+			       paged_place(p, b, kh, pos);
 		if (p.windowed)
 			return (T *)(is_k ? p.newk : p.newv) +
 			       ((u64)row * p.kv_heads + kh) * p.size;
@@ -241,22 +385,26 @@ template <class T> struct pairs {
 		u32 groups = (all + p.each - 1) / p.each;
 		u32 unit = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
 		u32 h = unit % groups * p.each;
-		u32 end = h + p.each < all ? h + p.each : all, b, s, t, pos;
+		u32 end = h + p.each < all ? h + p.each : all, b, pos;
+		gqa_row at;
 		float c[2][2], n[2][2];
 
 		lane = threadIdx.x & 31;
 		half = p.size / 2;
 		row = unit / groups;
-		b = row / p.seq;
-		s = row % p.seq;
 		cep_begin();
-		if (row >= p.batch * p.seq)
+		if (row >= p.batch * p.seq) {
+			sequence(p, unit - p.batch * p.seq * groups, lane);
 			return;
+		}
 		load(h); // under way while the length is read
-		t = total_len(p, b, h == 0 && s == 0 && lane == 0);
-		if (!t)
+		at = row_of(p, row, h == 0 && row % p.seq == 0 && lane == 0);
+		b = at.b;
+		pos = at.pos;
+		if (at.padding)
+			clear(h, end);
+		if (!at.live)
 			return;
-		pos = t - p.seq + s;
 		long long rp = p.pos ? ((const long long *)p.pos)[row]
 				     : (long long)pos;
 		if (p.pos && p.rot && (rp < 0 || rp >= (long long)p.cos_rows)) {
@@ -426,6 +574,9 @@ template <class T, int HG> struct attend {
 
 	__device__ __forceinline__ const T *key(u32 j, bool value) const
 	{
+		if (p.table)
+			return (const T *)(value ? p.pres_v : p.pres_k) +
+			       paged_place(p, b, kh, j);
 		if (p.windowed) {
 			if (j >= past) {
 				u64 at = (((u64)b * p.seq + j - past) *
@@ -585,7 +736,7 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 	float *weight = sml + n_warps * HG * 2;
 	float *whole = weight + HG * MAX_SPLITS;
 
-	a.row = blockIdx.z;
+	a.row = p.piece * CEP_PIECE + blockIdx.z;
 	a.b = a.row / p.seq;
 	a.s = a.row % p.seq;
 	a.kh = blockIdx.y / parts;
@@ -614,12 +765,22 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 			a.q[h][e] = in ? q[e] : 0.f;
 		}
 	}
-	a.t = total_len(p, a.b, false);
-	if (!a.t)
-		return;
-	a.past = a.t - p.seq;
-	a.old = p.windowed ? a.past - window_rows(p, a.past) : 0;
-	a.len = a.past + a.s + 1;
+	if (p.table) {
+		gqa_row r = packed_row(p, a.row);
+
+		if (!r.live || !((const u32 *)p.lens)[r.b])
+			return;
+		a.b = r.b;
+		a.past = a.old = 0;
+		a.len = r.pos + 1;
+	} else {
+		a.t = total_len(p, a.b, false);
+		if (!a.t)
+			return;
+		a.past = a.t - p.seq;
+		a.old = p.windowed ? a.past - window_rows(p, a.past) : 0;
+		a.len = a.past + a.s + 1;
+	}
 	a.first = 0;
 	if (p.window > 0 && a.len > (u32)p.window)
 		a.first = a.len - (u32)p.window;
@@ -689,7 +850,8 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 				from_f<T>(finish(v, m, l, p.smooth, p.sink != 0,
 						 sink));
 		} else {
-			u64 at = (((u64)a.row * p.heads + head) * p.splits +
+			u64 at = (((u64)blockIdx.z * p.heads + head) *
+					  p.splits +
 				  split) *
 				 (size + 2);
 
@@ -707,7 +869,8 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 	__syncthreads();
 	if (threadIdx.x == 0) {
 		u32 *n =
-			(u32 *)p.counters + (u64)a.row * gridDim.y + blockIdx.y;
+			(u32 *)p.counters + (u64)blockIdx.z * gridDim.y +
+			blockIdx.y;
 
 		last = atomicInc(n, active - 1) == active - 1;
 	}
@@ -716,7 +879,7 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 		return;
 	__threadfence();
 	for (u32 h = warp; h < a.nh; h += n_warps) {
-		u64 head = (u64)a.row * p.heads + a.h0 + h;
+		u64 head = (u64)blockIdx.z * p.heads + a.h0 + h;
 		u32 k = threadIdx.x & 31;
 		const float *q =
 			part + (head * p.splits + k) * (size + 2) + size;
@@ -731,7 +894,8 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 		u32 h = i / size, d = i % size, head = a.h0 + h;
 		const float *q =
 			part +
-			((u64)a.row * p.heads + head) * p.splits * (size + 2) +
+			((u64)blockIdx.z * p.heads + head) * p.splits *
+				(size + 2) +
 			d;
 		float sink = p.sink ? to_f(((const T *)p.sink)[head]) : 0.f;
 		float x[MAX_SPLITS][2], v[2] = {0, 0};

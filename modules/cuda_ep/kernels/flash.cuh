@@ -23,6 +23,8 @@ template <class T, int HD, int KT> struct flash_rows {
 	u32 b, kh, per, lane, warp, g, t;
 	u32 total, past, old, from, to; // keys that the block needs
 	u32 first, r0;			// rows: of the block, of this warp
+	u32 seq, at;			// tokens; the position of the first one
+	u64 tok;			// its place in the step
 	u32 lo[2], hi[2];		// keys of this thread's two rows
 	u32 lo_max, hi_min;		// keys that all rows of the warp see
 	float o[HD / 8][4], m[2], l[2];
@@ -55,25 +57,26 @@ template <class T, int HD, int KT> struct flash_rows {
 	// Two channels of row r as the tensor core takes them.
 	__device__ __forceinline__ u32 query(u32 r, u32 d) const
 	{
-		u64 tok = (u64)b * p.seq + r / per;
 		const T *x = (const T *)p.qbuf +
-			     (tok * p.heads + kh * per + r % per) * p.size + d;
+			     ((tok + r / per) * p.heads + kh * per + r % per) *
+				     p.size +
+			     d;
 
-		return r < p.seq * per && d < p.size ? *(const u32 *)x : 0;
+		return r < seq * per && d < p.size ? *(const u32 *)x : 0;
 	}
 
 	// Keys that one of rows r .. r + n - 1 sees, from lo on and before hi.
 	__device__ __forceinline__ void span(u32 r, u32 n, u32 *low,
 					     u32 *high) const
 	{
-		u32 rows = p.seq * per, end = r + n < rows ? r + n : rows;
+		u32 rows = seq * per, end = r + n < rows ? r + n : rows;
 
 		*low = 0xffffffffu;
 		*high = 0;
 		if (r >= rows)
 			return;
-		*high = past + (end - 1) / per + 1;
-		*low = begin(past + r / per + 1);
+		*high = at + (end - 1) / per + 1;
+		*low = begin(at + r / per + 1);
 	}
 
 	// The first key of a row that ends before end.
@@ -85,7 +88,7 @@ template <class T, int HD, int KT> struct flash_rows {
 
 	__device__ __forceinline__ void find_rows()
 	{
-		u32 rows = p.seq * per;
+		u32 rows = seq * per;
 
 #pragma unroll
 		for (int i = 0; i < 2; i++) {
@@ -93,12 +96,12 @@ template <class T, int HD, int KT> struct flash_rows {
 
 			m[i] = -INFINITY;
 			l[i] = 0.f;
-			hi[i] = r < rows ? past + r / per + 1 : 0;
+			hi[i] = r < rows ? at + r / per + 1 : 0;
 			lo[i] = begin(hi[i]);
 		}
 		// rows that are none see nothing
-		hi_min = r0 + 16 <= rows ? past + r0 / per + 1 : 0;
-		lo_max = begin(past + (r0 + 15) / per + 1);
+		hi_min = r0 + 16 <= rows ? at + r0 / per + 1 : 0;
+		lo_max = begin(at + (r0 + 15) / per + 1);
 #pragma unroll
 		for (int d = 0; d < HD / 8; d++)
 #pragma unroll
@@ -125,7 +128,9 @@ template <class T, int HD, int KT> struct flash_rows {
 		total = total_len(p, b, false);
 		if (!total)
 			return false;
-		past = total - p.seq;
+		seq = p.seq;
+		tok = (u64)b * seq;
+		past = at = total - seq;
 		old = p.windowed ? past - window_rows(p, past) : 0;
 		span(first, rows, &from, &to);
 		return true;
@@ -242,12 +247,12 @@ template <class T, int HD, int KT> struct flash_rows {
 #pragma unroll
 		for (int i = 0; i < 2; i++) {
 			u32 r = r0 + g + 8 * i, head = kh * per + r % per;
-			u64 tok = (u64)b * p.seq + r / per;
+			u64 row = tok + r / per;
 			float mx = m[i], sum, f, sink = 0;
 
 			l[i] += __shfl_xor_sync(0xffffffffu, l[i], 1);
 			l[i] += __shfl_xor_sync(0xffffffffu, l[i], 2);
-			if (r >= p.seq * per)
+			if (r >= seq * per)
 				continue;
 			if (p.sink)
 				sink = to_f(((const T *)p.sink)[head]) * LOG2E;
@@ -262,7 +267,7 @@ template <class T, int HD, int KT> struct flash_rows {
 			if (p.sink)
 				sum += power2(sink - mx);
 			f /= sum;
-			T *out = (T *)p.out + (tok * p.heads + head) * p.size;
+			T *out = (T *)p.out + (row * p.heads + head) * p.size;
 #pragma unroll
 			for (int d = 0; d < HD / 8; d++)
 				if (d * 8 < (int)p.size)

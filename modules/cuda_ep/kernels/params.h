@@ -32,6 +32,7 @@ struct cep_fault {
 #define CEP_FAULT_NAN 4u    /* element value of a row is NaN */
 #define CEP_FAULT_DIV0 5u   /* integer division by zero */
 #define CEP_FAULT_ROUTER 6u /* logits of row value: limit 1: NaN, infinity */
+#define CEP_FAULT_BLOCK 7u  /* entry of a block table outside [0, limit) */
 
 /* Element types inside kernels: the ONNX numbers. */
 #define CEP_F32 1u
@@ -160,7 +161,26 @@ struct cep_gqa {
 	uint32_t windowed, smooth, splits, group; /* heads a block takes */
 	uint32_t flash;
 	uint32_t each; /* heads a warp prepares */
+	/* Many sequences, if table is not 0: a step of seq rows, those of
+	 * sequence b are first[b] to first[b + 1]; seqlens are of what was
+	 * before.  A cache is [blocks][block][NKV][H], and its strides are of a
+	 * block, a head, a position. */
+	uint64_t first, table; /* int32 [seqs + 1], [seqs][table_row] */
+	uint64_t lens;	       /* [seqs]: with this step; 0: refused or none */
+	uint64_t tiles;	       /* struct cep_tile [pieces][n_tiles] */
+	uint32_t seqs, table_row, block, n_blocks;
+	uint32_t n_tiles, piece; /* of CEP_PIECE rows each; this one */
 	struct cep_blame blame;
+};
+
+/* Packed rows are attended to so many at a time. */
+#define CEP_PIECE 64u
+
+/* 16 query heads of rows of one sequence, from the r0-th of these on. */
+struct cep_tile {
+	uint32_t seq, tok, n; /* its rows in this piece; n 0: nothing to do */
+	uint32_t at;	      /* position of the first of them */
+	uint32_t r0, reserved[3];
 };
 
 struct cep_mm {

@@ -9,6 +9,9 @@
 // Then the four warps' sums are put together, then those of the splits, by the
 // block that comes last; both in order.
 //
+// cep_paged_*: the same for rows of many sequences over a cache in blocks; a tile
+// is of one sequence, and what it is was written by the kernel in front.
+//
 // So the sum order of a row depends on its own keys alone: what a row does not
 // see, and splits that it does not reach, count as exact zeros.  A row gives
 // the same bits in a step of any size.
@@ -17,7 +20,7 @@
 #define WARPS 4
 #define KEYS 16 // a piece
 
-template <class T, int HD> struct split : flash_rows<T, HD, KEYS> {
+template <class T, int HD, bool PAGED> struct split : flash_rows<T, HD, KEYS> {
 	typedef flash_rows<T, HD, KEYS> rows;
 	using rows::b;
 	using rows::from;
@@ -30,11 +33,14 @@ template <class T, int HD> struct split : flash_rows<T, HD, KEYS> {
 	using rows::p;
 	using rows::per;
 	using rows::r0;
+	using rows::seq;
 	using rows::t;
 	using rows::to;
+	using rows::tok;
 	using rows::warp;
 	static constexpr int LD = HD + 8, TILE = KEYS * LD;
-	T *mine; // keys and values; the same again
+	T *mine;   // keys and values; the same again
+	u64 part0; // where the parts' first row lies among all
 	u32 q[HD / 16][4];
 
 	__device__ __forceinline__ split(const cep_gqa &params) : rows(params)
@@ -45,17 +51,33 @@ template <class T, int HD> struct split : flash_rows<T, HD, KEYS> {
 	{
 		constexpr u32 C = HD / 8; // pieces of a row
 		T *k = mine + buf * 2 * TILE;
+		u64 where = 0;
 
+		// a lane finds a key's place for all
+		if (PAGED) {
+			u32 at = j * KEYS + lane % KEYS;
+
+			at = at >= from && at < to ? at : to - 1;
+			where = paged_place(p, b, kh, at);
+		}
 #pragma unroll
 		for (u32 i = lane; i < KEYS * C; i += 32) {
 			u32 r = i / C, c = i % C * 8, at = j * KEYS + r;
 			bool on = at >= from && at < to && c < p.size;
 			u32 key = on ? at : to - 1, d = on ? c : 0;
+			const T *x, *y;
 
-			tile_copy(k + r * LD + c, this->key(key, false) + d,
-				  on);
-			tile_copy(k + TILE + r * LD + c,
-				  this->key(key, true) + d, on);
+			if (PAGED) {
+				u64 w = __shfl_sync(0xffffffffu, where, r);
+
+				x = (const T *)p.pres_k + w;
+				y = (const T *)p.pres_v + w;
+			} else {
+				x = this->key(key, false);
+				y = this->key(key, true);
+			}
+			tile_copy(k + r * LD + c, x + d, on);
+			tile_copy(k + TILE + r * LD + c, y + d, on);
 		}
 		tile_commit();
 	}
@@ -168,7 +190,7 @@ template <class T, int HD> struct split : flash_rows<T, HD, KEYS> {
 	// Where row r of the tile lies among all heads of all tokens.
 	__device__ __forceinline__ u64 place(u32 r) const
 	{
-		return ((u64)b * p.seq + (r0 + r) / per) * p.heads + kh * per +
+		return (tok + (r0 + r) / per) * p.heads + kh * per +
 		       (r0 + r) % per;
 	}
 
@@ -200,7 +222,8 @@ template <class T, int HD> struct split : flash_rows<T, HD, KEYS> {
 				continue;
 			}
 			float *part = (float *)p.part +
-				      (at * CEP_GQA_SPLITS + blockIdx.x) *
+				      ((at - part0) * CEP_GQA_SPLITS +
+				       blockIdx.x) *
 					      (p.size + 2);
 
 			part[d] = v;
@@ -221,7 +244,8 @@ template <class T, int HD> struct split : flash_rows<T, HD, KEYS> {
 
 		for (u32 r = warp; r < n; r += WARPS) {
 			const float *x = all +
-					 (place(r) * CEP_GQA_SPLITS + lane) *
+					 ((place(r) - part0) * CEP_GQA_SPLITS +
+					  lane) *
 						 (p.size + 2) +
 					 p.size;
 			bool on = (lane - first) % CEP_GQA_SPLITS < count;
@@ -242,7 +266,8 @@ template <class T, int HD> struct split : flash_rows<T, HD, KEYS> {
 			u32 r = i / p.size, d = i % p.size;
 			u64 at = place(r);
 			const float *x =
-				all + at * CEP_GQA_SPLITS * (p.size + 2) + d;
+				all +
+				(at - part0) * CEP_GQA_SPLITS * (p.size + 2) + d;
 			float y[CEP_GQA_SPLITS][2], v[2] = {0, 0};
 
 #pragma unroll
@@ -266,9 +291,45 @@ template <class T, int HD> struct split : flash_rows<T, HD, KEYS> {
 		}
 	}
 
+	// Whose rows these are and at which positions; false: nobody's.
+	__device__ __forceinline__ bool find()
+	{
+		u32 tiles = gridDim.z / p.batch;
+
+		b = blockIdx.z / tiles;
+		r0 = blockIdx.z % tiles * 16;
+		part0 = 0;
+		seq = p.seq;
+		tok = (u64)b * seq;
+		cep_begin();
+		this->total = total_len(p, b, false);
+		if (!this->total)
+			return false;
+		this->past = this->at = this->total - seq;
+		this->old = p.windowed ? this->past - window_rows(p, this->past)
+				       : 0;
+		return true;
+	}
+
+	__device__ __forceinline__ bool find_paged()
+	{
+		const cep_tile *x = (const cep_tile *)p.tiles +
+				    p.piece * p.n_tiles + blockIdx.z;
+
+		cep_begin();
+		b = x->seq;
+		r0 = x->r0;
+		seq = x->n;
+		tok = x->tok;
+		this->at = this->past = x->at;
+		this->old = 0;
+		part0 = (u64)p.piece * CEP_PIECE * p.heads;
+		return seq != 0;
+	}
+
 	__device__ __forceinline__ void run(unsigned char *raw, u32 *last)
 	{
-		u32 tiles = gridDim.z / p.batch, all, n, first, count;
+		u32 all, n, first, count;
 
 		lane = threadIdx.x & 31;
 		warp = threadIdx.x / 32;
@@ -276,18 +337,11 @@ template <class T, int HD> struct split : flash_rows<T, HD, KEYS> {
 		t = lane & 3;
 		per = p.heads / p.kv_heads;
 		kh = blockIdx.y;
-		b = blockIdx.z / tiles;
-		r0 = blockIdx.z % tiles * 16;
-		all = p.seq * per;
-		n = r0 + 16 < all ? 16 : all - r0;
 		mine = (T *)raw + warp * 4 * TILE;
-		cep_begin();
-		this->total = total_len(p, b, false);
-		if (!this->total)
+		if (PAGED ? !find_paged() : !find())
 			return;
-		this->past = this->total - p.seq;
-		this->old = p.windowed ? this->past - window_rows(p, this->past)
-				       : 0;
+		all = seq * per;
+		n = r0 + 16 < all ? 16 : all - r0;
 		this->span(r0, 16, &from, &to);
 		first = from / (WARPS * KEYS);
 		count = (to - 1) / (WARPS * KEYS) - first + 1;
@@ -325,7 +379,14 @@ template <class T, int HD> struct split : flash_rows<T, HD, KEYS> {
 	{                                                                      \
 		CEP_SMEM(raw);                                                 \
 		__shared__ u32 last;                                           \
-		split<type, hd> s(p);                                          \
+		split<type, hd, false> s(p);                                   \
+		s.run(raw, &last);                                             \
+	}                                                                      \
+	CEP_KERNEL(cep_paged_##hd##_##suffix, cep_gqa, WARPS * 32)             \
+	{                                                                      \
+		CEP_SMEM(raw);                                                 \
+		__shared__ u32 last;                                           \
+		split<type, hd, true> s(p);                                    \
 		s.run(raw, &last);                                             \
 	}
 CEP_SPLIT(__half, f16, 64)
