@@ -222,8 +222,8 @@ static uint32_t opt(struct op_graph *g, bool on, uint32_t dtype, uint32_t rank,
 	return on ? op_input(g, dtype, rank, dims, data) : GENAI_NONE;
 }
 
-static int32_t run(struct check *c, const struct gqa *t, struct gqa_data *x,
-		   struct genai_error *err)
+int32_t gqa_run(struct check *c, const struct gqa *t, struct gqa_data *x,
+		struct genai_error *err)
 {
 	int64_t width = t->packed ? t->heads + 2 * t->kv : t->heads;
 	int64_t qd[3] = {1, t->seq, width * t->size};
@@ -343,7 +343,7 @@ static void gqa_case(struct check *c, struct gqa t)
 			gqa_want_row(&t, &x, s, h,
 				 want + (s * t.heads + h) * t.size,
 				 tol + (s * t.heads + h) * t.size);
-	rc = run(c, &t, &x, &err);
+	rc = gqa_run(c, &t, &x, &err);
 	if (t.sink && t.smooth) { // no definition says what that is
 		c->refused = false;
 		check_result(c, rc != 0, "%s", "both are taken");
@@ -380,7 +380,7 @@ static void gqa_alone(struct check *c, struct gqa t)
 	t.cap = one.cap = t.past + t.seq;
 	one.seq = 1;
 	gqa_make(&t, &x, NULL);
-	if (run(c, &t, &x, &err)) {
+	if (gqa_run(c, &t, &x, &err)) {
 		check_result(c, false, "%s", err.text);
 		gqa_unmake(&x);
 		return;
@@ -400,7 +400,7 @@ static void gqa_alone(struct check *c, struct gqa t)
 		       (size_t)(t.kv * t.size) * 2);
 		memcpy(y.v, (char *)x.v + s * t.kv * t.size * 2,
 		       (size_t)(t.kv * t.size) * 2);
-		if (run(c, &one, &y, &err))
+		if (gqa_run(c, &one, &y, &err))
 			check_result(c, false, "%s", err.text);
 		else
 			check_same(c, y.out,

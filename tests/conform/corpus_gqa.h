@@ -27,6 +27,9 @@ struct gqa_data {
 void gqa_make(const struct gqa *t, struct gqa_data *x,
 	      const struct gqa_data *like);
 void gqa_unmake(struct gqa_data *x);
+/* GroupQueryAttention of the executor under test: out, ok and ov. */
+int32_t gqa_run(struct check *c, const struct gqa *t, struct gqa_data *x,
+		struct genai_error *err);
 /* Key (what 1) or value (2) of position j, rounded as a cache holds it. */
 void gqa_cached(const struct gqa *t, const struct gqa_data *x, int64_t j,
 		int64_t h, int what, double *o);

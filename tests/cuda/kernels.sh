@@ -20,8 +20,8 @@ suite() # NAME [OPTION...]
 	fi
 }
 
-echo "1..9"
-for s in runtime general index chunks attention prompt; do
+echo "1..10"
+for s in runtime general index chunks attention paged prompt; do
 	suite $s
 done
 suite matmul --short # one case in eight: they take long
