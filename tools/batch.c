@@ -31,7 +31,7 @@ static const struct cli_option options[] = {
 	{"max-new-tokens", 'n', CLI_INT, "N", "where a line does not say (256)",
 	 &o.max_new, 0, INT32_MAX},
 	{"sequences", 0, CLI_INT, "N", "computed together, at most (16)",
-	 &o.sequences, 1, 64},
+	 &o.sequences, 1, GENAI_MAX_SEQS},
 	{"speculation", 0, CLI_CALL, "N",
 	 "auto, off or 1 to 8: tokens guessed and computed along",
 	 .call = speculation},

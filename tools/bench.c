@@ -46,6 +46,8 @@ static int32_t rows_of(struct bench *b, struct cli *c, bool new_device)
 		rc = measure_ceilings(b, c);
 	if (rc)
 		return rc;
+	if (b->n_seqs)
+		return bench_engine(b, c);
 	rc = cli_open(c, b->path, 0, &m);
 	for (size_t p = 0; !rc && p < b->n_prompts; p++)
 		for (size_t d = 0; !rc && d < b->n_depths; d++)
@@ -167,6 +169,17 @@ static int set_depths(struct cli *c, const char *value)
 	return list_of(c, "--depth", value, 0, bench.depths, &bench.n_depths);
 }
 
+static int set_sequences(struct cli *c, const char *value)
+{
+	int rc = list_of(c, "--sequences", value, 1, bench.seqs, &bench.n_seqs);
+
+	for (size_t i = 0; !rc && i < bench.n_seqs; i++)
+		if (bench.seqs[i] > GENAI_MAX_SEQS)
+			rc = cli_usage(c, "--sequences %s: at most %d", value,
+				       GENAI_MAX_SEQS);
+	return rc;
+}
+
 // Values between any of sep; they stay in arg.
 static bool values_of(struct bench_axis *a, const char *value, const char *sep)
 {
@@ -244,6 +257,11 @@ static const struct cli_option options[] = {
 	 .arg = "0,2048",
 	 .help = "positions before the prompt (0)",
 	 .call = set_depths},
+	{.name = "sequences",
+	 .kind = CLI_CALL,
+	 .arg = "1,8,32",
+	 .help = "so many requests at once, by the engine",
+	 .call = set_sequences},
 	{"cold", 0, CLI_FLAG, NULL,
 	 "drop the files from the system's cache before each step",
 	 &bench.cold},
@@ -299,6 +317,10 @@ static int run(struct cli *c, int argc, char **argv)
 
 	if (status)
 		return status;
+	if (b->n_seqs && (plot_path || b->cold || b->n_depths != 1 ||
+			  b->depths[0]))
+		return cli_usage(c, "--sequences: not with --plot, --cold or "
+				    "--depth");
 	b->c = c;
 	b->rows = json_array();
 	cli_catch_interrupts(1);
@@ -323,4 +345,6 @@ const struct command cmd_bench = {
 	"reads, those moved over the link and how fast, the peak of device "
 	"memory, and\n"
 	"the floor: no step takes less than its bytes at the measured rates.\n"
+	"With --sequences it has all new tokens over the time from the first request to\n"
+	"the last one's end, and when the middle and the last one had its first token.\n"
 	"The status is 1 when two rows give different tokens.\n"};

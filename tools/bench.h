@@ -1,5 +1,6 @@
 /* bench.h - what the parts of genai bench share: bench.c the rows asked for,
- * bench_run.c one measured row, bench_plot.c a picture of all rows. */
+ * bench_run.c one measured row, bench_engine.c rows of many sequences,
+ * bench_plot.c a picture of all rows. */
 #ifndef GENAI_TOOLS_BENCH_H
 #define GENAI_TOOLS_BENCH_H
 
@@ -20,7 +21,8 @@ struct bench {
 	struct cli *c;
 	const char *path;
 	int64_t prompts[BENCH_MAX_LIST], depths[BENCH_MAX_LIST];
-	size_t n_prompts, n_depths;
+	int64_t seqs[BENCH_MAX_LIST]; /* computed together; none: sessions */
+	size_t n_prompts, n_depths, n_seqs;
 	int64_t new_tokens, repeat;
 	struct ceilings ceil;
 	char device[256]; /* that the ceilings are of; "" before the first */
@@ -35,6 +37,9 @@ struct bench {
 /* Measure, print and record the row of prompt p at depth d. */
 int32_t bench_row(struct bench *b, struct cli_model *m, struct genai_error *err,
 		  size_t p, size_t d);
+
+/* The rows of a configuration, for numbers of sequences. */
+int32_t bench_engine(struct bench *b, struct cli *c);
 
 /* An SVG file: decode rate over what weights may hold, a line for each
  * combination of the rest, dashed its floor.  GENAI_E_IO. */

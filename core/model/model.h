@@ -9,7 +9,7 @@
 #include "core/runtime.h"
 #include "core/model/step.h"
 
-#define GENAI_MAX_SEQS 64
+#define GENAI_MAX_SEQS 128
 
 /* Of a model whose steps many sequences share: how many there may be, and the
  * pool of blocks of positions that they take from. */

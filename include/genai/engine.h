@@ -31,7 +31,7 @@ struct genai_engine;
 struct genai_engine_options {
 	uint32_t size;
 	uint32_t flags;		  /* 0 */
-	uint32_t max_sequences;	  /* that share a step: 1...64; 0: 16 */
+	uint32_t max_sequences;	  /* that share a step: 1...128; 0: 16 */
 	uint32_t block_positions; /* of a block of the cache: 1...4096; 0: 32 */
 	uint32_t max_blocks;	  /* 0: what device_limit has room for */
 	uint32_t max_requests;	  /* not finished at a time; 0: 4096 */

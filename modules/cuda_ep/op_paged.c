@@ -87,8 +87,8 @@ static int32_t check_rows(struct cep_node *n, struct genai_error *err)
 {
 	struct gqa_state *s = gqa_state(n);
 	const struct exec_tensor *q = n->in[QUERY], *k = input(n, KEY);
-	int64_t heads = cep_attr_int(n, "num_heads", 0);
-	int64_t kv = cep_attr_int(n, "kv_num_heads", 0), width;
+	int64_t heads = exec_attr_int(n->node, "num_heads", 0);
+	int64_t kv = exec_attr_int(n->node, "kv_num_heads", 0), width;
 
 	if (heads < 1 || kv < 1 || heads > 4096 || heads % kv ||
 	    (q->rank != 2 && (q->rank != 3 || q->dims[0] != 1)))
@@ -158,11 +158,11 @@ static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 {
 	struct gqa_state *s = gqa_state(n);
 	const struct exec_tensor *c = input(n, COS), *pos;
-	int64_t window = cep_attr_int(n, "local_window_size", -1);
+	int64_t window = exec_attr_int(n->node, "local_window_size", -1);
 	static const uint8_t vectors[] = {SINK, Q_NORM, K_NORM};
 
 	s->rot = 0;
-	if (cep_attr_int(n, "do_rotary", 0)) {
+	if (exec_attr_int(n->node, "do_rotary", 0)) {
 		if (!c || !input(n, SIN) || c->rank != 2 ||
 		    c->dims[1] * 2 > s->size || !c->dims[1] ||
 		    n->in[SIN]->rank != 2 ||
@@ -177,7 +177,7 @@ static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "local_window_size %lld",
 				     (long long)window);
-	if (cep_attr_int(n, "smooth_softmax", 0) > 0 && input(n, SINK))
+	if (exec_attr_int(n->node, "smooth_softmax", 0) > 0 && input(n, SINK))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "smooth_softmax and a head sink");
 	pos = input(n, POSITIONS);
@@ -335,19 +335,20 @@ int32_t cep_run_paged(struct cep_node *n, struct cep_run *r)
 {
 	const struct gqa_state *s = gqa_state(n);
 	struct cep_gqa p = {
-		.scale = cep_attr_float(n, "scale", 0.f),
-		.softcap = cep_attr_float(n, "softcap", 0.f),
-		.eps = cep_attr_float(n, "qk_norm_epsilon", 1e-6f),
-		.window = (int32_t)cep_attr_int(n, "local_window_size", -1),
+		.scale = exec_attr_float(n->node, "scale", 0.f),
+		.softcap = exec_attr_float(n->node, "softcap", 0.f),
+		.eps = exec_attr_float(n->node, "qk_norm_epsilon", 1e-6f),
+		.window = (int32_t)exec_attr_int(n->node, "local_window_size",
+						 -1),
 		.batch = 1,
 		.seq = (uint32_t)s->seq,
 		.heads = (uint32_t)s->heads,
 		.kv_heads = (uint32_t)s->kv_heads,
 		.size = (uint32_t)s->size,
 		.rot = (uint32_t)s->rot,
-		.interleaved =
-			(uint32_t)cep_attr_int(n, "rotary_interleaved", 0),
-		.smooth = cep_attr_int(n, "smooth_softmax", 0) > 0,
+		.interleaved = (uint32_t)exec_attr_int(n->node,
+						       "rotary_interleaved", 0),
+		.smooth = exec_attr_int(n->node, "smooth_softmax", 0) > 0,
 		.splits = (uint32_t)s->splits,
 		.flash = s->flash != NULL,
 		.seqs = (uint32_t)s->seqs,

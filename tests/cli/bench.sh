@@ -208,6 +208,31 @@ is "budgets from left to right" "$(sed -n \
 	's/.*<circle cx="\([0-9.]*\)".*/\1/p' p.svg | head -n 3 | tr '\n' ' ')" \
 	"70.0 400.0 730.0 "
 
+# ---- many sequences ----
+
+runs "sequences" bench m --sequences 1,3,16 --prompt-tokens 9 --new-tokens 4 \
+	--repeat 2 --matrix 'executor=cpu_ref:eager|cpu_ref:captured' \
+	--json b.json
+rows
+same "so many at once" sequences "1 3 16 1 3 16"
+same "whose tokens are those of the prompt alone" tokens_same \
+	"true true true true true true"
+captures=$(json rows 5 captures)
+if [ "$captures" -ge 2 ] && [ "$captures" -le 5 ]; then
+	ok "recorded once for each number of rows ($captures)"
+else
+	not_ok "recorded once for each number of rows ($captures)"
+fi
+same "and none that should have been was not" fallbacks "0 0 0 0 0 0"
+more=$(json rows 2 rows_per_step)
+if [ "${more%.*}" -gt 4 ]; then
+	ok "they share steps ($more rows)"
+else
+	not_ok "they share steps ($more rows)"
+fi
+fails "too many" 2 "at most 128" bench m --sequences 129
+fails "with a depth" 2 "not with" bench m --sequences 2 --depth 4
+
 # ---- failures ----
 
 fails "an empty list" 2 "bench: --" bench m --prompt-tokens ""

@@ -372,9 +372,9 @@ START_TEST(refuses)
 	ck_assert(!genai_engine_cancel(r.e, id, NULL));
 	ck_assert(!genai_engine_cancel(r.e, 4711, NULL));
 	wait_all(&r);
-	o.max_sequences = 65;
+	o.max_sequences = 129;
 	fails(genai_engine_open(r.rt, "x", &o, &r.e, &err), GENAI_E_INVAL, &err,
-	      "max_sequences is 65");
+	      "max_sequences is 129");
 	fails(genai_engine_open(NULL, "x", NULL, &r.e, &err), GENAI_E_INVAL,
 	      &err, "no runtime");
 	fails(genai_engine_open(r.rt, "/nonexistent", NULL, &r.e, &err),

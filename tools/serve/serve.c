@@ -23,7 +23,7 @@ static const struct cli_option options[] = {
 	{"name", 0, CLI_TEXT, "NAME", "of the model; the folder's", &o.name},
 	CLI_TOKENIZER_AT,
 	{"sequences", 0, CLI_INT, "N", "computed together (16)", &o.sequences,
-	 1, 64},
+	 1, GENAI_MAX_SEQS},
 	{"queue", 0, CLI_INT, "N", "requests not answered yet (256)", &o.queue,
 	 1, 65536},
 	{"max-body", 0, CLI_INT, "BYTES", "of a request (16777216)", &o.body,
