@@ -18,6 +18,7 @@ import time
 GENAI, MODEL = os.environ["genai"], os.environ["model"]
 NAME = os.path.basename(MODEL)
 TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
+RESPONSES = "/v1/responses"
 n_checks = 0
 
 
@@ -370,6 +371,7 @@ def calls():
             {"role": "tool", "tool_call_id": "x", "content": "2"}]
         same(name + ": a turn with a call goes on",
              s.post(CHAT, **(body | {"messages": again}))[0], 200)
+        response_calls(s, name)
         s.stop()
     s = Server(model=taught("think", "Hm.</think>Yes", TEMPLATE))
     body = dict(messages=user("hello"), max_tokens=1,
@@ -893,6 +895,104 @@ def drain():
     same("at once", s.stop(0), (0, ""))
 
 
+# ---- /v1/responses ----
+
+def events(s, **body):
+    body["stream"] = True
+    _, _, text = s.ask("POST", RESPONSES, body)
+    got = []
+    for block in text.decode().split("\n\n")[:-1]:
+        name, data = block.split("\n")
+        got.append(json.loads(data[6:]))
+        if name != "event: " + got[-1]["type"]:
+            check("an event's name is its type", False, block)
+    return got
+
+
+def responses(s):
+    want = cli("--prompt", "hello", "--chat", "-n", "12")["text"]
+    status, r = s.post(RESPONSES, model=NAME, input="hello",
+                       max_output_tokens=12, instructions=None)
+    item = r["output"][0]
+    same("a response is the command line's",
+         (status, r["object"], len(r["output"]), item["type"], item["role"],
+          item["content"][0]["text"]),
+         (200, "response", 1, "message", "assistant", want))
+    same("cut off, it says so",
+         (r["status"], r["incomplete_details"], item["status"]),
+         ("incomplete", {"reason": "max_output_tokens"}, "completed"))
+    same("its usage", r["usage"]["output_tokens"], 12)
+    got = events(s, input=[{"type": "message", "role": "user", "content": [
+        {"type": "input_text", "text": "hello"}]}], max_output_tokens=12)
+    kinds = [e["type"].replace("response.", "") for e in got]
+    same("in a stream, its events",
+         [k for i, k in enumerate(kinds) if k != kinds[i - 1]],
+         ["created", "in_progress", "output_item.added",
+          "content_part.added", "output_text.delta", "output_text.done",
+          "content_part.done", "output_item.done", "incomplete"])
+    same("in order", [e["sequence_number"] for e in got],
+         list(range(len(got))))
+    same("the text in pieces", "".join(
+        e["delta"] for e in got if e["type"].endswith(".delta")), want)
+    same("and whole at the end",
+         got[-1]["response"]["output"][0]["content"][0]["text"], want)
+    a = s.post(RESPONSES, input="hello", instructions="be good",
+               max_output_tokens=8)[1]
+    b = s.post(CHAT, messages=[{"role": "system", "content": "be good"},
+                               *user("hello")], max_tokens=8)[1]
+    same("instructions are the system's turn",
+         a["output"][0]["content"][0]["text"],
+         b["choices"][0]["message"]["content"])
+    for what, body, code, why in (
+            ("nothing to answer", dict(input=[]), "invalid_type", "input"),
+            ("what was kept before", dict(input="a", previous_response_id="x"),
+             "unsupported_parameter", "previous_response_id"),
+            ("an unknown item", dict(input=[{"type": "item_reference"}]),
+             "unsupported_value", "item_reference"),
+            ("an image", dict(input=[{"role": "user", "content": [
+                {"type": "input_image"}]}]), "unsupported_value",
+             "input_image"),
+            ("a tool that is none", dict(input="a", tools=[
+                {"type": "web_search"}]), "unsupported_value", "web_search"),
+            ("tools in no array", dict(input="a", tools=3), "invalid_type",
+             "tools"),
+            ("text in no object", dict(input="a", text=3), "invalid_type",
+             "text"),
+            ("an output that is no text", dict(input=[
+                {"type": "function_call_output", "call_id": "x",
+                 "output": 3}]), "invalid_type", "input[0].output"),
+            ("a number out of range", dict(input="a", temperature=-1),
+             "invalid_value", "temperature")):
+        status, j = s.post(RESPONSES, **body)
+        check("refused: " + what, status == 400 and
+              j["error"]["code"] == code and why in j["error"]["message"],
+              status, j)
+
+
+# A model that always writes the same call; tools as responses have them.
+def response_calls(s, name):
+    body = dict(input="hello", max_output_tokens=1, logit_bias={"511": 100},
+                tools=[{"type": "function", "name": "f", "parameters": {
+                    "type": "object",
+                    "properties": {"a": {"type": "integer"}}}}])
+    _, r = s.post(RESPONSES, **body)
+    call = r["output"][-1]
+    same(name + ": a call in a response",
+         (call["type"], call["name"], json.loads(call["arguments"]),
+          len(r["output"])), ("function_call", "f", {"a": 1}, 1))
+    got = events(s, **body)
+    done = [e for e in got
+            if e["type"] == "response.function_call_arguments.done"]
+    same(name + ": in its stream", (len(done), "".join(
+        e["delta"] for e in got
+        if e["type"] == "response.function_call_arguments.delta")),
+        (1, done[0]["arguments"] if done else None))
+    same(name + ": it goes on after a call", s.post(RESPONSES, **(body | {
+        "input": [{"role": "user", "content": "hello"}, call,
+                  {"type": "function_call_output",
+                   "call_id": call.get("call_id"), "output": "2"}]}))[0], 200)
+
+
 # ---- a tokenizer that lies elsewhere ----
 
 def elsewhere():
@@ -984,7 +1084,7 @@ def page():
         c = c.replace("127.0.0.1:8080", "127.0.0.1:%d" % s.port)
         r = subprocess.run(c, shell=True, capture_output=True, text=True)
         check("the page: " + " ".join(c.split())[:70], r.returncode == 0 and
-              r.stdout and '"error":' not in r.stdout, r)
+              r.stdout and '"error":{' not in r.stdout, r)
     generate = [b for b in blocks if b.startswith("    genai generate DIR ")
                 and "--regex" in b]
     same("the command line with structure is found", len(generate), 1)
@@ -1113,6 +1213,11 @@ def client(s):
         check("openai: an unknown model", False)
     except openai.NotFoundError as e:
         same("openai: an unknown model", e.code, "model_not_found")
+    r = c.responses.create(model=NAME, input="hello", max_output_tokens=12)
+    same("openai: a response", r.output_text, want)
+    got = list(c.responses.create(model=NAME, input="hello", stream=True,
+                                  max_output_tokens=12))
+    same("openai: its stream", got[-1].response.output_text, want)
     try:
         c.completions.create(model=NAME, prompt="a", n=0)
         check("openai: a bad request", False)
@@ -1128,6 +1233,7 @@ m = json.loads(s.get("/v1/models"))
 same("/v1/models", [x["id"] for x in m["data"]], [NAME])
 answers(s)
 chats(s)
+responses(s)
 parameters(s)
 refusals(s)
 vanish(s)

@@ -97,7 +97,7 @@ static void start_stream(struct answer *a)
 	evhttp_send_reply_start(a->req, 200, "OK");
 }
 
-static void send_event(struct answer *a, json_t *j)
+void answer_send(struct answer *a, const char *name, json_t *j)
 {
 	struct evbuffer *b = evbuffer_new();
 	struct bufferevent *bev;
@@ -105,6 +105,8 @@ static void send_event(struct answer *a, json_t *j)
 
 	start_stream(a);
 	json_decref(j);
+	if (name)
+		evbuffer_add_printf(b, "event: %s\n", name);
 	evbuffer_add_printf(b, "data: %s\n\n", text);
 	free(text);
 	bev = evhttp_connection_get_bufferevent(
@@ -120,8 +122,10 @@ static void end_stream(struct answer *a)
 	struct evbuffer *b = evbuffer_new();
 	struct evhttp_request *req = let_go(a);
 
-	evbuffer_add_printf(b, "data: [DONE]\n\n");
-	evhttp_send_reply_chunk(req, b);
+	if (!a->ask->response) {
+		evbuffer_add_printf(b, "data: [DONE]\n\n");
+		evhttp_send_reply_chunk(req, b);
+	}
 	evbuffer_free(b);
 	http_done(a->s, req);
 	evhttp_send_reply_end(req);
@@ -137,22 +141,33 @@ static void fail(struct answer *a, const struct serve_error *e)
 		http_error(a->s, let_go(a), e);
 		return;
 	}
-	send_event(a, refuse_json(e));
+	if (a->ask->response)
+		answer_send(a, "error",
+			    json_pack("{s:s, s:s?, s:s, s:n}", "type", "error",
+				      "code", e->code, "message", e->text,
+				      "param"));
+	else
+		answer_send(a, NULL, refuse_json(e));
 	if (a->req)
 		end_stream(a);
 }
 
 static void succeed(struct answer *a)
 {
-	histogram_add(&a->s->metrics.whole, cli_now() - a->begun);
-	if (!a->ask->is_stream) {
-		json_t *j = reply_whole(a);
+	json_t *j = NULL;
 
+	histogram_add(&a->s->metrics.whole, cli_now() - a->begun);
+	if (a->ask->response)
+		j = response_whole(a);
+	else if (!a->ask->is_stream)
+		j = reply_whole(a);
+	else if (a->ask->has_usage)
+		answer_send(a, NULL, reply_usage_chunk(a));
+	if (!a->ask->is_stream) {
 		http_json(a->s, let_go(a), 200, j);
 		return;
 	}
-	if (a->ask->has_usage)
-		send_event(a, reply_usage_chunk(a));
+	json_decref(j);
 	if (a->req)
 		end_stream(a);
 }
@@ -173,6 +188,8 @@ static void answer_free(struct answer *a)
 		free(ch->reasoning.s);
 		json_decref(ch->calls);
 		json_decref(ch->logprobs);
+		json_decref(ch->output);
+		free(ch->item.s);
 	}
 	free(a->choices);
 	free(a->parts);
@@ -261,9 +278,11 @@ void answer_begin(struct serve *s, struct evhttp_request *req, struct ask *ask)
 	a->created = time(NULL);
 	if (getrandom(name, sizeof(name), 0) != sizeof(name))
 		name[0] = (uint64_t)(uintptr_t)a;
-	snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64 "%08" PRIx64,
-		 ask->is_chat ? "chatcmpl" : "cmpl", name[0],
-		 name[1] & 0xffffffff);
+	snprintf(a->id, sizeof(a->id), "%s%016" PRIx64 "%08" PRIx64,
+		 ask->response	? "resp_"
+		 : ask->is_chat ? "chatcmpl-"
+				: "cmpl-",
+		 name[0], name[1] & 0xffffffff);
 	a->next = s->answers;
 	a->link = &s->answers;
 	if (a->next)
@@ -297,8 +316,10 @@ static void take_text(struct answer *a, struct choice *ch,
 	if (ch->is_broken) {
 		refuse(&e, 500, NULL, NULL, "no memory");
 		fail(a, &e);
+	} else if (a->ask->response) {
+		response_take(a, ch);
 	} else if (a->ask->is_stream && (chunk = reply_chunk(a, ch))) {
-		send_event(a, chunk);
+		answer_send(a, NULL, chunk);
 	}
 }
 

@@ -492,5 +492,6 @@ void ask_free(struct ask *a)
 	free(a->prompts);
 	free(a->bias);
 	json_decref(a->body);
+	json_decref(a->response);
 	free(a);
 }

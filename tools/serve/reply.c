@@ -140,7 +140,7 @@ static json_t *take_logprobs(struct choice *ch)
 
 // ---- pieces ----
 
-static bool add(struct text *t, const char *s, size_t n)
+bool reply_add(struct text *t, const char *s, size_t n)
 {
 	if (t->n + n > t->cap) {
 		size_t cap = 2 * (t->n + n + 64);
@@ -200,8 +200,8 @@ static void add_arguments(struct choice *ch, const char *text, size_t n)
 	}
 	fn = json_object_get(json_array_get(ch->calls, last - 1), "function");
 	old = json_object_get(fn, "arguments");
-	if (!add(&all, json_string_value(old), json_string_length(old)) ||
-	    !add(&all, text, n))
+	if (!reply_add(&all, json_string_value(old), json_string_length(old)) ||
+	    !reply_add(&all, text, n))
 		ch->is_broken = true;
 	else
 		json_object_set_new(fn, "arguments",
@@ -214,8 +214,9 @@ void reply_take(void *ctx, enum parse_kind kind, const char *text, size_t n)
 	struct choice *ch = ctx;
 
 	if (kind == PARSE_CONTENT || kind == PARSE_REASONING) {
-		if (!add(kind == PARSE_CONTENT ? &ch->content : &ch->reasoning,
-			 text, n))
+		if (!reply_add(kind == PARSE_CONTENT ? &ch->content
+						     : &ch->reasoning,
+			       text, n))
 			ch->is_broken = true;
 		return;
 	}

@@ -55,6 +55,17 @@ static void chat(struct serve *s, struct evhttp_request *req, json_t *body)
 		answer_begin(s, req, ask);
 }
 
+static void responses(struct serve *s, struct evhttp_request *req, json_t *body)
+{
+	struct serve_error e;
+	struct ask *ask;
+
+	if (response_read(s, body, &ask, &e))
+		http_error(s, req, &e);
+	else
+		answer_begin(s, req, ask);
+}
+
 static void tokenize(struct serve *s, struct evhttp_request *req, json_t *body)
 {
 	json_t *text = json_object_get(body, "prompt"), *ids = json_array();
@@ -172,6 +183,7 @@ static const struct route routes[] = {
 	{"/v1/models", EVHTTP_REQ_GET, false, models},
 	{"/v1/completions", EVHTTP_REQ_POST, false, completions},
 	{"/v1/chat/completions", EVHTTP_REQ_POST, false, chat},
+	{"/v1/responses", EVHTTP_REQ_POST, false, responses},
 	{"/tokenize", EVHTTP_REQ_POST, false, tokenize},
 	{"/detokenize", EVHTTP_REQ_POST, false, detokenize},
 	{"/health", EVHTTP_REQ_GET, true, health},

@@ -97,7 +97,8 @@ void routes_answer(struct serve *s, struct evhttp_request *req);
 #define ASK_MAX_PROMPTS 128
 
 struct ask {
-	json_t *body; /* owns what is borrowed below */
+	json_t *body;	  /* owns what is borrowed below */
+	json_t *response; /* what /v1/responses was asked; else NULL */
 	bool is_chat, is_stream, has_usage, has_echo, has_tools;
 	struct genai_request request; /* but for its prompt */
 	struct genai_sampling sampling;
@@ -158,7 +159,13 @@ struct choice {
 	json_t *logprobs; /* of a whole reply, or the next chunk; may be NULL */
 	const char *finish;
 	bool is_begun; /* a chunk was sent */
-	double last;   /* when its last token came */
+	/* of a response: its items, and the text of the one that is open */
+	json_t *output;
+	struct text item;
+	enum parse_kind item_kind;
+	bool has_item;
+	uint64_t sequence; /* events so far */
+	double last;	   /* when its last token came */
 };
 
 /* A prompt of an answer: one request of the engine. */
@@ -188,6 +195,9 @@ struct answer {
 
 /* Submit; answers by itself, also errors.  ask becomes the answer's. */
 void answer_begin(struct serve *s, struct evhttp_request *req, struct ask *ask);
+/* An event of its stream, with a name or NULL; j is dropped.  The client may be
+ * given up: a->req is NULL then. */
+void answer_send(struct answer *a, const char *name, json_t *j);
 /* What the engine has for us. */
 void answer_events(struct serve *s);
 /* Cancel all. */
@@ -200,9 +210,21 @@ void reply_logprob(const struct answer *a, struct choice *ch,
 		   const struct genai_event *ev);
 /* A piece of the text, as parse.h tells them; ctx is a choice. */
 void reply_take(void *ctx, enum parse_kind kind, const char *text, size_t n);
+/* Append; false without memory. */
+bool reply_add(struct text *t, const char *s, size_t n);
 /* What is not sent yet; NULL if there is nothing. */
 json_t *reply_chunk(const struct answer *a, struct choice *ch);
 json_t *reply_usage_chunk(const struct answer *a);
 json_t *reply_whole(const struct answer *a);
+
+/* ---- response.c: /v1/responses ---- */
+
+/* As ask_read. */
+int response_read(struct serve *s, json_t *body, struct ask **out,
+		  struct serve_error *e);
+/* What came of its choice becomes items; in a stream it is sent. */
+void response_take(struct answer *a, struct choice *ch);
+/* The end of it: all of it, and in a stream its last events are sent. */
+json_t *response_whole(struct answer *a);
 
 #endif
