@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/config/spell.h"
+#include "tools/dim.h"
 #include "tools/term.h"
 
 struct chat {
@@ -19,6 +20,7 @@ struct chat {
 	size_t n_ids;
 	struct cli_result last;
 	size_t last_prompt;
+	struct dim dim;	   // of what is printed at a terminal
 	struct term *term; // NULL: turns come from a pipe
 	bool interrupted;  // instead of a line
 	int32_t rc;	   // of reading a line
@@ -40,12 +42,23 @@ static const struct cli_option options[] = {
 	CLI_SAMPLING(args.sampling),
 	{0}};
 
-static void print_text(void *ctx, const char *text, size_t n)
+static void print_plain(void *ctx, const char *text, size_t n)
 {
 	const struct chat *ch = ctx;
 
+	term_print(ch->term, text, n);
+}
+
+static void print_text(void *ctx, const char *text, size_t n)
+{
+	struct chat *ch = ctx;
+
+	if (ch->term && !ch->dim.put) {
+		print_plain(ch, text, n);
+		return;
+	}
 	if (ch->term) {
-		term_print(ch->term, text, n);
+		dim_text(&ch->dim, text, n);
 		return;
 	}
 	fwrite(text, 1, n, stdout);
@@ -174,6 +187,8 @@ static int32_t answer(struct chat *ch)
 				  &ch->last);
 		ch->last_prompt = n - common;
 	}
+	if (ch->term && ch->dim.put)
+		dim_end(&ch->dim);
 	if (!rc)
 		rc = remember(ch, ids, n, &ch->last);
 	if (rc) {
@@ -525,6 +540,8 @@ static int chat(struct cli *c, int argc, char **argv)
 		return cli_fail(c);
 	if (tty)
 		ch.term = term_open(words);
+	ch.dim = (struct dim){.put = getenv("NO_COLOR") ? NULL : print_plain,
+			      .ctx = &ch};
 	ch.messages = json_array();
 	if (args.system && set_system(&ch, args.system))
 		status = cli_fail(c);
