@@ -94,6 +94,7 @@ struct cep_call {
 	struct cep_call *next;
 	struct cep *self;
 	bool done;
+	struct cep_slot *slot; /* of a unit that may stay open */
 	uint32_t stream;
 	uint64_t value, clock[CEP_STREAMS]; /* where it stands */
 	struct genai_recording *recording;
@@ -102,9 +103,28 @@ struct cep_call {
 	void *mem[];
 };
 
+/* A recorded unit: its last node; NULL if it enqueued nothing of its own, and
+ * then what the next node of its stream comes after. */
+struct cep_recorded {
+	CUgraphNode node;
+	uint32_t front, n_front;
+};
+
+/* What the driver made of a recording, for the order check. */
+struct cep_kept {
+	struct cep_recorded *units;
+	CUgraphNode *fronts; /* of units without a node, and of the end */
+	CUgraphNode *nodes;  /* sorted */
+	CUgraphNode *from, *to;
+	uint32_t n_units, cap_units, n_fronts, cap_fronts;
+	uint32_t end, n_end; /* in fronts: what the end comes after */
+	size_t n_nodes, n_edges;
+};
+
 struct genai_recording {
 	struct cep *self;
 	CUgraphExec exec;
+	struct cep_kept kept;
 	uint64_t serial;
 	struct cep_block **blocks; /* named by its units */
 	uint32_t n_blocks, cap_blocks;
@@ -113,6 +133,25 @@ struct genai_recording {
 };
 
 struct genai_plan;
+
+/* Units that a thread of the host may end: a word of pinned memory each, which
+ * the stream waits for.  A word only grows, so that a wait of its user before is
+ * never undone. */
+#define CEP_SLOTS 512u
+enum cep_slot_state {
+	CEP_FREE,
+	CEP_QUEUED,
+	CEP_BEGINS, /* its function runs */
+	CEP_OPEN,   /* and has returned GENAI_PENDING */
+	CEP_TOLD,   /* a signal is under way */
+	CEP_LEFT,   /* the function returned meanwhile */
+	CEP_ENDED   /* signalled before the function returned */
+};
+struct cep_slot {
+	struct cep_call *call;
+	enum cep_slot_state state;
+	uint32_t turn; /* the word when the unit is done */
+};
 
 /* The first host unit of a stream that failed. */
 struct cep_failure {
@@ -154,7 +193,10 @@ struct cep {
 	pthread_mutex_t call_lock;
 	struct cep_call *calls;			/* in no recording */
 	struct cep_failure failed[CEP_STREAMS]; /* by the stream's id */
+	struct cep_slot slots[CEP_SLOTS];	/* of units that may stay open */
 	struct cep_fault *fault;		/* pinned; kernels write it */
+	uint32_t *words; /* of the slots, pinned */
+	uint64_t words_addr;
 	uint64_t fault_addr, fault_lock;
 	CUstream service; /* for the module's own small copies */
 	int32_t poison;	  /* 0, or the code of the first failure */
@@ -241,7 +283,43 @@ int32_t cep_host_unregister(void *self, genai_addr addr,
 			    const struct genai_ticket *ticket,
 			    struct genai_error *err);
 
+/* ---- calls.c: host functions ---- */
+
+int32_t cep_launch_host(void *self, struct genai_stream *s,
+			const struct genai_work *work,
+			const struct genai_access *accesses,
+			uint32_t n_accesses, struct genai_error *err);
+int32_t cep_launch_open(void *self, struct genai_stream *s,
+			const struct genai_work *work,
+			const struct genai_access *accesses,
+			uint32_t n_accesses, struct genai_error *err);
+int32_t cep_signal(void *self, const void *ctx, const struct genai_error *why,
+		   struct genai_error *err);
+void cep_calls_free(struct cep *self, bool all); /* or those that ran */
+/* Of one that is in no list; call_lock held. */
+void cep_call_free(struct cep_call *c);
+
+/* ---- kept.c: what the driver made of a recording ---- */
+
+/* A unit was recorded on s; lock held. */
+int32_t cep_kept_unit(struct genai_stream *s, struct genai_error *err);
+/* What the end comes after, while the capture is open; the rest of it then. */
+int32_t cep_kept_end(struct genai_stream *origin, struct genai_error *err);
+int32_t cep_kept_graph(struct genai_recording *r, CUgraph graph,
+		       struct genai_error *err);
+void cep_kept_free(struct genai_recording *r);
+int32_t cep_graph_edges(void *self, struct genai_recording *r,
+			struct genai_edge *out_edges, uint64_t cap,
+			uint64_t *out_n, struct genai_error *err);
+
 /* ---- stream.c, record.c, barrier.c ---- */
+
+/* One more unit on a stream; the caller holds the lock. */
+int32_t cep_count(struct genai_stream *s, bool owes_event,
+		  struct genai_error *err);
+struct genai_stream_stats *cep_stats_of(struct genai_stream *s);
+int32_t cep_touch_all(struct cep *self, const struct genai_access *a,
+		      uint32_t n, struct genai_error *err);
 
 /* 0 reached, GENAI_PENDING, or the failure; lock held. */
 int32_t cep_point_poll(struct cep *self, struct genai_point point,
@@ -262,7 +340,6 @@ const struct cep_failure *cep_failure_before(const struct cep *self,
 /* A driver call of a stream's work failed, or a host function did. */
 void cep_poison_set(struct cep *self, int32_t code,
 		    const struct genai_error *cause);
-void cep_calls_free(struct cep *self, bool all); /* or those that ran */
 void cep_recording_free(struct genai_recording *r);
 static inline struct cep_line *cep_line_of(struct genai_stream *s)
 {

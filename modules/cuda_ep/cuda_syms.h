@@ -3,7 +3,11 @@
  * the fake driver's exports.  No include guard.
  *
  * The names go through cuda.h's own macros, so that cuMemAlloc means
- * cuMemAlloc_v2 both as a type and as a symbol. */
+ * cuMemAlloc_v2 both as a type and as a symbol.  Those of CEP_SYM_LATE came with
+ * CUDA 12.3; an older driver does without: NULL. */
+#ifndef CEP_SYM_LATE
+#define CEP_SYM_LATE(name) CEP_SYM(name)
+#endif
 CEP_SYM(cuInit)
 CEP_SYM(cuDriverGetVersion)
 CEP_SYM(cuGetErrorName)
@@ -41,6 +45,7 @@ CEP_SYM(cuStreamDestroy)
 CEP_SYM(cuStreamQuery)
 CEP_SYM(cuStreamSynchronize)
 CEP_SYM(cuStreamWaitEvent)
+CEP_SYM(cuStreamWaitValue32)
 CEP_SYM(cuStreamBeginCapture)
 CEP_SYM(cuStreamEndCapture)
 CEP_SYM(cuEventCreate)
@@ -58,3 +63,7 @@ CEP_SYM(cuModuleLoadData)
 CEP_SYM(cuModuleUnload)
 CEP_SYM(cuModuleGetFunction)
 CEP_SYM(cuFuncSetAttribute)
+CEP_SYM_LATE(cuStreamGetCaptureInfo)
+CEP_SYM_LATE(cuGraphGetNodes)
+CEP_SYM_LATE(cuGraphGetEdges)
+#undef CEP_SYM_LATE

@@ -36,8 +36,10 @@ int32_t cep_driver_open(struct cep *self, const char *path,
 	static const struct {
 		const char *name;
 		size_t offset;
+		bool is_late;
 	} syms[] = {
-#define CEP_SYM(name) {STR(name), offsetof(struct cep_driver, name)},
+#define CEP_SYM(name) {STR(name), offsetof(struct cep_driver, name), false},
+#define CEP_SYM_LATE(name) {STR(name), offsetof(struct cep_driver, name), true},
 #include "modules/cuda_ep/cuda_syms.h"
 #undef CEP_SYM
 	};
@@ -60,7 +62,7 @@ int32_t cep_driver_open(struct cep *self, const char *path,
 	for (size_t i = 0; i < sizeof(syms) / sizeof(syms[0]); i++) {
 		void *p = dlsym(self->drv.handle, syms[i].name);
 
-		if (!p) {
+		if (!p && !syms[i].is_late) {
 			too_old(self, file, syms[i].name, err);
 			cep_driver_close(self);
 			return GENAI_E_NODEVICE;
@@ -223,11 +225,16 @@ static int32_t open_faults(struct cep *self, struct genai_error *err)
 		return cep_cuda_fail(self, err, r,
 				     "cannot take 4096 bytes of pinned memory");
 	memset(h, 0, 4096);
+	_Static_assert(sizeof(struct cep_fault) <= 1024 &&
+			       CEP_SLOTS * sizeof(uint32_t) <= 4096 - 1024,
+		       "faults and words have room in a page");
 	self->fault = h;
 	r = CU(self, cuMemHostGetDevicePointer)(&p, h, 0);
 	if (r)
 		return cep_cuda_fail(self, err, r, "cannot map pinned memory");
 	self->fault_addr = p;
+	self->words = (void *)((char *)h + 1024);
+	self->words_addr = p + 1024;
 	r = CU(self, cuMemAlloc)(&p, 256);
 	if (r)
 		return cep_cuda_fail(self, err, r,

@@ -87,11 +87,14 @@ void cep_recording_free(struct genai_recording *r)
 	while (r->calls) {
 		struct cep_call *next = r->calls->next;
 
-		self->host->free(self->host->ctx, r->calls);
+		pthread_mutex_lock(&self->call_lock);
+		cep_call_free(r->calls);
+		pthread_mutex_unlock(&self->call_lock);
 		r->calls = next;
 	}
 	if (r->exec)
 		(void)self->drv.cuGraphExecDestroy(r->exec);
+	cep_kept_free(r);
 	self->host->free(self->host->ctx, r->blocks);
 	self->host->free(self->host->ctx, r);
 }
@@ -115,6 +118,8 @@ int32_t cep_capture_end(void *ctx, struct genai_stream *s,
 		goto out;
 	}
 	rc = check_joined(self, err);
+	if (!rc)
+		rc = cep_kept_end(s, err);
 	if (!rc && self->spoilt)
 		rc = cep_fail(self, err, GENAI_E_STATE,
 			      "stream %s: a call failed while it was recorded",
@@ -124,6 +129,8 @@ int32_t cep_capture_end(void *ctx, struct genai_stream *s,
 		rc = cep_cuda_fail(self, err, cr ? cr : CUDA_ERROR_UNKNOWN,
 				   "stream %s: the recording was spoilt",
 				   s->name);
+	if (!rc)
+		rc = cep_kept_graph(r, graph, err);
 	if (!rc) {
 		cr = CU(self, cuGraphInstantiate)(&r->exec, graph, 0);
 		if (!cr)

@@ -1,5 +1,5 @@
-// stream.c - queues and what is put into them: copies, declarations of kernels,
-// host functions.  The table of the interface.
+// stream.c - queues and what is put into them: copies, declarations of kernels.
+// The table of the interface.
 #include <stdio.h>
 
 #include "modules/cuda_ep/cep.h"
@@ -12,7 +12,8 @@ static int32_t cep_caps(void *ctx, struct genai_stream_caps *out,
 	struct genai_stream_caps c = {
 		.size = sizeof(c),
 		.flags = GENAI_STREAM_CAP_RECORD | GENAI_STREAM_CAP_NATIVE |
-			 GENAI_STREAM_CAP_IN_PLACE | GENAI_STREAM_CAP_RESERVE,
+			 GENAI_STREAM_CAP_IN_PLACE | GENAI_STREAM_CAP_RESERVE |
+			 GENAI_STREAM_CAP_SIGNAL,
 		.device_kind = "cuda",
 		.total_bytes = self->total_bytes,
 		.alignment = 256,
@@ -122,21 +123,21 @@ static int32_t cep_destroy(void *ctx, struct genai_stream *s,
 	return 0;
 }
 
-// One more unit; the caller holds the lock.
-static void count(struct cep *self, struct genai_stream *s, bool owes_event)
+int32_t cep_count(struct genai_stream *s, bool owes_event,
+		  struct genai_error *err)
 {
 	struct cep_line *l = cep_line_of(s);
 
 	l->enqueued++;
 	if (owes_event)
 		l->owes_event = true;
-	(void)self;
+	return s->recording ? cep_kept_unit(s, err) : 0;
 }
 
-static struct genai_stream_stats *stats_of(struct cep *self,
-					   struct genai_stream *s)
+struct genai_stream_stats *cep_stats_of(struct genai_stream *s)
 {
-	return s->recording ? &self->recording->per_replay : &self->stats;
+	return s->recording ? &s->self->recording->per_replay
+			    : &s->self->stats;
 }
 
 // The host end of a copy: pinned or registered, or the copy would not be
@@ -202,7 +203,7 @@ static int32_t cep_copy(void *ctx, struct genai_stream *s, uint64_t dst,
 	rc = copy_checks(self, dst, src, bytes, kind, err);
 	if (rc || self->poison)
 		goto out;
-	st = stats_of(self, s);
+	st = cep_stats_of(s);
 	if (kind == GENAI_COPY_H2D) {
 		r = CU(self, cuMemcpyHtoDAsync)(
 			dst, (const void *)(uintptr_t)src, bytes, s->h);
@@ -222,7 +223,7 @@ static int32_t cep_copy(void *ctx, struct genai_stream *s, uint64_t dst,
 		goto out;
 	}
 	st->copies++;
-	count(self, s, kind == GENAI_COPY_D2H);
+	rc = cep_count(s, kind == GENAI_COPY_D2H, err);
 out:
 	if (rc && s->recording)
 		self->spoilt = true;
@@ -230,8 +231,8 @@ out:
 	return rc;
 }
 
-static int32_t touch_all(struct cep *self, const struct genai_access *a,
-			 uint32_t n, struct genai_error *err)
+int32_t cep_touch_all(struct cep *self, const struct genai_access *a,
+		      uint32_t n, struct genai_error *err)
 {
 	int32_t rc = 0;
 
@@ -258,164 +259,10 @@ static int32_t cep_launch(void *ctx, struct genai_stream *s,
 				"%s: kernels are enqueued on native()",
 				work->name ? work->name : "unit");
 	pthread_mutex_lock(&self->lock);
-	rc = touch_all(self, accesses, n_accesses, err);
+	rc = cep_touch_all(self, accesses, n_accesses, err);
 	if (!rc) {
-		stats_of(self, s)->launches++;
-		count(self, s, false);
-	}
-	pthread_mutex_unlock(&self->lock);
-	return rc;
-}
-
-// ---- host functions ----
-
-// A unit failed: recorded ones take the device with them, for nobody knows
-// which replay it was; the others their stream.
-static void call_failed(struct cep_call *c, int32_t code,
-			struct genai_error *err)
-{
-	struct cep *self = c->self;
-	struct cep_failure *f = &self->failed[c->stream];
-	char text[sizeof(err->text)];
-
-	err->node = c->work.node;
-	memcpy(text, err->text, sizeof(text));
-	if (c->work.name && !strstr(text, c->work.name))
-		snprintf(err->text, sizeof(err->text), "%s: %.400s",
-			 c->work.name, text);
-	if (c->recording) {
-		cep_poison_set(self, code, err);
-		return;
-	}
-	pthread_mutex_lock(&self->call_lock);
-	if (!f->code) {
-		f->err = *err;
-		f->value = c->value;
-		f->code = code;
-	}
-	pthread_mutex_unlock(&self->call_lock);
-}
-
-static void CUDA_CB run_call(void *data)
-{
-	struct cep_call *c = data;
-	struct cep *self = c->self;
-	struct genai_error err = GENAI_ERROR_INIT;
-	bool skip;
-	int32_t rc;
-
-	pthread_mutex_lock(&self->call_lock);
-	skip = self->poison ||
-	       cep_failure_before(self, c->stream, c->value, c->clock);
-	pthread_mutex_unlock(&self->call_lock);
-	if (!skip && !((volatile struct cep_fault *)self->fault)->set) {
-		rc = c->work.fn(c->work.ctx, c->mem, &err);
-		if (rc < 0)
-			call_failed(c, rc, &err);
-	}
-	pthread_mutex_lock(&self->call_lock);
-	c->done = true;
-	pthread_mutex_unlock(&self->call_lock);
-}
-
-void cep_calls_free(struct cep *self, bool all)
-{
-	struct cep_call **at = &self->calls, *c;
-
-	pthread_mutex_lock(&self->call_lock);
-	while ((c = *at)) {
-		if (!c->done && !all) {
-			at = &c->next;
-			continue;
-		}
-		*at = c->next;
-		self->host->free(self->host->ctx, c);
-	}
-	pthread_mutex_unlock(&self->call_lock);
-}
-
-static int32_t call_new(struct cep *self, const struct genai_work *work,
-			const struct genai_access *a, uint32_t n,
-			struct cep_call **out_c, struct genai_error *err)
-{
-	struct cep_call *c = self->host->alloc(
-		self->host->ctx, sizeof(*c) + n * sizeof(void *), "host unit");
-
-	if (!c)
-		return cep_fail(self, err, GENAI_E_NOMEM, "out of memory");
-	memset(c, 0, sizeof(*c) + n * sizeof(void *));
-	c->self = self;
-	c->work = *work;
-	c->n_mem = n;
-	for (uint32_t i = 0; i < n; i++) {
-		struct cep_block *b;
-
-		if (!a[i].bytes)
-			continue;
-		b = cep_block_find(self, a[i].addr, a[i].bytes);
-		if (!b || !b->host) {
-			self->host->free(self->host->ctx, c);
-			return cep_fail(self, err, GENAI_E_INVAL,
-					"%s: the host cannot reach 0x%llx",
-					work->name ? work->name : "unit",
-					(unsigned long long)a[i].addr);
-		}
-		c->mem[i] = b->host + (a[i].addr - b->addr);
-	}
-	*out_c = c;
-	return 0;
-}
-
-// It may have run by now.
-static void keep_call(struct cep *self, struct cep_call *c)
-{
-	pthread_mutex_lock(&self->call_lock);
-	c->next = self->calls;
-	self->calls = c;
-	pthread_mutex_unlock(&self->call_lock);
-}
-
-static int32_t cep_launch_host(void *ctx, struct genai_stream *s,
-			       const struct genai_work *work,
-			       const struct genai_access *accesses,
-			       uint32_t n_accesses, struct genai_error *err)
-{
-	struct cep *self = ctx;
-	struct cep_call *c = NULL;
-	CUresult r;
-	int32_t rc;
-
-	if (!work->fn)
-		return cep_fail(self, err, GENAI_E_INVAL,
-				"host unit without a function");
-	cep_enter(self);
-	cep_calls_free(self, false);
-	pthread_mutex_lock(&self->lock);
-	rc = touch_all(self, accesses, n_accesses, err);
-	if (!rc)
-		rc = call_new(self, work, accesses, n_accesses, &c, err);
-	if (!rc) {
-		c->stream = s->id;
-		c->value = s->line.enqueued + 1;
-		memcpy(c->clock, s->line.clock, sizeof(c->clock));
-		if (s->recording) {
-			c->recording = self->recording;
-			c->next = self->recording->calls;
-			self->recording->calls = c;
-		}
-		r = CU(self, cuLaunchHostFunc)(s->h, run_call, c);
-		if (r) {
-			rc = cep_cuda_fail(
-				self, err, r, "stream %s: cannot enqueue %s",
-				s->name, work->name ? work->name : "unit");
-			if (!c->recording)
-				self->host->free(self->host->ctx, c);
-		} else {
-			if (!c->recording)
-				keep_call(self, c);
-			stats_of(self, s)->launches++;
-			count(self, s, true);
-		}
+		cep_stats_of(s)->launches++;
+		rc = cep_count(s, false, err);
 	}
 	if (rc && s->recording)
 		self->spoilt = true;
@@ -515,4 +362,7 @@ const struct genai_stream_ops cep_stream_ops = {
 	.reset = cep_reset,
 	.native = cep_native,
 	.stats = cep_stats,
+	.graph_edges = cep_graph_edges,
+	.launch_open = cep_launch_open,
+	.signal = cep_signal,
 };

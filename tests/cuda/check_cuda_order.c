@@ -196,6 +196,69 @@ START_TEST(edges_are_needed)
 }
 END_TEST
 
+// check = order compares what the driver's graphs keep with what was asked for:
+// nothing is missing in any configuration, and a wait that the driver forgets in
+// a recording is named.
+static int32_t talk_checked(int config, const char *model,
+			    int64_t got[CUDA_TALK], struct genai_error *err)
+{
+	struct sim_run r;
+	int32_t rc;
+
+	cuda_config(&r, config);
+	sim_set(&r, "runtime.check=order");
+	rc = sim_open(&r, model);
+	if (!rc)
+		rc = cuda_talk(&r, got);
+	*err = r.err;
+	sim_close(&r);
+	return rc;
+}
+
+START_TEST(recordings_keep)
+{
+	static const char *const models[] = {CUDA_MODEL, "llama-cuda-fp16",
+					     "phi3-cpu-int4"};
+	int64_t plain[CUDA_TALK], got[CUDA_TALK];
+	struct genai_error err;
+	int32_t rc = talk(0, models[_i / 3], plain, &err);
+
+	ck_assert_msg(!rc, "%s", err.text);
+	fake.do_seed(FAKE_LATE);
+	rc = talk_checked(1 + 2 * (_i % 3), models[_i / 3], got, &err);
+	ck_assert_msg(!rc, "%s", err.text);
+	ck_assert_mem_eq(got, plain, sizeof(plain));
+	ck_assert_uint_gt(fake.do_count("cuGraphGetEdges_v2"), 0);
+	no_races();
+}
+END_TEST
+
+START_TEST(recordings_lose)
+{
+	unsigned named = 0, asked = 0;
+	struct genai_error err;
+	int64_t got[CUDA_TALK];
+	uint64_t n;
+
+	fake.do_seed(FAKE_LATE);
+	fake.do_drop(FAKE_WAIT, 0);
+	ck_assert_int_eq(talk_checked(5, CUDA_MODEL, got, &err), 0);
+	n = fake.do_edges(FAKE_WAIT);
+	ck_assert_uint_gt(n, 40);
+	for (uint64_t i = 2; i <= n; i += n / 24 + 1, asked++) {
+		fake.do_reset();
+		fake.do_seed(FAKE_LATE);
+		fake.do_drop(FAKE_WAIT, i);
+		named += talk_checked(5, CUDA_MODEL, got, &err) ==
+				 GENAI_E_ORDER &&
+			 strstr(err.text, "does not keep a wait");
+	}
+	printf("# %u of %u waits left out are named before a replay\n", named,
+	       asked);
+	ck_assert_uint_ge(named, 3);
+}
+END_TEST
+
 // Pagers with one wait taken out, as in tests/unit/check_rules.c: the copies do
 // not wait for whoever used the slot, at the beginning or later; the kernels do
 // not wait for the copy.
@@ -229,6 +292,8 @@ static Suite *suite(void)
 	tcase_add_loop_test(tc, every_model, 0, 6);
 	tcase_add_loop_test(tc, two_sessions, 0, n * 4);
 	tcase_add_loop_test(tc, edges_are_needed, 0, FAKE_EDGES * CUDA_CONFIGS);
+	tcase_add_loop_test(tc, recordings_keep, 0, 9);
+	tcase_add_test(tc, recordings_lose);
 	tcase_add_loop_test(tc, faulty_pagers, 0, 6);
 	suite_add_tcase(s, tc);
 	return s;

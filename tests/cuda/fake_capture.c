@@ -153,24 +153,35 @@ static void place_nodes(const struct op *launch)
 	}
 }
 
+static bool is_ready(const struct CUgraph_st *g, const bool *done, uint32_t i)
+{
+	const struct op *o = g->nodes[i];
+	bool ok = !done[i] && (o->kind != OP_WORD || fake_word_is_there(o));
+
+	for (uint32_t d = 0; ok && d < o->n_deps; d++)
+		ok = done[o->deps[d]];
+	return ok;
+}
+
 void fake_run_graph(const struct op *launch)
 {
 	struct CUgraph_st *g = launch->exec->graph;
 	bool *done = calloc(g->n ? g->n : 1, 1);
 
 	place_nodes(launch);
-	for (uint32_t left = g->n; left; left--) {
+	for (uint32_t left = g->n; left;) {
 		uint32_t ready = 0, pick = 0;
 
-		for (uint32_t i = 0; i < g->n; i++) {
-			bool ok = !done[i];
-
-			for (uint32_t d = 0; ok && d < g->nodes[i]->n_deps; d++)
-				ok = done[g->nodes[i]->deps[d]];
-			if (ok && (!ready++ || fake_dice(ready) == 0))
+		for (uint32_t i = 0; i < g->n; i++)
+			if (is_ready(g, done, i) &&
+			    (!ready++ || fake_dice(ready) == 0))
 				pick = i;
+		if (!ready) { // a word is not there yet
+			fake_breathe();
+			continue;
 		}
 		done[pick] = true;
+		left--;
 		fake_run_op(g->nodes[pick]);
 	}
 	free(done);
@@ -260,6 +271,57 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
 }
 
 // ---- graphs ----
+
+// What the next node of the stream comes after; nodes are known by their place.
+CUresult cuStreamGetCaptureInfo_v3(CUstream s, CUstreamCaptureStatus *status,
+				   cuuint64_t *id, CUgraph *graph,
+				   const CUgraphNode **deps,
+				   const CUgraphEdgeData **data, size_t *n)
+{
+	static CUgraphNode *front;
+
+	ENTER();
+	*status = s->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+			     : CU_STREAM_CAPTURE_STATUS_NONE;
+	*id = 1;
+	*graph = s->capture;
+	*data = NULL;
+	*n = s->capture ? s->at.n : 0;
+	front = realloc(front, (*n + 1) * sizeof(*front));
+	for (uint32_t i = 0; i < *n; i++)
+		front[i] = (CUgraphNode)(void *)s->capture->nodes[s->at.v[i]];
+	*deps = front;
+	return fake_leave(r);
+}
+
+CUresult cuGraphGetNodes(CUgraph g, CUgraphNode *nodes, size_t *n)
+{
+	ENTER();
+	for (uint32_t i = 0; nodes && i < *n && i < g->n; i++)
+		nodes[i] = (CUgraphNode)(void *)g->nodes[g->n - 1 - i];
+	*n = g->n;
+	return fake_leave(r);
+}
+
+CUresult cuGraphGetEdges_v2(CUgraph g, CUgraphNode *from, CUgraphNode *to,
+			    CUgraphEdgeData *data, size_t *n)
+{
+	size_t k = 0;
+
+	ENTER();
+	for (uint32_t i = 0; i < g->n; i++)
+		for (uint32_t d = 0; d < g->nodes[i]->n_deps; d++, k++) {
+			const struct op *front = g->nodes[g->nodes[i]->deps[d]];
+
+			if (!from || k >= *n)
+				continue;
+			from[k] = (CUgraphNode)(void *)front;
+			to[k] = (CUgraphNode)(void *)g->nodes[i];
+			memset(&data[k], 0, sizeof(data[k]));
+		}
+	*n = k;
+	return fake_leave(r);
+}
 
 static struct op *node_copy(const struct op *from)
 {

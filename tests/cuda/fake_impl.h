@@ -46,7 +46,8 @@ enum op_kind {
 	OP_HOST,
 	OP_RECORD,
 	OP_WAIT,
-	OP_GRAPH
+	OP_GRAPH,
+	OP_WORD /* waits for a word of memory */
 };
 
 struct op {
@@ -60,6 +61,7 @@ struct op {
 	size_t bytes;
 	const char *what; /* copies: which way */
 	unsigned char byte;
+	uint32_t value; /* of the word at src */
 	CUhostFn fn;
 	void *data;
 	int state; /* of fn, outside of graphs: 0 waits, 1 runs, 2 is done */
@@ -184,6 +186,8 @@ uint32_t fake_set_add(struct set *s, uint32_t v);
 /* Would waiting for e put something new before the next node of s? */
 bool fake_orders_more(const struct CUstream_st *s, const struct CUevent_st *e);
 void fake_run_graph(const struct op *launch);
+/* Does the word that it waits for say so? */
+bool fake_word_is_there(const struct op *o);
 bool fake_has_graphs(void);
 
 /* ---- fake_image.c ---- */

@@ -140,6 +140,7 @@ void fake_run_op(struct op *o)
 			o->event->reached = o->gen;
 		break;
 	case OP_WAIT:
+	case OP_WORD:
 		break;
 	case OP_GRAPH:
 		fake_run_graph(o);
@@ -147,8 +148,18 @@ void fake_run_op(struct op *o)
 	}
 }
 
+bool fake_word_is_there(const struct op *o)
+{
+	uint32_t now = __atomic_load_n((const uint32_t *)o->src,
+				       __ATOMIC_ACQUIRE);
+
+	return fake_dead() || (int32_t)(now - o->value) >= 0;
+}
+
 static bool can_run(const struct CUstream_st *s)
 {
+	if (s->head && s->head->kind == OP_WORD)
+		return fake_word_is_there(s->head);
 	if (!s->head || (s->head->kind == OP_HOST && s->head->state == 1))
 		return false;
 	return s->head->kind != OP_WAIT ||
@@ -427,6 +438,22 @@ CUresult cuLaunchHostFunc(CUstream s, CUhostFn fn, void *data)
 	o = fake_op(OP_HOST);
 	o->fn = fn;
 	o->data = data;
+	return fake_leave(fake_enqueue(s, o));
+}
+
+CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr addr, cuuint32_t value,
+				unsigned int flags)
+{
+	struct block *b;
+	struct op *o;
+
+	ENTER();
+	b = fake_block_of((const void *)(uintptr_t)addr);
+	if (addr % 4 || flags != CU_STREAM_WAIT_VALUE_GEQ || !b || b->dead)
+		return fake_leave(CUDA_ERROR_INVALID_VALUE);
+	o = fake_op(OP_WORD);
+	o->src = (const void *)(uintptr_t)addr;
+	o->value = value;
 	return fake_leave(fake_enqueue(s, o));
 }
 

@@ -401,32 +401,35 @@ static int sweep(void)
 // ---- the test ----
 
 // Where every budget holds, from that share of the weights on; and cells that
-// have a ring at least, or nothing would be overlapped at all.
+// have a ring at least, those that have one today: a plan that gives one up is no
+// slower by the model, or the other limits would say so, but then the model is to
+// be looked at.  0: none has, for nothing is gained by a copy where reading in
+// place takes no longer.
 static const struct {
 	const char *model, *rates;
 	double from;
 	int rings;
 } held[] = {
 	{"qwen3-cpu-int4", "h200", 0, 2},
-	{"qwen3-cpu-int4", "pcie3", 0, 12},
+	{"qwen3-cpu-int4", "pcie3", 0, 16},
 	{"qwen3-cpu-int4", "equal-late", 0, 0},
 	{"qwen3-cpu-int4", "late", 0, 0},
 	{"llama-cpu-fp32", "equal", 0, 0},
 	{"llama-cpu-fp32", "fast-late", 0, 0},
 	{"tiny-qwen3-12", "h200", 0, 6},
 	{"tiny-qwen3-12", "h200-tiny", 0, 9},
-	{"tiny-qwen3-12", "pcie3-tiny", 0, 10},
+	{"tiny-qwen3-12", "pcie3-tiny", 0, 11},
 	{"tiny-qwen3-12", "fast-link", 0, 0},
-	{"tiny-qwen3-12", "half", 0.05, 10},
-	{"tiny-qwen3-12", "third", 0.05, 10},
-	{"tiny-qwen3-12", "even-late", 0.1, 10},
-	{"tiny-qwen2-12", "pcie3", 0, 14},
+	{"tiny-qwen3-12", "half", 0.05, 12},
+	{"tiny-qwen3-12", "third", 0.05, 12},
+	{"tiny-qwen3-12", "even-late", 0.1, 12},
+	{"tiny-qwen2-12", "pcie3", 0, 16},
 	{"tiny-qwen2-12", "late", 0, 0},
-	{"float32-12", "pcie3", 0, 10},
-	{"float32-12", "half", 0, 14},
-	{"qwen3-cpu-int4", "h200-there", 0.1, 3},
+	{"float32-12", "pcie3", 0, 17},
+	{"float32-12", "half", 0, 18},
+	{"qwen3-cpu-int4", "h200-there", 0.1, 4},
 	{"llama-cpu-fp32", "equal-there", 0.25, 6},
-	{"tiny-qwen3-12", "h200-there", 0.1, 10},
+	{"tiny-qwen3-12", "h200-there", 0.1, 12},
 	{"tiny-qwen2-12", "pcie3-there", 0.1, 12},
 	{"float32-12", "pcie3-there", 0.1, 12},
 };
@@ -484,7 +487,9 @@ START_TEST(holds)
 					"%s", text);
 		}
 	}
-	ck_assert_int_ge(rings, held[_i].rings);
+	ck_assert_msg(held[_i].rings ? rings >= held[_i].rings : !rings,
+		      "%s, %s: %d of 22 cells have a ring, not %d",
+		      held[_i].model, held[_i].rates, rings, held[_i].rings);
 	if (x.s->arch)
 		remove_tree(path);
 }

@@ -270,8 +270,8 @@ struct genai_stream_ops {
 	 * of the waits, not what they asked for.  Its units and copies are 1,
 	 * 2, ... as they were enqueued; numbers beyond are the module's own.
 	 * An edge that follows from others may be left out.  Up to cap edges
-	 * are written, *out_n is how many there are.  Optional.  Threads: any.
-	 */
+	 * are written, *out_n is how many there are.  Optional; GENAI_E_NOSYS
+	 * is as if it were not there.  Threads: any. */
 	int32_t (*graph_edges)(void *self, struct genai_recording *recording,
 			       struct genai_edge *out_edges, uint64_t cap,
 			       uint64_t *out_n, struct genai_error *err);
