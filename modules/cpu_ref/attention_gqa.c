@@ -16,10 +16,10 @@ static int32_t gqa_refuse(struct cref_node *n, struct genai_error *err)
 
 static int32_t gqa_check(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const known[] = {EXEC_GQA_ATTRS, NULL};
 	int32_t rc;
 
-	if ((rc = cref_attr_check(n, known, err)) || (rc = gqa_refuse(n, err)))
+	if ((rc = cref_attr_check(n, exec_gqa_attrs, err)) ||
+	    (rc = gqa_refuse(n, err)))
 		return rc;
 	if (n->n_in < 7 || n->n_in > N_INPUTS || n->n_out < 3 || n->n_out > 4 ||
 	    !n->in[QUERY] || !n->in[SEQLENS] || !n->in[TOTAL] || !n->out[0] ||

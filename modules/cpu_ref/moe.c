@@ -43,35 +43,6 @@ EXEC_STATE(moe_state, cref_node)
 
 // ---- attributes ----
 
-static const char *const moe_known[] = {"activation_alpha",
-					"activation_beta",
-					"activation_type",
-					"k",
-					"normalize_routing_weights",
-					"swiglu_fusion",
-					"swiglu_limit",
-					"swiglu_limit_after_activation",
-					"use_sparse_mixer",
-					NULL};
-static const char *const qmoe_known[] = {"accuracy_level",
-					 "activation_alpha",
-					 "activation_beta",
-					 "activation_type",
-					 "block_size",
-					 "expert_weight_bits",
-					 "fc1_expert_weight_bits",
-					 "fc2_expert_weight_bits",
-					 "fc3_expert_weight_bits",
-					 "k",
-					 "normalize_routing_weights",
-					 "quant_type",
-					 "swiglu_fusion",
-					 "swiglu_limit",
-					 "swiglu_limit_after_activation",
-					 "use_sparse_mixer",
-					 "weights_prepacked",
-					 NULL};
-
 static int32_t moe_act(struct cref_node *n, struct moe_state *s,
 		       struct genai_error *err)
 {
@@ -125,30 +96,12 @@ static int32_t moe_attrs(struct cref_node *n, struct moe_state *s,
 	return GENAI_OK;
 }
 
-// The layout that only a GPU library reads has the same type, and often the
-// same shape: without the attribute, floats of 16 bits come from exports for
-// CUDA, whose default it is.
 static int32_t qmoe_layout(struct cref_node *n, struct genai_error *err)
 {
-	const char *type = exec_attr_string(n->node, "quant_type", "int");
-	const int64_t packed = exec_attr_int(n->node, "weights_prepacked", -1);
+	struct exec_text why;
+	int32_t rc = exec_qmoe_layout(n->node, n->in[0]->dtype, &why);
 
-	if (strcmp(type, "int"))
-		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				      "quant_type is '%.40s', carried: int",
-				      type);
-	if (packed < -1 || packed > 1)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "attribute 'weights_prepacked' is %lld, "
-				      "must be -1, 0 or 1",
-				      (long long)packed);
-	if (packed == 1 || (packed == -1 && n->in[0]->dtype != GENAI_DT_F32))
-		return cref_node_fail(
-			n, err, GENAI_E_UNSUPPORTED,
-			"weights_prepacked is %s: experts in a CUDA library's "
-			"own layout; export with qmoe_weights_prepacked=0",
-			packed == 1 ? "1" : "not 0");
-	return GENAI_OK;
+	return rc ? cref_node_fail(n, err, rc, "%s", why.s) : GENAI_OK;
 }
 
 // ---- inputs ----
@@ -402,7 +355,7 @@ static int32_t moe_finish(struct cref_node *n, struct moe_state *s,
 int32_t cref_moe_prepare(struct cref_node *n, struct genai_error *err)
 {
 	struct moe_state s = {0};
-	int32_t rc = ops_check(n, moe_known, 3, 8, 1, err);
+	int32_t rc = ops_check(n, exec_moe_attrs, 3, 8, 1, err);
 
 	for (uint32_t i = 0; i < 3; i++) {
 		s.fc[i].w = moe_in(n, 2 + 2 * i) ? 2 + 2 * i : 0;
@@ -417,7 +370,7 @@ int32_t cref_moe_prepare(struct cref_node *n, struct genai_error *err)
 int32_t cref_qmoe_prepare(struct cref_node *n, struct genai_error *err)
 {
 	struct moe_state s = {0};
-	int32_t rc = ops_check(n, qmoe_known, 3, EXEC_MAX_IN, 1, err);
+	int32_t rc = ops_check(n, exec_qmoe_attrs, 3, EXEC_MAX_IN, 1, err);
 	int64_t logits[2];
 
 	for (uint32_t i = 0; i < 3; i++) {

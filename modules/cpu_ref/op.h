@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "modules/exec_common/checks.h"
 #include "modules/exec_common/facts.h"
+#include "modules/exec_common/known.h"
 #include "modules/exec_common/tensor.h"
 
 struct cref_pool;

@@ -23,43 +23,15 @@ static const struct exec_tensor *conv_in(const struct cref_node *n, uint32_t i)
 	return i < n->n_in ? n->in[i] : NULL;
 }
 
-// Attributes that only one implementation has, with what they are elsewhere.
-static int32_t conv_extended(struct cref_node *n, struct genai_error *err)
-{
-	static const struct {
-		const char *name;
-		int64_t usual;
-	} a[] = {
-		{"ndim", 1},
-		{"state_window", 0},
-		{"state_update_capacity", 0},
-		{"state_channels_last", -1},
-		{"state_length", 0},
-		{"input_channel_offset", 0},
-		{"input_channels", 0},
-	};
-
-	for (size_t i = 0; i < sizeof(a) / sizeof(a[0]); i++) {
-		int64_t v = exec_attr_int(n->node, a[i].name, a[i].usual);
-
-		if (v != a[i].usual)
-			return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-					      "attribute %s is %lld, carried: "
-					      "%lld",
-					      a[i].name, (long long)v,
-					      (long long)a[i].usual);
-	}
-	return GENAI_OK;
-}
-
 static int32_t conv_attrs(struct cref_node *n, struct conv_state *s,
 			  struct genai_error *err)
 {
 	const char *act = exec_attr_string(n->node, "activation", "none");
-	int32_t rc = conv_extended(n, err);
+	struct exec_text why;
+	int32_t rc = exec_conv_state_plain(n->node, &why);
 
 	if (rc)
-		return rc;
+		return cref_node_fail(n, err, rc, "%s", why.s);
 	s->silu = !strcmp(act, "silu") || !strcmp(act, "swish");
 	if (!s->silu && strcmp(act, "none"))
 		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,

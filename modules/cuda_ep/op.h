@@ -15,7 +15,7 @@
 #include <stddef.h>
 
 #include "modules/cuda_ep/cep.h"
-#include "modules/exec_common/checks.h"
+#include "modules/exec_common/known.h"
 
 struct cep_op;
 

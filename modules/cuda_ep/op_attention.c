@@ -66,8 +66,7 @@ static const struct exec_tensor *input(const struct cep_node *n, uint32_t i)
 
 static int32_t check_attrs(const struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {EXEC_GQA_ATTRS, NULL};
-	int32_t rc = cep_check(n, attrs, 1, 16, 3, err);
+	int32_t rc = cep_check(n, exec_gqa_attrs, 1, 16, 3, err);
 
 	if (rc)
 		return rc;

@@ -17,39 +17,12 @@ static const struct exec_tensor *input(const struct cep_node *n, uint32_t i)
 	return i < n->n_in ? n->in[i] : NULL;
 }
 
-// Attributes that only one implementation has, with what they are elsewhere.
-static int32_t extended(const struct cep_node *n, struct genai_error *err)
-{
-	static const struct {
-		const char *name;
-		int64_t usual;
-	} a[] = {
-		{"ndim", 1},
-		{"state_window", 0},
-		{"state_update_capacity", 0},
-		{"state_channels_last", -1},
-		{"state_length", 0},
-		{"input_channel_offset", 0},
-		{"input_channels", 0},
-	};
-
-	for (size_t i = 0; i < sizeof(a) / sizeof(a[0]); i++) {
-		int64_t v = exec_attr_int(n->node, a[i].name, a[i].usual);
-
-		if (v != a[i].usual)
-			return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-					     "attribute %s is %lld, carried: "
-					     "%lld",
-					     a[i].name, (long long)v,
-					     (long long)a[i].usual);
-	}
-	return 0;
-}
-
 static int32_t attributes(const struct cep_node *n, struct conv_state *s,
 			  struct genai_error *err)
 {
 	const char *act = exec_attr_string(n->node, "activation", "none");
+	struct exec_text why;
+	int32_t rc;
 
 	s->silu = !strcmp(act, "silu") || !strcmp(act, "swish");
 	if (!s->silu && strcmp(act, "none"))
@@ -63,7 +36,8 @@ static int32_t attributes(const struct cep_node *n, struct conv_state *s,
 		return cep_node_fail(n, err, GENAI_E_INVAL,
 				     "dilation is %lld, not 1 to %d",
 				     (long long)s->dilation, MAX_TAPS);
-	return extended(n, err);
+	rc = exec_conv_state_plain(n->node, &why);
+	return rc ? cep_node_fail(n, err, rc, "%s", why.s) : 0;
 }
 
 static int32_t sizes(const struct cep_node *n, struct conv_state *s,

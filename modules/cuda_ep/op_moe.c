@@ -32,35 +32,6 @@ EXEC_STATE(moe_state, cep_node)
 
 // ---- attributes ----
 
-static const char *const moe_attrs[] = {"activation_alpha",
-					"activation_beta",
-					"activation_type",
-					"k",
-					"normalize_routing_weights",
-					"swiglu_fusion",
-					"swiglu_limit",
-					"swiglu_limit_after_activation",
-					"use_sparse_mixer",
-					NULL};
-static const char *const qmoe_attrs[] = {"accuracy_level",
-					 "activation_alpha",
-					 "activation_beta",
-					 "activation_type",
-					 "block_size",
-					 "expert_weight_bits",
-					 "fc1_expert_weight_bits",
-					 "fc2_expert_weight_bits",
-					 "fc3_expert_weight_bits",
-					 "k",
-					 "normalize_routing_weights",
-					 "quant_type",
-					 "swiglu_fusion",
-					 "swiglu_limit",
-					 "swiglu_limit_after_activation",
-					 "use_sparse_mixer",
-					 "weights_prepacked",
-					 NULL};
-
 static int32_t activation(const struct cep_node *n, struct moe_state *s,
 			  bool *out_gates, struct genai_error *err)
 {
@@ -133,29 +104,12 @@ static int32_t attributes(const struct cep_node *n, struct moe_state *s,
 	return 0;
 }
 
-// The layout that only a GPU library reads has the same type, and often the
-// same shape: without the attribute, floats of 16 bits come from exports for
-// CUDA, whose default it is.
 static int32_t layout(const struct cep_node *n, struct genai_error *err)
 {
-	const char *type = exec_attr_string(n->node, "quant_type", "int");
-	const int64_t packed = exec_attr_int(n->node, "weights_prepacked", -1);
+	struct exec_text why;
+	int32_t rc = exec_qmoe_layout(n->node, n->in[0]->dtype, &why);
 
-	if (strcmp(type, "int"))
-		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				     "quant_type is %.40s, carried: int", type);
-	if (packed < -1 || packed > 1)
-		return cep_node_fail(n, err, GENAI_E_INVAL,
-				     "attribute weights_prepacked is %lld, not "
-				     "-1, 0 or 1",
-				     (long long)packed);
-	if (packed == 1 || (packed == -1 && n->in[0]->dtype != GENAI_DT_F32))
-		return cep_node_fail(
-			n, err, GENAI_E_UNSUPPORTED,
-			"weights_prepacked is %s: experts in a CUDA library's "
-			"own layout; export with qmoe_weights_prepacked=0",
-			packed == 1 ? "1" : "not 0");
-	return 0;
+	return rc ? cep_node_fail(n, err, rc, "%s", why.s) : 0;
 }
 
 // ---- inputs ----
@@ -389,7 +343,7 @@ static int32_t start(const struct cep_node *n, const char *const *attrs,
 int32_t cep_prepare_moe(struct cep_node *n, struct genai_error *err)
 {
 	struct moe_state s = {0};
-	int32_t rc = start(n, moe_attrs, 8, err);
+	int32_t rc = start(n, exec_moe_attrs, 8, err);
 
 	for (uint8_t i = 0; i < 3; i++) {
 		s.fc[i].w = there(n, 2 + 2 * i) ? 2 + 2 * i : 0;
@@ -404,7 +358,7 @@ int32_t cep_prepare_moe(struct cep_node *n, struct genai_error *err)
 int32_t cep_prepare_qmoe(struct cep_node *n, struct genai_error *err)
 {
 	struct moe_state s = {0};
-	int32_t rc = start(n, qmoe_attrs, EXEC_MAX_IN, err);
+	int32_t rc = start(n, exec_qmoe_attrs, EXEC_MAX_IN, err);
 	int64_t logits[2];
 
 	for (uint8_t i = 0; i < 3; i++) {

@@ -125,8 +125,6 @@ static const char *const switches[] = {
 	"use_sparse_mixer",
 };
 
-#define WHY(why, ...) snprintf((why)->s, sizeof((why)->s), __VA_ARGS__)
-
 static int32_t need_kind(const struct genai_attr *a, uint32_t kind,
 			 struct exec_text *why)
 {
@@ -136,8 +134,8 @@ static int32_t need_kind(const struct genai_attr *a, uint32_t kind,
 
 	if (a->kind == kind)
 		return 0;
-	WHY(why, "attribute '%.60s' is of kind %s, must be %s", a->name,
-	    a->kind < 9 ? names[a->kind] : "?", names[kind]);
+	EXEC_WHY(why, "attribute '%.60s' is of kind %s, must be %s", a->name,
+		 a->kind < 9 ? names[a->kind] : "?", names[kind]);
 	return GENAI_E_INVAL;
 }
 
@@ -158,13 +156,13 @@ static int32_t check(const struct genai_attr *a, struct exec_text *why)
 	if (rc)
 		return rc;
 	if (a->kind == GENAI_ATTR_FLOAT && isnan(a->f)) {
-		WHY(why, "attribute '%.60s' is NaN", a->name);
+		EXEC_WHY(why, "attribute '%.60s' is NaN", a->name);
 		return GENAI_E_INVAL;
 	}
 	if (!is_switch || (a->i >= least && a->i <= 1))
 		return 0;
-	WHY(why, "attribute '%.60s' is %lld, must be %s0 or 1", a->name,
-	    (long long)a->i, least ? "-1, " : "");
+	EXEC_WHY(why, "attribute '%.60s' is %lld, must be %s0 or 1", a->name,
+		 (long long)a->i, least ? "-1, " : "");
 	return GENAI_E_INVAL;
 }
 
@@ -179,7 +177,7 @@ int32_t exec_attr_check(const struct genai_node *n, const char *const *known,
 		while (known && known[k] && strcmp(known[k], a->name))
 			k++;
 		if (!known || !known[k]) {
-			WHY(why, "unknown attribute '%.60s'", a->name);
+			EXEC_WHY(why, "unknown attribute '%.60s'", a->name);
 			return GENAI_E_UNSUPPORTED;
 		}
 		rc = check(a, why);

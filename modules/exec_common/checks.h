@@ -11,6 +11,7 @@
 struct exec_text {
 	char s[160];
 };
+#define EXEC_WHY(why, ...) snprintf((why)->s, sizeof((why)->s), __VA_ARGS__)
 
 /* An attribute, or NULL; its value, or what is given where it is absent or of
  * another kind. */

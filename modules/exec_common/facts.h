@@ -1,6 +1,6 @@
 /* facts.h - what a plan has to know of an operator, whatever its arithmetic.
  * Owns: the facts that a row of an executor's table of operators states.
- * Does not know: plans, devices, what operators compute. */
+ * Does not know: operators, plans, devices. */
 #ifndef EXEC_FACTS_H
 #define EXEC_FACTS_H
 
@@ -31,14 +31,6 @@ struct exec_facts {
 	 * as long, in dimension 2, as what is bound to it, and may have gaps */
 	uint32_t state_in, state_out;
 };
-
-/* What GroupQueryAttention may have as attributes, whoever carries which. */
-#define EXEC_GQA_ATTRS                                                         \
-	"num_heads", "kv_num_heads", "scale", "do_rotary",                     \
-		"rotary_interleaved", "local_window_size", "softcap",          \
-		"smooth_softmax", "causal", "qk_output", "qk_norm_epsilon",    \
-		"k_quant_type", "v_quant_type", "kv_cache_bit_width",          \
-		"sliding_window_cache"
 
 /* Room in a node for what prepare finds out and run needs.  EXEC_STATE(s, node)
  * in an operator's file declares struct s to be that, and s(n) to be the one of

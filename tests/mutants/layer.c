@@ -439,11 +439,7 @@ static const struct genai_config_key keys[] = {
 };
 
 static const struct genai_module_block block = {
-	.magic = GENAI_MODULE_MAGIC,
-	.size = sizeof(block),
-	.abi_major = GENAI_ABI_MAJOR,
-	.abi_minor = GENAI_ABI_MINOR,
-	.build = GENAI_BUILD,
+	GENAI_MODULE_BUILT,
 	.n_ifaces = sizeof(ifaces) / sizeof(ifaces[0]),
 	.name = "mutant_layer",
 	.version = "0",
@@ -453,18 +449,6 @@ static const struct genai_module_block block = {
 	.fini = fini,
 	.keys = keys,
 	.n_keys = sizeof(keys) / sizeof(keys[0]),
-	.iface_stride = sizeof(ifaces[0]),
-	.key_stride = sizeof(keys[0]),
 };
 
-GENAI_MODULE_EXPORT const struct genai_module_block *
-genai_module_query(uint32_t core_abi, int32_t *out_reason);
-
-const struct genai_module_block *genai_module_query(uint32_t core_abi,
-						    int32_t *out_reason)
-{
-	if (core_abi >> 16 == GENAI_ABI_MAJOR)
-		return &block;
-	*out_reason = GENAI_E_ABI;
-	return NULL;
-}
+GENAI_MODULE_QUERY(block)

@@ -1,0 +1,106 @@
+// known.c - attributes of operators that several executors carry.
+#include "known.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const exec_gqa_attrs[] = {"num_heads",
+				      "kv_num_heads",
+				      "scale",
+				      "do_rotary",
+				      "rotary_interleaved",
+				      "local_window_size",
+				      "softcap",
+				      "smooth_softmax",
+				      "causal",
+				      "qk_output",
+				      "qk_norm_epsilon",
+				      "k_quant_type",
+				      "v_quant_type",
+				      "kv_cache_bit_width",
+				      "sliding_window_cache",
+				      NULL};
+const char *const exec_moe_attrs[] = {"activation_alpha",
+				      "activation_beta",
+				      "activation_type",
+				      "k",
+				      "normalize_routing_weights",
+				      "swiglu_fusion",
+				      "swiglu_limit",
+				      "swiglu_limit_after_activation",
+				      "use_sparse_mixer",
+				      NULL};
+const char *const exec_qmoe_attrs[] = {"accuracy_level",
+				       "activation_alpha",
+				       "activation_beta",
+				       "activation_type",
+				       "block_size",
+				       "expert_weight_bits",
+				       "fc1_expert_weight_bits",
+				       "fc2_expert_weight_bits",
+				       "fc3_expert_weight_bits",
+				       "k",
+				       "normalize_routing_weights",
+				       "quant_type",
+				       "swiglu_fusion",
+				       "swiglu_limit",
+				       "swiglu_limit_after_activation",
+				       "use_sparse_mixer",
+				       "weights_prepacked",
+				       NULL};
+
+int32_t exec_conv_state_plain(const struct genai_node *n, struct exec_text *why)
+{
+	static const struct {
+		const char *name;
+		int64_t usual;
+	} a[] = {
+		{"ndim", 1},
+		{"state_window", 0},
+		{"state_update_capacity", 0},
+		{"state_channels_last", -1},
+		{"state_length", 0},
+		{"input_channel_offset", 0},
+		{"input_channels", 0},
+	};
+
+	for (size_t i = 0; i < sizeof(a) / sizeof(a[0]); i++) {
+		int64_t v = exec_attr_int(n, a[i].name, a[i].usual);
+
+		if (v == a[i].usual)
+			continue;
+		EXEC_WHY(why, "attribute %s is %lld, carried: %lld", a[i].name,
+			 (long long)v, (long long)a[i].usual);
+		return GENAI_E_UNSUPPORTED;
+	}
+	return 0;
+}
+
+// The layout that only a GPU library reads has the same type, and often the
+// same shape: without the attribute, floats of 16 bits come from exports for
+// CUDA, whose default it is.
+int32_t exec_qmoe_layout(const struct genai_node *n, uint32_t dtype,
+			 struct exec_text *why)
+{
+	const char *type = exec_attr_string(n, "quant_type", "int");
+	const int64_t packed = exec_attr_int(n, "weights_prepacked", -1);
+
+	if (strcmp(type, "int")) {
+		EXEC_WHY(why, "quant_type is '%.40s', carried: int", type);
+		return GENAI_E_UNSUPPORTED;
+	}
+	if (packed < -1 || packed > 1) {
+		EXEC_WHY(why,
+			 "attribute 'weights_prepacked' is %lld, must be -1, 0 "
+			 "or 1",
+			 (long long)packed);
+		return GENAI_E_INVAL;
+	}
+	if (packed == 0 || (packed == -1 && dtype == GENAI_DT_F32))
+		return 0;
+	EXEC_WHY(why,
+		 "weights_prepacked is %s: experts in a CUDA library's own "
+		 "layout; export with qmoe_weights_prepacked=0",
+		 packed == 1 ? "1" : "not 0");
+	return GENAI_E_UNSUPPORTED;
+}

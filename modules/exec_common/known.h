@@ -1,0 +1,23 @@
+/* known.h - attributes of operators that several executors carry: their names,
+ * and the values that no executor does.
+ * Does not know: executors, what operators compute. */
+#ifndef EXEC_COMMON_KNOWN_H
+#define EXEC_COMMON_KNOWN_H
+
+#include "checks.h"
+
+/* For exec_attr_check. */
+extern const char *const exec_gqa_attrs[];
+extern const char *const exec_moe_attrs[];
+extern const char *const exec_qmoe_attrs[];
+
+/* CausalConvWithState: has what only one implementation has the value that it
+ * is elsewhere?  If not: why. */
+int32_t exec_conv_state_plain(const struct genai_node *n,
+			      struct exec_text *out_why);
+/* QMoE with input 0 of this type: are experts as the operator defines them?  If
+ * not: why. */
+int32_t exec_qmoe_layout(const struct genai_node *n, uint32_t dtype,
+			 struct exec_text *out_why);
+
+#endif
