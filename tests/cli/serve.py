@@ -774,11 +774,13 @@ def vanish(s):
     k = s.raw()
     k.sendall(head(TEXT, busy)[:-5])
     k.close()
+    made = s.metric("genai_new_tokens_total")
     k = s.raw()
     k.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     k.sendall(head(CHAT, dict(messages=user("a"), n=32, stream=True,
                               ignore_eos=True, logprobs=True,
                               top_logprobs=20)))
+    wait(lambda: s.metric("genai_new_tokens_total") > made)
     check("one that never reads is dropped", s.idle(60))
     k.close()
     wait(lambda: s.metric("genai_connections") == 1)
