@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define NONE UINT32_MAX
-#define ROOT (UINT64_C(1) << 63) // of serials made of a salt
+#define ROOT (UINT64_C(1) << 63) // of serials that stand for a salt
 
 struct block {
 	uint32_t uses;
@@ -153,13 +153,36 @@ static void forget(struct eng_blocks *p, uint32_t b)
 	p->v[b].serial = 0;
 }
 
-uint64_t eng_blocks_root(const char *salt)
+uint64_t eng_salts_root(struct eng_salts *t, const char *salt)
 {
-	uint64_t h = 1;
+	uint32_t at = 0;
+	char *own;
 
-	for (const char *s = salt; s && *s; s++)
-		h = mix(h, (unsigned char)*s);
-	return h | ROOT;
+	if (!salt || !*salt)
+		return ROOT;
+	for (uint32_t i = 0; i < ENG_SALTS; i++) {
+		if (t->v[i] && !strcmp(t->v[i], salt)) {
+			t->used[i] = ++t->n_uses;
+			return t->root[i];
+		}
+		if (t->used[i] < t->used[at])
+			at = i;
+	}
+	own = strdup(salt);
+	if (own) {
+		free(t->v[at]);
+		t->v[at] = own;
+		t->used[at] = ++t->n_uses;
+		t->root[at] = ROOT | ++t->n_roots;
+		return t->root[at];
+	}
+	return ROOT | ++t->n_roots; // nobody else's
+}
+
+void eng_salts_close(struct eng_salts *t)
+{
+	for (uint32_t i = 0; i < ENG_SALTS; i++)
+		free(t->v[i]);
 }
 
 uint32_t eng_blocks_find(struct eng_blocks *p, uint64_t root,

@@ -3,9 +3,9 @@
  * by content.  Does not know: device memory, sequences.
  *
  * A block that is full has a serial number for its content: the serial of the
- * block before it (for the first, one made of the salt) and its tokens, which
- * are compared, not only hashed.  It keeps it while nobody uses it, until it is
- * taken.  Nobody writes a block that has a serial. */
+ * block before it (for the first, one that stands for the salt) and its tokens,
+ * which are compared, not only hashed.  It keeps it while nobody uses it, until
+ * it is taken.  Nobody writes a block that has a serial. */
 #ifndef GENAI_CORE_ENGINE_BLOCKS_H
 #define GENAI_CORE_ENGINE_BLOCKS_H
 
@@ -13,6 +13,14 @@
 #include <stdint.h>
 
 struct eng_blocks;
+
+#define ENG_SALTS 256
+
+struct eng_salts {
+	char *v[ENG_SALTS]; /* NULL: none yet */
+	uint64_t root[ENG_SALTS], used[ENG_SALTS];
+	uint64_t n_roots, n_uses;
+};
 
 /* n blocks of size positions; NULL without memory. */
 struct eng_blocks *eng_blocks_open(uint32_t n, uint32_t size);
@@ -26,8 +34,12 @@ uint32_t eng_blocks_cached(const struct eng_blocks *p);
 uint32_t eng_blocks_take(struct eng_blocks *p);
 /* One use less. */
 void eng_blocks_drop(struct eng_blocks *p, uint32_t block);
-/* The serial that the first block of a sequence follows. */
-uint64_t eng_blocks_root(const char *salt);
+/* The serial that the first block of a sequence follows: a number of its own
+ * for every salt, which are compared, not only hashed.  The ENG_SALTS last used
+ * are known; what was computed for another is not found again.  NULL is "".
+ * Threads: one at a time. */
+uint64_t eng_salts_root(struct eng_salts *t, const char *salt);
+void eng_salts_close(struct eng_salts *t);
 /* The blocks that hold the beginning of ids, at most n of them, each used once
  * more; returns how many, and the serial of the last (or root). */
 uint32_t eng_blocks_find(struct eng_blocks *p, uint64_t root,

@@ -527,6 +527,7 @@ void genai_engine_close(struct genai_engine *e)
 	free_list(e->incoming);
 	free_list(e->live);
 	eng_blocks_close(e->blocks);
+	eng_salts_close(&e->salts);
 	genai_tokenizer_close(e->tok);
 	eng_events_close(e);
 	pthread_cond_destroy(&e->work);

@@ -130,6 +130,7 @@ struct genai_engine {
 	struct eng_request **incoming_end;
 	uint32_t n_live;
 	uint64_t last_id;
+	struct eng_salts salts;
 	bool closing, check; /* check: something was cancelled */
 	struct genai_engine_stats stats;
 	struct genai_stats kept; /* the model's, as of kept_ns */

@@ -221,7 +221,9 @@ static int32_t make(struct genai_engine *e, const struct genai_request *r,
 		rq->allow = r->allow;
 		rq->allow_ctx = r->allow_ctx;
 	}
-	rq->root = eng_blocks_root(r->salt);
+	pthread_mutex_lock(&e->lock);
+	rq->root = eng_salts_root(&e->salts, r->salt);
+	pthread_mutex_unlock(&e->lock);
 	if (r->deadline_ms)
 		rq->deadline_ns =
 			eng_now_ns() + UINT64_C(1000000) * r->deadline_ms;

@@ -645,6 +645,32 @@ START_TEST(tokenizer)
 }
 END_TEST
 
+// Each salt has a root of its own, as long as it is one of the last.
+START_TEST(salts)
+{
+	static struct eng_salts t;
+	uint64_t none = eng_salts_root(&t, NULL), a, b, root;
+	char salt[16];
+
+	a = eng_salts_root(&t, "a");
+	b = eng_salts_root(&t, "b");
+	ck_assert_uint_eq(eng_salts_root(&t, ""), none);
+	ck_assert_uint_ne(a, none);
+	ck_assert_uint_ne(b, none);
+	ck_assert_uint_ne(a, b);
+	for (int i = 0; i < 3 * ENG_SALTS; i++) {
+		snprintf(salt, sizeof(salt), "s%d", i);
+		root = eng_salts_root(&t, salt);
+		ck_assert_uint_gt(root, b); // none was given before
+		ck_assert_uint_eq(eng_salts_root(&t, salt), root);
+		ck_assert_uint_eq(eng_salts_root(&t, "a"), a);
+	}
+	// b was not asked for; it is another one now
+	ck_assert_uint_gt(eng_salts_root(&t, "b"), root);
+	eng_salts_close(&t);
+}
+END_TEST
+
 // A device that is gone: all ends with why, nothing more is taken, and the
 // engine closes.
 START_TEST(lost)
@@ -948,6 +974,7 @@ int main(void)
 	tcase_add_test(tc, speculation);
 	tcase_add_loop_test(tc, speculation_key, 0, 5);
 	tcase_add_test(tc, tokenizer);
+	tcase_add_test(tc, salts);
 	tcase_add_loop_test(tc, lost, 0, 2);
 	tcase_add_loop_test(tc, alone_or_among_others, 0, 10);
 	tcase_add_loop_test(tc, mutants, STALE_TABLE, ONE_SIDE + 1);
