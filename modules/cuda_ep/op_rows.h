@@ -18,6 +18,7 @@ CEP_OP_ROW("", "Concat", 4, cep_prepare_concat, cep_run_concat,
 CEP_OP_ROW("", "ConstantOfShape", 9, cep_prepare_fill, cep_run_fill,
 	   .facts.host = IN(0))
 CEP_OP_ROW("", "Cos", 7, cep_prepare_unary, cep_run_ew, .code = CEP_EW_COS)
+CEP_OP_ROW("", "DequantizeLinear", 10, cep_prepare_dequant, cep_run_dequant)
 CEP_OP_ROW("", "Div", 7, cep_prepare_binary, cep_run_ew, .code = CEP_EW_DIV,
 	   .fold = cep_fold_binary)
 CEP_OP_ROW("", "Equal", 7, cep_prepare_compare, cep_run_ew,

@@ -44,6 +44,8 @@ struct cep_fault {
 #define CEP_F16 10u
 #define CEP_U32 12u
 #define CEP_BF16 16u
+#define CEP_U4 21u
+#define CEP_I4 22u
 
 enum cep_ew_op {
 	CEP_EW_COPY,
@@ -320,6 +322,13 @@ struct cep_gated {
 	uint32_t dim, one;    /* one: the 1-norm; sigmoid alone */
 	float eps;
 	uint32_t reserved;
+};
+
+/* block 0: a scale for each place along the axis, or (each 0) one. */
+struct cep_quant {
+	uint64_t x, scale, zero, out;
+	uint64_t count, inner, dim, block, blocks;
+	uint32_t each, dt, scale_dt, out_dt;
 };
 
 struct cep_row {
