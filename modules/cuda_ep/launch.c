@@ -16,6 +16,8 @@ static struct cep_run run_of(const struct exec_step *s, uint32_t node)
 		.workspace = base + p->workspace_at,
 		.sync = base + p->sync_at + p->sync_offset[node],
 		.overlap = s->overlap,
+		.settled = cep_plan(s->plan)->settled,
+		.graph = p->graph,
 		.plan = p->id,
 		.err = s->err,
 	};
@@ -105,7 +107,19 @@ int32_t cep_launch(struct exec_step *s, uint32_t node,
 	r.part_rows = part->part_rows;
 	rc = n->op->run(n, &r);
 	s->overlap = r.overlap;
+	if (r.alone)
+		cep_plan(s->plan)->settled = node;
 	return rc ? rc : declare(s, n, &r);
+}
+
+bool cep_settled(const struct cep_node *n, const struct cep_run *r, uint32_t i)
+{
+	uint32_t from;
+
+	if (i >= n->n_in || !n->in[i])
+		return true;
+	from = genai_graph_value(r->graph, n->in_value[i])->producer;
+	return from == GENAI_NONE ? r->settled > 0 : from < r->settled;
 }
 
 // ---- before the nodes ----
@@ -175,6 +189,7 @@ int32_t cep_begin(struct exec_step *s)
 	if (rc)
 		return rc;
 	cep_enter(cep_plan(s->plan)->self);
+	cep_plan(s->plan)->settled = 0;
 	return ((struct cep_variant *)s->variant)->poked ? 0 : poke(s);
 }
 

@@ -57,6 +57,11 @@ struct cep_run {
 	const uint64_t *parts;
 	uint32_t n_parts, part_rows;
 	bool overlap; /* the unit before is a kernel of ours */
+	/* nodes before this one were done when a kernel of the step began; a
+	 * kernel of this run waited for all that went before it */
+	uint32_t settled;
+	bool alone;
+	const struct genai_graph *graph;
 	uint32_t plan;
 	struct genai_error *err;
 };
@@ -145,6 +150,14 @@ struct cep_dim3 {
 int32_t cep_run_kernel(struct cep_run *r, enum cep_kernel k,
 		       struct cep_dim3 grid, uint32_t threads, uint32_t smem,
 		       const void *params);
+/* The same in clusters of blocks along x, where the device has them. */
+int32_t cep_run_cluster(struct cep_run *r, enum cep_kernel k,
+			struct cep_dim3 grid, uint32_t threads, uint32_t smem,
+			uint32_t cluster, const void *params);
+/* Input i, where there is one, was written by a kernel that is done before the
+ * kernel in front of this run's first begins: it may be read before cep_wait()
+ * of kernels/common.cuh. */
+bool cep_settled(const struct cep_node *n, const struct cep_run *r, uint32_t i);
 struct cep_blame cep_blame_of(const struct cep_node *n,
 			      const struct cep_run *r);
 /* Blocks of 256 for count threads, bounded. */

@@ -29,11 +29,11 @@ static const struct cep_flash flashes[] = {
 };
 
 static const struct cep_flash splits[] = {
-	{64, false, 0, 4 * 16 * 144, CEP_K_cep_split_64_f16,
+	{64, false, SPLIT_BYTES(64), 4 * 16 * 144, CEP_K_cep_split_64_f16,
 	 CEP_K_cep_split_64_bf16},
-	{128, false, 0, 4 * 16 * 272, CEP_K_cep_split_128_f16,
+	{128, false, SPLIT_BYTES(128), 4 * 16 * 272, CEP_K_cep_split_128_f16,
 	 CEP_K_cep_split_128_bf16},
-	{256, false, 0, 4 * 16 * 528, CEP_K_cep_split_256_f16,
+	{256, false, SPLIT_BYTES(256), 4 * 16 * 528, CEP_K_cep_split_256_f16,
 	 CEP_K_cep_split_256_bf16},
 	{0},
 };
@@ -190,6 +190,14 @@ static int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+void cep_gqa_per(struct cep_gqa *p)
+{
+	p->per = p->heads / p->kv_heads;
+	p->per_inverse =
+		(uint32_t)(((UINT64_C(1) << 32) + p->per - 1) / p->per);
+	p->row_tiles = (p->seq * p->per + 15) / 16;
+}
+
 // How the heads of a row are shared out among blocks, and its keys.
 void cep_gqa_groups(struct gqa_state *s)
 {
@@ -218,7 +226,7 @@ static void scratch(struct cep_node *n)
 	n->sync_bytes = (uint64_t)(few * s->kv_heads * s->parts) * 4;
 	if (f) {
 		tokens = least(s->seq, SPLIT_TOKENS);
-		parts = s->batch * tokens * s->heads * CEP_GQA_SPLITS;
+		parts = s->batch * tokens * s->heads * CEP_SPLITS;
 		n->sync_bytes = (uint64_t)(s->batch * s->kv_heads *
 					   ((tokens * per + 15) / 16)) *
 				4;
@@ -233,7 +241,8 @@ static void scratch(struct cep_node *n)
 	s->q_at = (int64_t)cep_gqa_place(&at, rows * s->heads * s->size * 4);
 	s->new_at = (int64_t)cep_gqa_place(
 		&at, s->windowed ? rows * s->kv_heads * s->size * size * 2 : 0);
-	s->part_at = (int64_t)cep_gqa_place(&at, parts * (s->size + 2) * 4);
+	s->part_at = (int64_t)cep_gqa_place(
+		&at, parts * ((f ? f->size : (uint32_t)s->size) + 4) * 4);
 	n->workspace_bytes = at;
 }
 
@@ -380,11 +389,12 @@ static int32_t run_flash(struct cep_node *n, struct cep_run *r,
 	tiles = (rows + 16 * warps - 1) / (16 * warps);
 	grid = (struct cep_dim3){tiles, p->kv_heads, p->batch};
 	if (s->split)
-		grid = (struct cep_dim3){CEP_GQA_SPLITS, p->kv_heads,
-					 (rows + 15) / 16 * p->batch};
-	return cep_run_kernel(
+		grid = (struct cep_dim3){CEP_SPLITS, p->kv_heads,
+					 p->row_tiles * p->batch};
+	return cep_run_cluster(
 		r, n->in[0]->dtype == GENAI_DT_F16 ? f->f16 : f->bf16, grid,
-		32 * warps, f->bytes + warps * f->warp_bytes, p);
+		32 * warps, f->bytes + warps * f->warp_bytes,
+		s->split ? CEP_SPLITS : 1, p);
 }
 
 int32_t cep_gqa_rows(struct cep_node *n, struct cep_run *r,
@@ -409,12 +419,18 @@ int32_t cep_gqa_rows(struct cep_node *n, struct cep_run *r,
 		128, (4 * (p->size + 2) + CEP_GQA_SPLITS + 2) * hg * 4, p);
 }
 
+// Heads turn as a whole, in halves, or not at all.
+static bool is_whole(const struct cep_gqa *p)
+{
+	return !p->rot || (p->rot == p->size && !p->interleaved);
+}
+
 // Queries to scratch, keys and values to the cache: many tokens give a warp
 // several heads of one.
 int32_t cep_gqa_first(struct cep_node *n, struct cep_run *r, struct cep_gqa *p)
 {
 	uint32_t dt = n->in[0]->dtype, all = p->heads + 2 * p->kv_heads;
-	bool whole = !p->rot || (p->rot == p->size && !p->interleaved);
+	bool whole = is_whole(p);
 	uint64_t units;
 
 	p->each = whole && p->seq > SPLIT_ROWS ? 8 : 1;
@@ -433,12 +449,38 @@ int32_t cep_gqa_first(struct cep_node *n, struct cep_run *r, struct cep_gqa *p)
 		whole ? 0 : 4 * p->size * 4, p);
 }
 
+// Neighbouring channels are read two at a time.
+static bool are_pairs(const struct cep_gqa *p)
+{
+	return p->size % 16 == 0 && !((p->q | p->k | p->v) % 4) &&
+	       !((p->q_tok | p->k_tok | p->v_tok) % 2);
+}
+
+// Lengths and positions were written before the kernel in front begins.  If
+// not, wait for all kernels once, so that the layers that follow can say so.
+static bool is_early(const struct cep_node *n, struct cep_run *r)
+{
+	if (!r->self->pdl)
+		return false;
+	if (cep_settled(n, r, 5) && cep_settled(n, r, 9))
+		return true;
+	r->overlap = false;
+	return false;
+}
+
 static int32_t run_all(struct cep_node *n, struct cep_run *r, struct cep_gqa *p)
 {
 	uint32_t dt = n->in[0]->dtype;
 	uint64_t chans = (uint64_t)p->batch * p->kv_heads * p->size;
 	bool moved = p->past_k != p->pres_k || p->past_v != p->pres_v;
-	int32_t rc = cep_gqa_first(n, r, p);
+	int32_t rc = 0;
+
+	p->fused = gqa_state(n)->split && is_whole(p) && p->seq == 1 &&
+		   !p->windowed && !moved && are_pairs(p);
+	if (p->fused)
+		p->early = is_early(n, r);
+	else
+		rc = cep_gqa_first(n, r, p);
 
 	if (!rc && moved && p->past_rows)
 		rc = cep_run_kernel(
@@ -497,6 +539,7 @@ int32_t cep_run_gqa(struct cep_node *n, struct cep_run *r)
 
 	if (!p.batch || !p.seq)
 		return 0;
+	cep_gqa_per(&p);
 	if (!(p.scale > 0.f) && !(p.scale < 0.f))
 		p.scale = 1.f / sqrtf((float)p.size);
 	half = (uint64_t)p.batch * p.seq * p.kv_heads * p.size *

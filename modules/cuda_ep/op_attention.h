@@ -43,6 +43,12 @@ bool cep_flash_fits(const struct cep *self, const struct cep_flash *f,
 const struct cep_flash *cep_flash_find(const struct cep_node *n,
 				       const struct cep_flash *f,
 				       uint32_t size);
+/* Shared memory of a block of kernels/split.cu beside its warps': a token's
+ * heads, and what other splits give it. */
+#define SPLIT_BYTES(size) (18 * 2 * ((size) + 8) + 21 * 4 * ((size) + 4))
+
+/* What follows from heads and rows. */
+void cep_gqa_per(struct cep_gqa *p);
 /* group, parts and splits by the heads. */
 void cep_gqa_groups(struct gqa_state *s);
 /* The next 256-byte boundary of a workspace, and so many bytes from there. */

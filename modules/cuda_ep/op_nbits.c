@@ -248,11 +248,13 @@ static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
 	uint32_t n_rg = (p->n + rows - 1) / rows, best = UINT32_MAX;
 	uint32_t most = (uint32_t)r->self->max_smem - 20480;
 	uint32_t sms = (uint32_t)r->self->n_sms;
+	bool lone = (n_rg + sms - 1) / sms * o->tiles <= SM_WARPS;
 
 	for (uint32_t i = 0; i < 4; i++) {
-		// blocks of an SM: of equal ones the earlier, as measured
-		static const uint8_t order[] = {2, 3, 4, 1};
-		uint32_t busy = order[i];
+		// blocks of an SM: of equal ones the earlier, as measured;
+		// first one block if its warps have a tile each
+		static const uint8_t order[2][4] = {{2, 3, 4, 1}, {1, 2, 3, 4}};
+		uint32_t busy = order[lone][i];
 		uint32_t groups = (n_rg + sms * busy - 1) / (sms * busy);
 		uint32_t warps = min_u32(SM_WARPS / busy, groups * o->n_class);
 		uint32_t load;

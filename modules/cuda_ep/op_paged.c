@@ -27,11 +27,11 @@ enum {
 };
 
 static const struct cep_flash paged[] = {
-	{64, false, 0, 4 * 16 * 144, CEP_K_cep_paged_64_f16,
+	{64, false, SPLIT_BYTES(64), 4 * 16 * 144, CEP_K_cep_paged_64_f16,
 	 CEP_K_cep_paged_64_bf16},
-	{128, false, 0, 4 * 16 * 272, CEP_K_cep_paged_128_f16,
+	{128, false, SPLIT_BYTES(128), 4 * 16 * 272, CEP_K_cep_paged_128_f16,
 	 CEP_K_cep_paged_128_bf16},
-	{256, false, 0, 4 * 16 * 528, CEP_K_cep_paged_256_f16,
+	{256, false, SPLIT_BYTES(256), 4 * 16 * 528, CEP_K_cep_paged_256_f16,
 	 CEP_K_cep_paged_256_bf16},
 	{0},
 };
@@ -218,12 +218,15 @@ static void scratch(struct cep_node *n)
 	// tokens have
 	s->tiles = least(rows * per / 16 + least(s->seqs, rows),
 			 rows * ((per + 15) / 16));
-	parts = rows * s->heads * (s->flash ? CEP_GQA_SPLITS : s->splits);
+	parts = rows * s->heads * (s->flash ? CEP_SPLITS : s->splits);
 	s->q_at = (int64_t)cep_gqa_place(&at, s->seq * s->heads * s->size * 4);
 	s->lens_at = (int64_t)cep_gqa_place(&at, s->seqs * 4);
 	s->tiles_at = (int64_t)cep_gqa_place(
 		&at, pieces * s->tiles * (int64_t)sizeof(struct cep_tile));
-	s->part_at = (int64_t)cep_gqa_place(&at, parts * (s->size + 2) * 4);
+	s->part_at = (int64_t)cep_gqa_place(
+		&at,
+		parts * ((s->flash ? s->flash->size : (uint32_t)s->size) + 4) *
+			4);
 	n->workspace_bytes = at;
 	n->sync_bytes = (uint64_t)(s->flash ? s->kv_heads * s->tiles
 					    : s->kv_heads * s->parts * rows) *
@@ -317,18 +320,16 @@ static int32_t run_piece(struct cep_node *n, struct cep_run *r,
 {
 	const struct gqa_state *s = gqa_state(n);
 	const struct cep_flash *f = s->flash;
-	uint32_t left = p->seq - p->piece * CEP_PIECE, splits;
+	uint32_t left = p->seq - p->piece * CEP_PIECE;
 
 	if (!f)
 		return cep_gqa_rows(n, r, p,
 				    left < CEP_PIECE ? left : CEP_PIECE);
-	// a split is 64 keys, the next one CEP_GQA_SPLITS of them later
-	splits = (uint32_t)least(CEP_GQA_SPLITS,
-				 (s->per_seq * s->block + 63) / 64);
-	return cep_run_kernel(
+	return cep_run_cluster(
 		r, n->in[QUERY]->dtype == GENAI_DT_F16 ? f->f16 : f->bf16,
-		(struct cep_dim3){splits, p->kv_heads, p->n_tiles},
-		32 * SLIM_WARPS, f->bytes + SLIM_WARPS * f->warp_bytes, p);
+		(struct cep_dim3){CEP_SPLITS, p->kv_heads, p->n_tiles},
+		32 * SLIM_WARPS, f->bytes + SLIM_WARPS * f->warp_bytes,
+		CEP_SPLITS, p);
 }
 
 int32_t cep_run_paged(struct cep_node *n, struct cep_run *r)
@@ -368,6 +369,7 @@ int32_t cep_run_paged(struct cep_node *n, struct cep_run *r)
 
 	if (!p.seq)
 		return 0;
+	cep_gqa_per(&p);
 	if (!(p.scale > 0.f) && !(p.scale < 0.f))
 		p.scale = 1.f / sqrtf((float)p.size);
 	set_sources(n, &p);

@@ -1,13 +1,11 @@
 // op_run.c - launching kernels, for run functions.
 #include "modules/cuda_ep/op.h"
 
-int32_t cep_run_kernel(struct cep_run *r, enum cep_kernel k,
-		       struct cep_dim3 grid, uint32_t threads, uint32_t smem,
-		       const void *params)
+int32_t cep_run_cluster(struct cep_run *r, enum cep_kernel k,
+			struct cep_dim3 grid, uint32_t threads, uint32_t smem,
+			uint32_t cluster, const void *params)
 {
-	CUlaunchAttribute attr = {
-		.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-	};
+	CUlaunchAttribute attr[2];
 	CUlaunchConfig c = {
 		.gridDimX = grid.x,
 		.gridDimY = grid.y,
@@ -17,15 +15,28 @@ int32_t cep_run_kernel(struct cep_run *r, enum cep_kernel k,
 		.blockDimZ = 1,
 		.sharedMemBytes = smem,
 		.hStream = r->stream,
-		.attrs = &attr,
+		.attrs = attr,
 	};
 	void *args[1] = {(void *)(uintptr_t)params};
+	CUlaunchAttribute *a = attr;
 	CUresult e;
 
 	if (!grid.x || !grid.y || !grid.z)
 		return 0; // nothing to do
-	attr.value.programmaticStreamSerializationAllowed = 1;
-	c.numAttrs = r->overlap && r->self->pdl;
+	memset(attr, 0, sizeof(attr));
+	if (r->overlap && r->self->pdl) {
+		a->id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+		a++->value.programmaticStreamSerializationAllowed = 1;
+	} else {
+		r->alone = true;
+	}
+	if (cluster > 1 && r->self->major >= 9) {
+		a->id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+		a->value.clusterDim.x = cluster;
+		a->value.clusterDim.y = 1;
+		a++->value.clusterDim.z = 1;
+	}
+	c.numAttrs = (unsigned int)(a - attr);
 	e = CU(r->self, cuLaunchKernelEx)(&c, r->self->kernels[k], args, NULL);
 	if (e)
 		return cep_cuda_fail(r->self, r->err, e,
@@ -34,6 +45,13 @@ int32_t cep_run_kernel(struct cep_run *r, enum cep_kernel k,
 				     (uint32_t)k, grid.x, grid.y, grid.z, smem);
 	r->overlap = true;
 	return 0;
+}
+
+int32_t cep_run_kernel(struct cep_run *r, enum cep_kernel k,
+		       struct cep_dim3 grid, uint32_t threads, uint32_t smem,
+		       const void *params)
+{
+	return cep_run_cluster(r, k, grid, threads, smem, 1, params);
 }
 
 struct cep_blame cep_blame_of(const struct cep_node *n, const struct cep_run *r)

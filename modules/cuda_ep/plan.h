@@ -43,6 +43,7 @@ struct genai_plan {
 	struct cep *self;
 	struct cep_fusion *fusions; /* per node */
 	bool synced;		    /* sync words are zero */
+	uint32_t settled;	    /* of the step: as in cep_run */
 	bool exact;		    /* of its nodes */
 };
 

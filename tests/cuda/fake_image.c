@@ -186,6 +186,19 @@ CUresult fake_check_launch(const CUlaunchConfig *c, const void *kernel,
 	for (unsigned i = 0; i < c->numAttrs; i++) {
 		const CUlaunchAttribute *a = &c->attrs[i];
 
+		if (a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+			// blocks of a cluster run alone here: kernels meet in
+			// global memory then
+			if (fake_cc[0] < 9)
+				return CUDA_ERROR_NOT_SUPPORTED;
+			if (!a->value.clusterDim.x ||
+			    a->value.clusterDim.x > 8 ||
+			    c->gridDimX % a->value.clusterDim.x ||
+			    a->value.clusterDim.y != 1 ||
+			    a->value.clusterDim.z != 1)
+				return CUDA_ERROR_INVALID_VALUE;
+			continue;
+		}
 		if (a->id !=
 		    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
 			return CUDA_ERROR_INVALID_VALUE;

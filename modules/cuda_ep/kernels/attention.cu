@@ -3,8 +3,8 @@
 // device; every row's result depends on its own total length and, through the
 // number of splits, on whether the step has more than 16 rows, on nothing else.
 //
-// Many sequences in a step (PagedAttention): the first kernel also checks what it
-// is given, and says which rows are whose.
+// Many sequences in a step (PagedAttention): the first kernel also checks what
+// it is given, and says which rows are whose.
 #include "modules/cuda_ep/kernels/gqa.cuh"
 
 #define PER 8 // channels of a head that a lane has, at most
@@ -66,7 +66,8 @@ __device__ __forceinline__ u32 check(const cep_gqa &p, u32 b, span s, u32 lane)
 {
 	const int *first = (const int *)p.first;
 	const int *table = (const int *)p.table + (u64)b * p.table_row;
-	long long past = ((const int *)p.seqlens)[b], total = past + s.hi - s.lo;
+	long long past = ((const int *)p.seqlens)[b],
+		  total = past + s.hi - s.lo;
 	long long limit = (long long)p.table_row * p.block;
 	u32 bad = 0;
 
@@ -126,13 +127,13 @@ __device__ __forceinline__ void sequence(const cep_gqa &p, u32 b, u32 lane)
 		before = tiles_before(p, b, k);
 		n = b < p.seqs ? before + n : n;
 		for (u32 i = before + lane; i < n && i < p.n_tiles; i += 32)
-			tiles[k * p.n_tiles + i] = {
-				b,
-				s.lo,
-				len ? s.hi - s.lo : 0,
-				len - (all.hi - all.lo) + s.lo - all.lo,
-				(i - before) * 16,
-				{0, 0, 0}};
+			tiles[k * p.n_tiles + i] = {b,
+						    s.lo,
+						    len ? s.hi - s.lo : 0,
+						    len - (all.hi - all.lo) +
+							    s.lo - all.lo,
+						    (i - before) * 16,
+						    {0, 0, 0}};
 	}
 }
 
@@ -176,12 +177,7 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 				from_f<T>(0.f);
 	if (!at.live)
 		return;
-	long long rp = p.pos ? ((const long long *)p.pos)[tok] : (long long)pos;
-	if (p.pos && p.rot && (rp < 0 || rp >= (long long)p.cos_rows)) {
-		if (h == 0 && lane == 0)
-			cep_refuse(p.blame, CEP_FAULT_ROTARY, rp, p.cos_rows);
-		rp = 0;
-	}
+	u64 rp = rotary_row(p, tok, pos, h == 0 && lane == 0);
 	bool turns = (is_q || is_k) && p.rot;
 #pragma unroll
 	for (int e = 0; e < PER; e++) {
@@ -246,203 +242,61 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 	}
 }
 
-template <class T> struct __align__(2 * sizeof(T)) two
+// A warp does p.each heads of a token one after another and turns them with
+// what it loaded once.
+template <class T>
+__device__ __forceinline__ void prepare_pairs(const cep_gqa &p)
 {
-	T v[2];
-};
+	pairs<T> x(p);
+	u32 all = p.heads + 2 * p.kv_heads;
+	u32 groups = (all + p.each - 1) / p.each;
+	u32 unit = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+	u32 h = unit % groups * p.each;
+	u32 end = h + p.each < all ? h + p.each : all;
+	float c[2][2], n[2][2], g[2][2][2];
+	gqa_row at;
+	bool first;
 
-// The same where a head turns as a whole, in halves, or not at all: a lane has
-// neighbours d, d + 1 and what they turn with, d + half.  A warp does p.each
-// heads of a token one after another and turns them with what it loaded once.
-template <class T> struct pairs {
-	const cep_gqa &p;
-	u32 lane, row, half;
-	float x[2][2][2]; // [64 e][half][neighbour]
-
-	__device__ __forceinline__ pairs(const cep_gqa &params) : p(params)
-	{
+	x.lane = threadIdx.x & 31;
+	x.half = p.size / 2;
+	x.row = unit / groups;
+	first = h == 0 && x.lane == 0;
+	cep_begin();
+	if (x.row >= p.batch * p.seq) {
+		sequence(p, unit - p.batch * p.seq * groups, x.lane);
+		return;
 	}
+	x.load(h); // under way while the length is read
+	at = row_of(p, x.row, first && x.row % p.seq == 0);
+	if (at.padding)
+		x.clear(h, end);
+	if (!at.live)
+		return;
+	if (p.rot)
+		x.angles(rotary_row(p, x.row, at.pos, first), c, n);
+	for (;;) {
+		bool is_q = h < p.heads;
+		bool is_k = !is_q && h < p.heads + p.kv_heads;
+		const T *w = (const T *)(is_q ? p.q_norm : is_k ? p.k_norm : 0);
+		u64 q = ((u64)x.row * p.heads + h) * p.size;
 
-	__device__ __forceinline__ void load(u32 h)
-	{
-		u64 tok = row;
-		const T *src =
-			h < p.heads
-				? (const T *)p.q + tok * p.q_tok + h * p.size
-			: h < p.heads + p.kv_heads
-				? (const T *)p.k + tok * p.k_tok +
-					  (h - p.heads) * p.size
-				: (const T *)p.v + tok * p.v_tok +
-					  (h - p.heads - p.kv_heads) * p.size;
-
-#pragma unroll
-		for (int e = 0; e < 2; e++)
-#pragma unroll
-			for (int i = 0; i < 2; i++)
-				get(src + i * half, e, x[e][i]);
-	}
-
-	// Channels 64 e + 2 lane and the next of a half; 0 past its end.
-	__device__ __forceinline__ void get(const T *v, int e, float *o) const
-	{
-		u32 d = 64 * e + 2 * lane;
-
-		o[0] = o[1] = 0.f;
-		if (d >= half)
-			return;
-		two<T> r = *(const two<T> *)(v + d);
-		o[0] = to_f(r.v[0]);
-		o[1] = to_f(r.v[1]);
-	}
-
-	__device__ __forceinline__ void norm(const T *w)
-	{
-		float ss = 0, g[2];
-
-#pragma unroll
-		for (int e = 0; e < 2; e++)
-#pragma unroll
-			for (int i = 0; i < 2; i++)
-#pragma unroll
-				for (int k = 0; k < 2; k++)
-					ss += x[e][i][k] * x[e][i][k];
-		ss = 1.f / sqrtf(warp_sum(ss) / (float)p.size + p.eps);
-#pragma unroll
-		for (int e = 0; e < 2; e++)
-#pragma unroll
-			for (int i = 0; i < 2; i++) {
-				get(w + i * half, e, g);
-				x[e][i][0] *= ss * g[0];
-				x[e][i][1] *= ss * g[1];
-			}
-	}
-
-	__device__ __forceinline__ void turn(float (*c)[2], float (*n)[2])
-	{
-#pragma unroll
-		for (int e = 0; e < 2; e++)
-#pragma unroll
-			for (int k = 0; k < 2; k++) {
-				float a = x[e][0][k], b = x[e][1][k];
-
-				x[e][0][k] = a * c[e][k] - b * n[e][k];
-				x[e][1][k] = b * c[e][k] + a * n[e][k];
-			}
-	}
-
-	template <class U>
-	__device__ __forceinline__ void put(U *dst, float scale) const
-	{
-#pragma unroll
-		for (int e = 0; e < 2; e++)
-#pragma unroll
-			for (int i = 0; i < 2; i++) {
-				u32 d = 64 * e + 2 * lane;
-				two<U> r;
-
-				if (d >= half)
-					continue;
-				r.v[0] = from_f<U>(x[e][i][0] * scale);
-				r.v[1] = from_f<U>(x[e][i][1] * scale);
-				*(two<U> *)(dst + i * half + d) = r;
-			}
-	}
-
-	// The result of heads h to end, which nobody waits for.
-	__device__ __forceinline__ void clear(u32 h, u32 end)
-	{
-#pragma unroll
-		for (int e = 0; e < 2; e++)
-#pragma unroll
-			for (int i = 0; i < 2; i++)
-				x[e][i][0] = x[e][i][1] = 0.f;
-		for (; h < end && h < p.heads; h++)
-			put((T *)p.out + ((u64)row * p.heads + h) * p.size,
-			    1.f);
-	}
-
-	// Where head h of the keys and values goes.
-	__device__ __forceinline__ T *place(u32 b, u32 pos, u32 h) const
-	{
-		bool is_k = h < p.heads + p.kv_heads;
-		u32 kh = h - p.heads - (is_k ? 0 : p.kv_heads);
-
-		if (p.table)
-			return (T *)(is_k ? p.pres_k : p.pres_v) +
-			       paged_place(p, b, kh, pos);
-		if (p.windowed)
-			return (T *)(is_k ? p.newk : p.newv) +
-			       ((u64)row * p.kv_heads + kh) * p.size;
-		return is_k ? (T *)p.pres_k + b * p.pres_ks[0] +
-				       kh * p.pres_ks[1] + pos * p.pres_ks[2]
-			    : (T *)p.pres_v + b * p.pres_vs[0] +
-				       kh * p.pres_vs[1] + pos * p.pres_vs[2];
-	}
-
-	__device__ __forceinline__ void run()
-	{
-		u32 all = p.heads + 2 * p.kv_heads;
-		u32 groups = (all + p.each - 1) / p.each;
-		u32 unit = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-		u32 h = unit % groups * p.each;
-		u32 end = h + p.each < all ? h + p.each : all, b, pos;
-		gqa_row at;
-		float c[2][2], n[2][2];
-
-		lane = threadIdx.x & 31;
-		half = p.size / 2;
-		row = unit / groups;
-		cep_begin();
-		if (row >= p.batch * p.seq) {
-			sequence(p, unit - p.batch * p.seq * groups, lane);
-			return;
+		if (w) {
+			x.weights(w, g);
+			x.norm(g);
 		}
-		load(h); // under way while the length is read
-		at = row_of(p, row, h == 0 && row % p.seq == 0 && lane == 0);
-		b = at.b;
-		pos = at.pos;
-		if (at.padding)
-			clear(h, end);
-		if (!at.live)
+		if (p.rot && (is_q || is_k))
+			x.turn(c, n);
+		if (!is_q)
+			x.put(x.place(at.b, at.pos, h), 1.f);
+		else if (p.flash)
+			x.put((T *)p.qbuf + q, 1.f);
+		else
+			x.put((float *)p.qbuf + q, p.scale);
+		if (++h == end)
 			return;
-		long long rp = p.pos ? ((const long long *)p.pos)[row]
-				     : (long long)pos;
-		if (p.pos && p.rot && (rp < 0 || rp >= (long long)p.cos_rows)) {
-			if (h == 0 && lane == 0)
-				cep_refuse(p.blame, CEP_FAULT_ROTARY, rp,
-					   p.cos_rows);
-			rp = 0;
-		}
-#pragma unroll
-		for (int e = 0; e < 2; e++)
-			if (p.rot) {
-				get((const T *)p.cosc + rp * half, e, c[e]);
-				get((const T *)p.sinc + rp * half, e, n[e]);
-			}
-		for (;;) {
-			bool is_q = h < p.heads;
-			bool is_k = !is_q && h < p.heads + p.kv_heads;
-			const T *w = (const T *)(is_q	? p.q_norm
-						 : is_k ? p.k_norm
-							: 0);
-			u64 at = ((u64)row * p.heads + h) * p.size;
-
-			if (w)
-				norm(w);
-			if (p.rot && (is_q || is_k))
-				turn(c, n);
-			if (!is_q)
-				put(place(b, pos, h), 1.f);
-			else if (p.flash)
-				put((T *)p.qbuf + at, 1.f);
-			else
-				put((float *)p.qbuf + at, p.scale);
-			if (++h == end)
-				return;
-			load(h);
-		}
+		x.load(h);
 	}
-};
+}
 
 #define CEP_PREPARE(type, suffix)                                              \
 	CEP_KERNEL(cep_gqa_prep_##suffix, cep_gqa, 128)                        \
@@ -451,8 +305,7 @@ template <class T> struct pairs {
 	}                                                                      \
 	CEP_KERNEL(cep_gqa_pairs_##suffix, cep_gqa, 128)                       \
 	{                                                                      \
-		pairs<type> x(p);                                              \
-		x.run();                                                       \
+		prepare_pairs<type>(p);                                        \
 	}
 CEP_PREPARE(float, f32)
 CEP_PREPARE(__half, f16)
@@ -850,10 +703,10 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 				from_f<T>(finish(v, m, l, p.smooth, p.sink != 0,
 						 sink));
 		} else {
-			u64 at = (((u64)blockIdx.z * p.heads + head) *
-					  p.splits +
-				  split) *
-				 (size + 2);
+			u64 at =
+				(((u64)blockIdx.z * p.heads + head) * p.splits +
+				 split) *
+				(size + 2);
 
 			part[at + d] = v;
 			if (d == 0) {
@@ -868,9 +721,8 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 	__threadfence();
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		u32 *n =
-			(u32 *)p.counters + (u64)blockIdx.z * gridDim.y +
-			blockIdx.y;
+		u32 *n = (u32 *)p.counters + (u64)blockIdx.z * gridDim.y +
+			 blockIdx.y;
 
 		last = atomicInc(n, active - 1) == active - 1;
 	}
@@ -892,11 +744,10 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 	// two channels a thread, all parts of them under way at once
 	for (u32 i = 2 * threadIdx.x; i < a.nh * size; i += 2 * blockDim.x) {
 		u32 h = i / size, d = i % size, head = a.h0 + h;
-		const float *q =
-			part +
-			((u64)blockIdx.z * p.heads + head) * p.splits *
-				(size + 2) +
-			d;
+		const float *q = part +
+				 ((u64)blockIdx.z * p.heads + head) * p.splits *
+					 (size + 2) +
+				 d;
 		float sink = p.sink ? to_f(((const T *)p.sink)[head]) : 0.f;
 		float x[MAX_SPLITS][2], v[2] = {0, 0};
 

@@ -33,6 +33,12 @@ template <class T, int HD, int KT> struct flash_rows {
 	{
 	}
 
+	// The token that row r is of: r / per, rows being fewer than 2^28.
+	__device__ __forceinline__ u32 token(u32 r) const
+	{
+		return per == 1 ? r : (u32)((u64)r * p.per_inverse >> 32);
+	}
+
 	// Position j of the cache, or of the new rows of a windowed one.
 	__device__ __forceinline__ const T *key(u32 j, bool value) const
 	{
@@ -58,7 +64,8 @@ template <class T, int HD, int KT> struct flash_rows {
 	__device__ __forceinline__ u32 query(u32 r, u32 d) const
 	{
 		const T *x = (const T *)p.qbuf +
-			     ((tok + r / per) * p.heads + kh * per + r % per) *
+			     ((tok + token(r)) * p.heads + kh * per +
+			      (r - token(r) * per)) *
 				     p.size +
 			     d;
 
@@ -75,8 +82,8 @@ template <class T, int HD, int KT> struct flash_rows {
 		*high = 0;
 		if (r >= rows)
 			return;
-		*high = at + (end - 1) / per + 1;
-		*low = begin(at + r / per + 1);
+		*high = at + token(end - 1) + 1;
+		*low = begin(at + token(r) + 1);
 	}
 
 	// The first key of a row that ends before end.
@@ -96,12 +103,12 @@ template <class T, int HD, int KT> struct flash_rows {
 
 			m[i] = -INFINITY;
 			l[i] = 0.f;
-			hi[i] = r < rows ? at + r / per + 1 : 0;
+			hi[i] = r < rows ? at + token(r) + 1 : 0;
 			lo[i] = begin(hi[i]);
 		}
 		// rows that are none see nothing
-		hi_min = r0 + 16 <= rows ? at + r0 / per + 1 : 0;
-		lo_max = begin(at + (r0 + 15) / per + 1);
+		hi_min = r0 + 16 <= rows ? at + token(r0) + 1 : 0;
+		lo_max = begin(at + token(r0 + 15) + 1);
 #pragma unroll
 		for (int d = 0; d < HD / 8; d++)
 #pragma unroll
@@ -118,7 +125,7 @@ template <class T, int HD, int KT> struct flash_rows {
 		warp = threadIdx.x / 32;
 		g = lane >> 2;
 		t = lane & 3;
-		per = p.heads / p.kv_heads;
+		per = p.per;
 		kh = blockIdx.y;
 		b = blockIdx.z;
 		// the longest rows first
@@ -156,9 +163,10 @@ template <class T, int HD, int KT> struct flash_rows {
 			v = p.softcap * tanhf(v / p.softcap);
 		if (p.bias && j < end)
 			v += to_f(((const T *)p.bias)[b * p.bias_s[0] +
-						      (kh * per + r % per) *
+						      (kh * per +
+						       (r - token(r) * per)) *
 							      p.bias_s[1] +
-						      r / per * p.bias_s[2] +
+						      token(r) * p.bias_s[2] +
 						      j * p.bias_s[3]]);
 		return v * LOG2E;
 	}
@@ -246,8 +254,9 @@ template <class T, int HD, int KT> struct flash_rows {
 	{
 #pragma unroll
 		for (int i = 0; i < 2; i++) {
-			u32 r = r0 + g + 8 * i, head = kh * per + r % per;
-			u64 row = tok + r / per;
+			u32 r = r0 + g + 8 * i,
+			    head = kh * per + (r - token(r) * per);
+			u64 row = tok + token(r);
 			float mx = m[i], sum, f, sink = 0;
 
 			l[i] += __shfl_xor_sync(0xffffffffu, l[i], 1);

@@ -354,7 +354,7 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 		cursor in = c;
 		tile_regs x;
 
-#pragma unroll
+#pragma unroll 1
 		for (u32 i = 0; i < DEPTH; i++) {
 			if (more(in)) {
 				fetch(ring + i * STAGE, in);
@@ -437,33 +437,35 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 						   const unsigned char *gamma,
 						   float *red) const
 	{
+		static constexpr u32 LOADS = 2; // of a warp at once
 		u32 n = p.k / 8, n_red = (n + 31) / 32;
 		float r = 0;
 
-		for (u32 w = warp; w < n_red; w += warps) {
-			u32 i = w * 32 + lane;
-			float v[8], s[8], acc = 0;
-			__align__(16) T e[8];
+		for (u32 w0 = warp; w0 < n_red; w0 += warps * LOADS) {
+			uint4 a[LOADS], b[LOADS];
 
-			if (i < n) {
-				load8((const T *)p.a + i * 8, v);
+#pragma unroll
+			for (u32 j = 0; j < LOADS; j++) {
+				u32 i = (w0 + j * warps) * 32 + lane;
+
+				a[j] = b[j] = make_uint4(0, 0, 0, 0);
+				if (i >= n)
+					continue;
+				a[j] = ((const uint4 *)p.a)[i];
 				if (o.skip)
-					load8((const T *)o.skip + i * 8, s);
-				for (int k = 0; k < 8; k++) {
-					e[k] = from_f<T>(o.skip ? v[k] + s[k]
-								: v[k]);
-					v[k] = to_f(e[k]);
-					acc = fmaf(v[k], v[k], acc);
-				}
-				((uint4 *)to)[i] = *(const uint4 *)e;
-				if (o.sum && blockIdx.x == 0)
-					((uint4 *)o.sum)[i] = *(const uint4 *)e;
+					b[j] = ((const uint4 *)o.skip)[i];
 			}
-			acc = warp_sum(acc);
-			if (lane == 0)
-				red[w] = acc;
+#pragma unroll
+			for (u32 j = 0; j < LOADS; j++) {
+				u32 w = w0 + j * warps, i = w * 32 + lane;
+
+				if (w < n_red)
+					red_of(to, red, w, i < n, i, a[j],
+					       b[j]);
+			}
 		}
 		__syncthreads();
+#pragma unroll 8
 		for (u32 w = 0; w < n_red; w++)
 			r += red[w];
 		r = 1.f / sqrtf(r / (float)p.k + o.eps);
@@ -482,6 +484,33 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 				e[k] = from_f<T>(v[k] * r * s[k]);
 			((uint4 *)to)[i] = in_order(*(const uint4 *)e);
 		}
+	}
+
+	// Eight elements of a + skip, and the warp's sum of their squares.
+	__device__ __forceinline__ void red_of(unsigned char *to, float *red,
+					       u32 w, bool on, u32 i,
+					       const uint4 &a,
+					       const uint4 &b) const
+	{
+		float v[8], s[8], acc = 0;
+		__align__(16) T e[8];
+
+		load8((const T *)&a, v);
+		load8((const T *)&b, s);
+#pragma unroll
+		for (int k = 0; k < 8; k++) {
+			e[k] = from_f<T>(o.skip ? v[k] + s[k] : v[k]);
+			v[k] = to_f(e[k]);
+			acc = fmaf(v[k], v[k], acc);
+		}
+		if (on) {
+			((uint4 *)to)[i] = *(const uint4 *)e;
+			if (o.sum && blockIdx.x == 0)
+				((uint4 *)o.sum)[i] = *(const uint4 *)e;
+		}
+		acc = warp_sum(acc);
+		if (lane == 0)
+			red[w] = acc;
 	}
 
 	// Classes to slices to the sum; what is not there counts as 0.

@@ -1,4 +1,4 @@
-// gqa.cuh - lengths and places of GroupQueryAttention, for its kernels.
+// gqa.cuh - lengths, places and heads of GroupQueryAttention, for its kernels.
 #ifndef CEP_GQA_CUH
 #define CEP_GQA_CUH
 
@@ -58,7 +58,8 @@ __device__ __forceinline__ gqa_row packed_row(const cep_gqa &p, u32 row)
 	if (pos < 0 || pos >= limit)
 		return r;
 	r.pos = (u32)pos;
-	block = ((const int *)p.table)[(u64)r.b * p.table_row + r.pos / p.block];
+	block = ((const int *)
+			 p.table)[(u64)r.b * p.table_row + r.pos / p.block];
 	r.live = block >= 0 && block < (int)p.n_blocks;
 	return r;
 }
@@ -84,5 +85,174 @@ __device__ __forceinline__ u32 window_rows(const cep_gqa &p, u32 t)
 
 	return t <= c ? t : t - g * ((t - c + g - 1) / g);
 }
+
+// The row of the rotary tables for token row of the step at position pos; a
+// position that has none is refused.
+__device__ __forceinline__ u64 rotary_row(const cep_gqa &p, u64 row, u32 pos,
+					  bool report)
+{
+	long long at = p.pos ? ((const long long *)p.pos)[row] : (long long)pos;
+
+	if (!p.pos || !p.rot || (at >= 0 && at < (long long)p.cos_rows))
+		return (u64)at;
+	if (report)
+		cep_refuse(p.blame, CEP_FAULT_ROTARY, at, p.cos_rows);
+	return 0;
+}
+
+template <class T> struct __align__(2 * sizeof(T)) two
+{
+	T v[2];
+};
+
+// A head that turns as a whole, in halves, or not at all: a lane has neighbours
+// d, d + 1 and what they turn with, d + half.
+template <class T> struct pairs {
+	const cep_gqa &p;
+	u32 lane, row, half;
+	float x[2][2][2]; // [64 e][half][neighbour]
+
+	__device__ __forceinline__ pairs(const cep_gqa &params) : p(params)
+	{
+	}
+
+	__device__ __forceinline__ void load(u32 h)
+	{
+		u64 tok = row;
+		const T *src =
+			h < p.heads
+				? (const T *)p.q + tok * p.q_tok + h * p.size
+			: h < p.heads + p.kv_heads
+				? (const T *)p.k + tok * p.k_tok +
+					  (h - p.heads) * p.size
+				: (const T *)p.v + tok * p.v_tok +
+					  (h - p.heads - p.kv_heads) * p.size;
+
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int i = 0; i < 2; i++)
+				get(src + i * half, e, x[e][i]);
+	}
+
+	// Channels 64 e + 2 lane and the next of a half; 0 past its end.
+	__device__ __forceinline__ void get(const T *v, int e, float *o) const
+	{
+		u32 d = 64 * e + 2 * lane;
+
+		o[0] = o[1] = 0.f;
+		if (d >= half)
+			return;
+		two<T> r = *(const two<T> *)(v + d);
+		o[0] = to_f(r.v[0]);
+		o[1] = to_f(r.v[1]);
+	}
+
+	// The weights of a norm, of the channels that this lane has.
+	__device__ __forceinline__ void weights(const T *w,
+						float (*g)[2][2]) const
+	{
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int i = 0; i < 2; i++)
+				get(w + i * half, e, g[e][i]);
+	}
+
+	__device__ __forceinline__ void norm(const float (*g)[2][2])
+	{
+		float ss = 0;
+
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int i = 0; i < 2; i++)
+#pragma unroll
+				for (int k = 0; k < 2; k++)
+					ss += x[e][i][k] * x[e][i][k];
+		ss = 1.f / sqrtf(warp_sum(ss) / (float)p.size + p.eps);
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int i = 0; i < 2; i++) {
+				x[e][i][0] *= ss * g[e][i][0];
+				x[e][i][1] *= ss * g[e][i][1];
+			}
+	}
+
+	// Cosines and sines of position at.
+	__device__ __forceinline__ void angles(u64 at, float (*c)[2],
+					       float (*n)[2]) const
+	{
+#pragma unroll
+		for (int e = 0; e < 2; e++) {
+			get((const T *)p.cosc + at * half, e, c[e]);
+			get((const T *)p.sinc + at * half, e, n[e]);
+		}
+	}
+
+	__device__ __forceinline__ void turn(const float (*c)[2],
+					     const float (*n)[2])
+	{
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int k = 0; k < 2; k++) {
+				float a = x[e][0][k], b = x[e][1][k];
+
+				x[e][0][k] = a * c[e][k] - b * n[e][k];
+				x[e][1][k] = b * c[e][k] + a * n[e][k];
+			}
+	}
+
+	template <class U>
+	__device__ __forceinline__ void put(U *dst, float scale) const
+	{
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int i = 0; i < 2; i++) {
+				u32 d = 64 * e + 2 * lane;
+				two<U> r;
+
+				if (d >= half)
+					continue;
+				r.v[0] = from_f<U>(x[e][i][0] * scale);
+				r.v[1] = from_f<U>(x[e][i][1] * scale);
+				*(two<U> *)(dst + i * half + d) = r;
+			}
+	}
+
+	// The result of heads h to end, which nobody waits for.
+	__device__ __forceinline__ void clear(u32 h, u32 end)
+	{
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int i = 0; i < 2; i++)
+				x[e][i][0] = x[e][i][1] = 0.f;
+		for (; h < end && h < p.heads; h++)
+			put((T *)p.out + ((u64)row * p.heads + h) * p.size,
+			    1.f);
+	}
+
+	// Where head h of the keys and values goes.
+	__device__ __forceinline__ T *place(u32 b, u32 pos, u32 h) const
+	{
+		bool is_k = h < p.heads + p.kv_heads;
+		u32 kh = h - p.heads - (is_k ? 0 : p.kv_heads);
+
+		if (p.table)
+			return (T *)(is_k ? p.pres_k : p.pres_v) +
+			       paged_place(p, b, kh, pos);
+		if (p.windowed)
+			return (T *)(is_k ? p.newk : p.newv) +
+			       ((u64)row * p.kv_heads + kh) * p.size;
+		return is_k ? (T *)p.pres_k + b * p.pres_ks[0] +
+				       kh * p.pres_ks[1] + pos * p.pres_ks[2]
+			    : (T *)p.pres_v + b * p.pres_vs[0] +
+				       kh * p.pres_vs[1] + pos * p.pres_vs[2];
+	}
+};
 
 #endif

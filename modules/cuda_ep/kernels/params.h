@@ -144,6 +144,8 @@ struct cep_rope {
 
 /* A row's keys are split over as many blocks at most. */
 #define CEP_GQA_SPLITS 32
+/* The same on tensor cores, kernels/split.cu: blocks of a cluster. */
+#define CEP_SPLITS 8
 
 struct cep_gqa {
 	uint64_t q, k, v;
@@ -163,6 +165,13 @@ struct cep_gqa {
 	uint32_t windowed, smooth, splits, group; /* heads a block takes */
 	uint32_t flash;
 	uint32_t each; /* heads a warp prepares */
+	/* split.cu: no kernel prepares; lengths were written before the kernel
+	 * in front began */
+	uint32_t fused, early;
+	/* query heads of a key head, and 2^32 over that, rounded up; split.cu:
+	 * tiles of a batch entry's rows */
+	uint32_t per, per_inverse, row_tiles;
+	uint32_t reserved;
 	/* Many sequences, if table is not 0: a step of seq rows, those of
 	 * sequence b are first[b] to first[b + 1]; seqlens are of what was
 	 * before.  A cache is [blocks][block][NKV][H], and its strides are of a

@@ -269,86 +269,119 @@ CEP_KERNEL(cep_softmax, cep_row, 256)
 	}
 }
 
-__device__ __forceinline__ bool is_better(float v, long long i, float w,
-					  long long k)
+// A largest element: ties to the lowest index, none is the worst.
+struct best {
+	float v;
+	long long at;
+
+	__device__ __forceinline__ void take(float w, long long k)
+	{
+		if (k >= 0 && (at < 0 || w > v || (w == v && k < at))) {
+			v = w;
+			at = k;
+		}
+	}
+
+	__device__ __forceinline__ void over_warp()
+	{
+#pragma unroll
+		for (int o = 16; o; o >>= 1) {
+			float w = __shfl_xor_sync(0xffffffffu, v, o);
+			long long k = __shfl_xor_sync(0xffffffffu, at, o);
+
+			take(w, k);
+		}
+	}
+};
+
+__device__ __forceinline__ void argmax_take(const cep_row &p, best &b, float w,
+					    u64 i)
 {
-	return k >= 0 && (i < 0 || w > v || (w == v && k < i));
+	if (w != w)
+		cep_refuse(p.blame, CEP_FAULT_NAN, (long long)i,
+			   (long long)p.dim);
+	else
+		b.take(w, (long long)i);
+}
+
+// This thread's elements, eight at a time where they lie so.
+template <class T>
+__device__ __forceinline__ void argmax_eights(const cep_row &p, best &b,
+					      u64 base)
+{
+	const T *x = (const T *)p.x + base;
+	u64 stride = (u64)gridDim.x * blockDim.x;
+
+#pragma unroll 2
+	for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i * 8 < p.dim;
+	     i += stride) {
+		float w[8];
+
+		load8(x + i * 8, w);
+#pragma unroll
+		for (u32 e = 0; e < 8; e++)
+			argmax_take(p, b, w[e], i * 8 + e);
+	}
 }
 
 // Largest element of a row, ties to the lowest index; NaN is refused.  Blocks
 // of a row take every gridDim.x-th stretch; the last one to come chooses.
 CEP_KERNEL(cep_argmax, cep_row, 256)
 {
-	__shared__ float bv[8];
-	__shared__ long long bi[8];
-	bool last;
+	__shared__ best all[8];
+	__shared__ u32 last;
 	u64 row = blockIdx.y, base = row_base(p, row);
-	u64 stride = (u64)gridDim.x * blockDim.x;
-	float v = -INFINITY;
-	long long at = -1;
+	u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+	bool eights = p.inner == 1 && p.dim % 8 == 0 && p.x % 16 == 0;
+	best b = {-INFINITY, -1};
 
 	cep_begin();
-#pragma unroll 4
-	for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < p.dim;
-	     i += stride) {
-		float w = row_load(p.x, p.in_dt, base + i * (u64)p.inner);
-
-		if (w != w)
-			cep_refuse(p.blame, CEP_FAULT_NAN, (long long)i,
-				   (long long)p.dim);
-		else if (is_better(v, at, w, (long long)i)) {
-			v = w;
-			at = (long long)i;
-		}
-	}
-	for (int o = 16; o; o >>= 1) {
-		float w = __shfl_xor_sync(0xffffffffu, v, o);
-		long long k = __shfl_xor_sync(0xffffffffu, at, o);
-
-		if (is_better(v, at, w, k)) {
-			v = w;
-			at = k;
-		}
-	}
-	if ((threadIdx.x & 31) == 0) {
-		bv[threadIdx.x >> 5] = v;
-		bi[threadIdx.x >> 5] = at;
-	}
+	if (eights && p.in_dt == CEP_F16)
+		argmax_eights<__half>(p, b, base);
+	else if (eights && p.in_dt == CEP_BF16)
+		argmax_eights<bf16>(p, b, base);
+	else
+		for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
+		     i < p.dim; i += (u64)gridDim.x * blockDim.x)
+			argmax_take(
+				p, b,
+				row_load(p.x, p.in_dt, base + i * (u64)p.inner),
+				i);
+	b.over_warp();
+	if (lane == 0)
+		all[warp] = b;
 	__syncthreads();
-	if (threadIdx.x)
+	if (warp)
 		return;
-	for (u32 i = 1; i < blockDim.x / 32; i++)
-		if (is_better(v, at, bv[i], bi[i])) {
-			v = bv[i];
-			at = bi[i];
-		}
+	b.at = -1;
+	if (lane < blockDim.x / 32)
+		b = all[lane];
+	b.over_warp();
 	if (gridDim.x > 1) {
 		volatile float *pv = (volatile float *)p.out2 + row * gridDim.x;
 		volatile long long *pi =
 			(volatile long long *)p.out3 + row * gridDim.x;
 
-		pv[blockIdx.x] = v;
-		pi[blockIdx.x] = at;
-		__threadfence();
-		last = atomicInc((u32 *)p.counters + row, gridDim.x - 1) ==
-		       gridDim.x - 1;
+		if (lane == 0) {
+			pv[blockIdx.x] = b.v;
+			pi[blockIdx.x] = b.at;
+			__threadfence();
+			last = atomicInc((u32 *)p.counters + row,
+					 gridDim.x - 1) == gridDim.x - 1;
+			__threadfence();
+		}
+		__syncwarp();
 		if (!last)
 			return;
-		__threadfence();
-		v = pv[0];
-		at = pi[0];
-		for (u32 i = 1; i < gridDim.x; i++) {
-			float w = pv[i];
-			long long k = pi[i];
-
-			if (is_better(v, at, w, k)) {
-				v = w;
-				at = k;
-			}
-		}
+		b.at = -1;
+		for (u32 i = lane; i < gridDim.x; i += 32)
+			b.take(pv[i], pi[i]);
+		b.over_warp();
 	}
+	if (lane)
+		return;
 	if (p.out_dt == CEP_I64)
-		((long long *)p.out)[row] = at < 0 ? 0 : at;
+		((long long *)p.out)[row] = b.at < 0 ? 0 : b.at;
 	else
-		((int *)p.out)[row] = at < 0 ? 0 : (int)at;
+		((int *)p.out)[row] = b.at < 0 ? 0 : (int)b.at;
 }
