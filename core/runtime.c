@@ -57,7 +57,6 @@ int32_t genai_runtime_choose_stream(struct genai_runtime *rt,
 	const char *v = genai_config_get(rt->config, "runtime", "stream");
 	size_t end = strlen(v), at;
 	struct genai_choice *c = &rt->stream;
-	struct genai_stream_ops ops;
 	int32_t rc;
 
 	if (end >= sizeof(rt->stream.label))
@@ -73,11 +72,11 @@ int32_t genai_runtime_choose_stream(struct genai_runtime *rt,
 			at++;
 		rc = choose(rt, "stream", v + at, end - at, c, err);
 		if (!rc)
-			rc = genai_module_get_iface(
+			rc = genai_module_has_iface(
 				c->module,
 				c == &rt->stream ? GENAI_IFACE_STREAM
 						 : GENAI_IFACE_STREAM_LAYER,
-				c->name, &ops, sizeof(ops), err);
+				c->name, err);
 		if (rc)
 			return rc;
 		for (uint32_t i = 0; i < rt->n_layers; i++)

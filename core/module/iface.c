@@ -99,6 +99,12 @@ static const struct genai_iface *choose(const struct genai_module *m,
 	return NULL;
 }
 
+int32_t genai_module_has_iface(const struct genai_module *m, const char *type,
+			       const char *name, struct genai_error *err)
+{
+	return choose(m, type, name, err) ? 0 : GENAI_E_CONFIG;
+}
+
 int32_t genai_module_get_iface(const struct genai_module *m, const char *type,
 			       const char *name, void *ops, uint32_t ops_bytes,
 			       struct genai_error *err)

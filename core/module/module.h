@@ -39,7 +39,10 @@ uint32_t genai_module_n_ifaces(const struct genai_module *m);
 const struct genai_iface *genai_module_iface_at(const struct genai_module *m,
 						uint32_t i);
 /* By type and name; name "": the only one of the type.  GENAI_E_CONFIG naming
- * what there is otherwise; GENAI_E_ABI for another version of the interface.
+ * what there is otherwise.  Tables may still be filled by init. */
+int32_t genai_module_has_iface(const struct genai_module *m, const char *type,
+			       const char *name, struct genai_error *err);
+/* The same, and its table; GENAI_E_ABI for another version of the interface.
  * The table is copied to ops (ops_bytes, zero filled beyond the module's
  * length; its size field is set to what was copied).  A slot that every table
  * of the type must have is NULL: GENAI_E_MODULE naming it. */

@@ -67,7 +67,7 @@ static void call_name(char *out, size_t cap)
 	const char *name = fake.do_failed();
 	size_t n = strlen(name);
 
-	if (n > 3 && !strcmp(name + n - 3, "_v2"))
+	if (n > 3 && !strncmp(name + n - 3, "_v", 2))
 		n -= 3;
 	snprintf(out, cap, "%.*s", (int)n, name);
 }

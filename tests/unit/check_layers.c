@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/runtime.h"
+#include "tests/unit/harness.h"
 
 #define PAGES 12
 #define PAGE UINT64_C(4096)
@@ -380,12 +381,10 @@ START_TEST(thread_dies)
 }
 END_TEST
 
-int main(void)
+static Suite *suite(void)
 {
 	Suite *s = suite_create("layers");
 	TCase *t = tcase_create("layers");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, stacks);
@@ -395,9 +394,10 @@ int main(void)
 	tcase_add_loop_test(t, close_in_flight, 0, 5);
 	tcase_add_loop_test(t, thread_dies, 0, 5);
 	suite_add_tcase(s, t);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return s;
+}
+
+int main(void)
+{
+	return genai_check_main(suite());
 }

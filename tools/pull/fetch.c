@@ -73,7 +73,7 @@ static int32_t load(struct cli *c)
 	void *lib = NULL, *f;
 
 	for (size_t i = 0; !lib && i < sizeof(libs) / sizeof(libs[0]); i++)
-		lib = dlopen(libs[i], RTLD_NOW);
+		lib = dlopen(libs[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!lib)
 		return genai_fail(&c->err, GENAI_E_NOTFOUND,
 				  "libcurl, which pull needs, is not here "
