@@ -163,28 +163,43 @@ static bool is_ready(const struct CUgraph_st *g, const bool *done, uint32_t i)
 	return ok;
 }
 
-void fake_run_graph(const struct op *launch)
+bool fake_graph_is_ready(const struct op *launch)
+{
+	const struct CUgraph_st *g = launch->exec->graph;
+
+	if (!launch->done)
+		return !launch->exec->busy;
+	for (uint32_t i = 0; i < g->n; i++)
+		if (is_ready(g, launch->done, i))
+			return true;
+	return !launch->left;
+}
+
+bool fake_run_graph(struct op *launch)
 {
 	struct CUgraph_st *g = launch->exec->graph;
-	bool *done = calloc(g->n ? g->n : 1, 1);
 
-	place_nodes(launch);
-	for (uint32_t left = g->n; left;) {
+	if (!launch->done) {
+		launch->exec->busy = launch;
+		launch->done = calloc(g->n ? g->n : 1, 1);
+		launch->left = g->n;
+		place_nodes(launch);
+	}
+	while (launch->left) {
 		uint32_t ready = 0, pick = 0;
 
 		for (uint32_t i = 0; i < g->n; i++)
-			if (is_ready(g, done, i) &&
+			if (is_ready(g, launch->done, i) &&
 			    (!ready++ || fake_dice(ready) == 0))
 				pick = i;
-		if (!ready) { // a word is not there yet
-			fake_breathe();
-			continue;
-		}
-		done[pick] = true;
-		left--;
+		if (!ready)
+			return false;
+		launch->done[pick] = true;
+		launch->left--;
 		fake_run_op(g->nodes[pick]);
 	}
-	free(done);
+	launch->exec->busy = NULL;
+	return true;
 }
 
 CUresult cuGraphLaunch(CUgraphExec e, CUstream s)

@@ -75,6 +75,8 @@ struct op {
 	 * there; of a launch: what the branches' lines had before */
 	uint32_t *deps;
 	uint32_t n_deps, branch, nth;
+	bool *done; /* of a launch that has begun: its nodes */
+	uint32_t left;
 	struct op *next;
 };
 
@@ -94,7 +96,8 @@ struct CUgraph_st {
 struct CUgraphExec_st {
 	struct CUgraph_st *graph;
 	uint32_t lines[FAKE_BRANCHES];
-	struct clock done; /* its last launch */
+	struct clock done;     /* its last launch */
+	const struct op *busy; /* the launch whose nodes are placed */
 	struct CUgraphExec_st *next;
 };
 
@@ -185,7 +188,10 @@ void fake_node_add(struct CUstream_st *s, struct op *o);
 uint32_t fake_set_add(struct set *s, uint32_t v);
 /* Would waiting for e put something new before the next node of s? */
 bool fake_orders_more(const struct CUstream_st *s, const struct CUevent_st *e);
-void fake_run_graph(const struct op *launch);
+/* Nodes of a launch, as far as they can run; false: some wait for a word. */
+bool fake_run_graph(struct op *launch);
+/* Whether there is one. */
+bool fake_graph_is_ready(const struct op *launch);
 /* Does the word that it waits for say so? */
 bool fake_word_is_there(const struct op *o);
 bool fake_has_graphs(void);

@@ -44,6 +44,7 @@ void fake_op_free(struct op *o)
 {
 	free(o->params);
 	free(o->deps);
+	free(o->done);
 	free(o->clock);
 	free(o->before);
 	free(o);
@@ -141,17 +142,15 @@ void fake_run_op(struct op *o)
 		break;
 	case OP_WAIT:
 	case OP_WORD:
-		break;
-	case OP_GRAPH:
-		fake_run_graph(o);
+	case OP_GRAPH: // run_first()
 		break;
 	}
 }
 
 bool fake_word_is_there(const struct op *o)
 {
-	uint32_t now = __atomic_load_n((const uint32_t *)o->src,
-				       __ATOMIC_ACQUIRE);
+	uint32_t now =
+		__atomic_load_n((const uint32_t *)o->src, __ATOMIC_ACQUIRE);
 
 	return fake_dead() || (int32_t)(now - o->value) >= 0;
 }
@@ -160,6 +159,8 @@ static bool can_run(const struct CUstream_st *s)
 {
 	if (s->head && s->head->kind == OP_WORD)
 		return fake_word_is_there(s->head);
+	if (s->head && s->head->kind == OP_GRAPH)
+		return fake_graph_is_ready(s->head);
 	if (!s->head || (s->head->kind == OP_HOST && s->head->state == 1))
 		return false;
 	return s->head->kind != OP_WAIT ||
@@ -198,6 +199,8 @@ static void run_first(struct CUstream_st *s)
 		host_start(o);
 		return;
 	}
+	if (o->kind == OP_GRAPH && !fake_run_graph(o))
+		return;
 	s->head = o->next;
 	if (!s->head)
 		s->tail = NULL;
