@@ -77,6 +77,7 @@ struct op {
 	uint32_t n_deps, branch, nth;
 	bool *done; /* of a launch that has begun: its nodes */
 	uint32_t left;
+	bool held; /* a thread is at its nodes */
 	struct op *next;
 };
 
