@@ -206,8 +206,6 @@ static unsigned char complete(EditLine *el, int ch)
 	return CC_REFRESH;
 }
 
-// ---- life ----
-
 // ---- lines of other days ----
 
 // $XDG_STATE_HOME/genai/chat_history, whose folders are made if make.
@@ -250,6 +248,8 @@ static void keep_history(struct term *t)
 	close(fd);
 	history_w(t->history, &event, H_SAVE, path);
 }
+
+// ---- life ----
 
 struct term *term_open(const char *const *words)
 {
