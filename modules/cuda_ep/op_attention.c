@@ -13,36 +13,48 @@
 #define SPLIT_TOKENS 64
 
 static const struct cep_flash flashes[] = {
-	{64, true, 4 * 128 * 128 + 1024, 0, CEP_K_cep_wflash_64_f16,
+	{64, true, 4 * 128 * 128 + 1024, 0, 0, CEP_K_cep_wflash_64_f16,
 	 CEP_K_cep_wflash_64_bf16},
-	{128, true, 4 * 128 * 256 + 1024, 0, CEP_K_cep_wflash_128_f16,
+	{128, true, 4 * 128 * 256 + 1024, 0, 0, CEP_K_cep_wflash_128_f16,
 	 CEP_K_cep_wflash_128_bf16},
-	{64, false, 4 * 64 * 144, 0, CEP_K_cep_flash_64_f16,
+	{64, false, 4 * 64 * 144, 0, 0, CEP_K_cep_flash_64_f16,
 	 CEP_K_cep_flash_64_bf16},
-	{96, false, 4 * 64 * 208, 0, CEP_K_cep_flash_96_f16,
+	{96, false, 4 * 64 * 208, 0, 0, CEP_K_cep_flash_96_f16,
 	 CEP_K_cep_flash_96_bf16},
-	{128, false, 4 * 64 * 272, 0, CEP_K_cep_flash_128_f16,
+	{128, false, 4 * 64 * 272, 0, 0, CEP_K_cep_flash_128_f16,
 	 CEP_K_cep_flash_128_bf16},
-	{256, false, 4 * 32 * 528, 16 * 528, CEP_K_cep_flash_256_f16,
+	{256, false, 4 * 32 * 528, 16 * 528, 0, CEP_K_cep_flash_256_f16,
 	 CEP_K_cep_flash_256_bf16},
 	{0},
 };
 
 static const struct cep_flash splits[] = {
-	{64, false, SPLIT_BYTES(64), 4 * 16 * 144, CEP_K_cep_split_64_f16,
-	 CEP_K_cep_split_64_bf16},
-	{128, false, SPLIT_BYTES(128), 4 * 16 * 272, CEP_K_cep_split_128_f16,
-	 CEP_K_cep_split_128_bf16},
-	{256, false, SPLIT_BYTES(256), 4 * 16 * 528, CEP_K_cep_split_256_f16,
-	 CEP_K_cep_split_256_bf16},
+	{64, false, SPLIT_BYTES(64), 4 * 16 * 144, SPLIT_MET(64),
+	 CEP_K_cep_split_64_f16, CEP_K_cep_split_64_bf16},
+	{128, false, SPLIT_BYTES(128), 4 * 16 * 272, SPLIT_MET(128),
+	 CEP_K_cep_split_128_f16, CEP_K_cep_split_128_bf16},
+	{256, false, SPLIT_BYTES(256), 4 * 16 * 528, SPLIT_MET(256),
+	 CEP_K_cep_split_256_f16, CEP_K_cep_split_256_bf16},
 	{0},
 };
+
+// Heads of 128 fit where a block has 99 KiB: the GPUs of 8.6 and 8.9.
+_Static_assert(SPLIT_BYTES(128) + SLIM_WARPS * 4 * 16 * 272 <=
+		       99 * 1024 - 20480,
+	       "shared memory of cep_split_128");
+
+uint32_t cep_flash_bytes(const struct cep *self, const struct cep_flash *f,
+			 uint32_t warps)
+{
+	return f->bytes + warps * f->warp_bytes +
+	       (self->major >= 9 ? f->met_bytes : 0);
+}
 
 bool cep_flash_fits(const struct cep *self, const struct cep_flash *f,
 		    uint32_t size, uint32_t warps)
 {
 	return size <= f->size && (!f->wgmma || cep_has_wgmma(self)) &&
-	       f->bytes + warps * f->warp_bytes <=
+	       cep_flash_bytes(self, f, warps) <=
 		       (uint32_t)self->max_smem - 20480;
 }
 
@@ -393,7 +405,7 @@ static int32_t run_flash(struct cep_node *n, struct cep_run *r,
 					 p->row_tiles * p->batch};
 	return cep_run_cluster(
 		r, n->in[0]->dtype == GENAI_DT_F16 ? f->f16 : f->bf16, grid,
-		32 * warps, f->bytes + warps * f->warp_bytes,
+		32 * warps, cep_flash_bytes(r->self, f, warps),
 		s->split ? CEP_SPLITS : 1, p);
 }
 
@@ -456,16 +468,21 @@ static bool are_pairs(const struct cep_gqa *p)
 	       !((p->q_tok | p->k_tok | p->v_tok) % 2);
 }
 
-// Lengths and positions were written before the kernel in front begins.  If
-// not, wait for all kernels once, so that the layers that follow can say so.
+// What the kernel reads before it waits was written before the kernel in front
+// begins: caches, lengths, tables, positions, weights of norms.  If not, wait
+// for all kernels once, so that the layers that follow can say so.
 static bool is_early(const struct cep_node *n, struct cep_run *r)
 {
+	static const uint8_t early[] = {3, 4, 5, 7, 8, 9, 14, 15};
+
 	if (!r->self->pdl)
 		return false;
-	if (cep_settled(n, r, 5) && cep_settled(n, r, 9))
-		return true;
-	r->overlap = false;
-	return false;
+	for (uint32_t i = 0; i < sizeof(early); i++)
+		if (!cep_settled(n, r, early[i])) {
+			r->overlap = false;
+			return false;
+		}
+	return true;
 }
 
 static int32_t run_all(struct cep_node *n, struct cep_run *r, struct cep_gqa *p)
@@ -481,7 +498,6 @@ static int32_t run_all(struct cep_node *n, struct cep_run *r, struct cep_gqa *p)
 		p->early = is_early(n, r);
 	else
 		rc = cep_gqa_first(n, r, p);
-
 	if (!rc && moved && p->past_rows)
 		rc = cep_run_kernel(
 			r,

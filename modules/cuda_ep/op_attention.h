@@ -6,11 +6,12 @@
 #include "modules/cuda_ep/op.h"
 
 /* A kernel for tiles of rows on tensor cores: the largest head; bytes of shared
- * memory of a block, and of each of its warps. */
+ * memory of a block, of each of its warps, and of a block in a cluster besides.
+ */
 struct cep_flash {
 	uint32_t size;
 	bool wgmma;
-	uint32_t bytes, warp_bytes;
+	uint32_t bytes, warp_bytes, met_bytes;
 	enum cep_kernel f16, bf16;
 };
 
@@ -37,6 +38,9 @@ EXEC_STATE(gqa_state, cep_node)
 #define SPLIT_ROWS 16
 #define SLIM_WARPS 4
 
+/* Shared memory of such a block. */
+uint32_t cep_flash_bytes(const struct cep *self, const struct cep_flash *f,
+			 uint32_t warps);
 bool cep_flash_fits(const struct cep *self, const struct cep_flash *f,
 		    uint32_t size, uint32_t warps);
 /* The first kernel of the list that holds such a head; NULL: none. */
@@ -44,8 +48,9 @@ const struct cep_flash *cep_flash_find(const struct cep_node *n,
 				       const struct cep_flash *f,
 				       uint32_t size);
 /* Shared memory of a block of kernels/split.cu beside its warps': a token's
- * heads, and what other splits give it. */
-#define SPLIT_BYTES(size) (18 * 2 * ((size) + 8) + 21 * 4 * ((size) + 4))
+ * heads; and where splits meet in a cluster, what others give it. */
+#define SPLIT_BYTES(size) (18 * 2 * ((size) + 8))
+#define SPLIT_MET(size) (21 * 4 * ((size) + 4))
 
 /* What follows from heads and rows. */
 void cep_gqa_per(struct cep_gqa *p);

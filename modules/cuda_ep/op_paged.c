@@ -27,12 +27,12 @@ enum {
 };
 
 static const struct cep_flash paged[] = {
-	{64, false, SPLIT_BYTES(64), 4 * 16 * 144, CEP_K_cep_paged_64_f16,
-	 CEP_K_cep_paged_64_bf16},
-	{128, false, SPLIT_BYTES(128), 4 * 16 * 272, CEP_K_cep_paged_128_f16,
-	 CEP_K_cep_paged_128_bf16},
-	{256, false, SPLIT_BYTES(256), 4 * 16 * 528, CEP_K_cep_paged_256_f16,
-	 CEP_K_cep_paged_256_bf16},
+	{64, false, SPLIT_BYTES(64), 4 * 16 * 144, SPLIT_MET(64),
+	 CEP_K_cep_paged_64_f16, CEP_K_cep_paged_64_bf16},
+	{128, false, SPLIT_BYTES(128), 4 * 16 * 272, SPLIT_MET(128),
+	 CEP_K_cep_paged_128_f16, CEP_K_cep_paged_128_bf16},
+	{256, false, SPLIT_BYTES(256), 4 * 16 * 528, SPLIT_MET(256),
+	 CEP_K_cep_paged_256_f16, CEP_K_cep_paged_256_bf16},
 	{0},
 };
 
@@ -328,7 +328,7 @@ static int32_t run_piece(struct cep_node *n, struct cep_run *r,
 	return cep_run_cluster(
 		r, n->in[QUERY]->dtype == GENAI_DT_F16 ? f->f16 : f->bf16,
 		(struct cep_dim3){CEP_SPLITS, p->kv_heads, p->n_tiles},
-		32 * SLIM_WARPS, f->bytes + SLIM_WARPS * f->warp_bytes,
+		32 * SLIM_WARPS, cep_flash_bytes(r->self, f, SLIM_WARPS),
 		CEP_SPLITS, p);
 }
 
