@@ -149,8 +149,8 @@ int32_t control_get(const struct scope *s, uint32_t value,
 	return genai_fail(err, GENAI_E_FORMAT, "value %s is not known", name);
 }
 
-static int32_t copy_of(const struct genai_host_tensor *t,
-		       struct genai_host_tensor *out, struct genai_error *err)
+int32_t control_copy(const struct genai_host_tensor *t,
+		     struct genai_host_tensor *out, struct genai_error *err)
 {
 	*out = *t;
 	out->data = malloc(t->bytes + 1);
@@ -163,15 +163,16 @@ static int32_t copy_of(const struct genai_host_tensor *t,
 
 static int32_t run_scope(struct scope *s, struct genai_error *err);
 
-// Run a subgraph on inputs that stay the caller's; outputs are its own.
-int32_t control_run_body(const struct scope *up, const struct genai_graph *g,
+// Run a graph on inputs that stay the caller's; outputs are its own.
+static int32_t run_graph(struct control *c, const struct scope *up,
+			 const struct genai_graph *g,
 			 const struct genai_host_tensor *in,
 			 struct genai_host_tensor *out, struct genai_error *err)
 {
 	struct scope s;
-	int32_t rc = scope_open(&s, up->c, up, g, err);
+	int32_t rc = scope_open(&s, c, up, g, err);
 
-	memset(out, 0, (g->n_outputs + 1) * sizeof(*out));
+	memset(out, 0, g->n_outputs * sizeof(*out));
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < g->n_inputs; i++)
@@ -182,10 +183,17 @@ int32_t control_run_body(const struct scope *up, const struct genai_graph *g,
 
 		rc = control_get(&s, g->outputs[i], &t, err);
 		if (!rc)
-			rc = copy_of(&t, &out[i], err);
+			rc = control_copy(&t, &out[i], err);
 	}
 	scope_close(&s);
 	return rc;
+}
+
+int32_t control_run_body(const struct scope *up, const struct genai_graph *g,
+			 const struct genai_host_tensor *in,
+			 struct genai_host_tensor *out, struct genai_error *err)
+{
+	return run_graph(up->c, up, g, in, out, err);
 }
 
 void control_drop(struct genai_host_tensor *t, uint32_t n)
@@ -198,8 +206,7 @@ void control_drop(struct genai_host_tensor *t, uint32_t n)
 
 // ---- the nodes between ----
 
-static bool captured(const struct genai_graph *g, const char *name);
-
+// A value that a subgraph of a subgraph reads is one of both.
 static bool captured_by(const struct genai_node *n, const char *name)
 {
 	for (uint32_t k = 0; k < n->n_attrs; k++) {
@@ -215,17 +222,7 @@ static bool captured_by(const struct genai_node *n, const char *name)
 			    !strcmp(v->name, name))
 				return true;
 		}
-		if (a->kind == GENAI_ATTR_GRAPH && captured(a->graph, name))
-			return true;
 	}
-	return false;
-}
-
-static bool captured(const struct genai_graph *g, const char *name)
-{
-	for (uint32_t i = 0; i < g->n_nodes; i++)
-		if (captured_by(genai_graph_node(g, i), name))
-			return true;
 	return false;
 }
 
@@ -457,30 +454,15 @@ int32_t genai_single_run(struct genai_runtime *rt, const struct genai_graph *g,
 			 struct genai_error *err)
 {
 	struct control c = {.rt = rt};
-	struct scope s;
 	int32_t rc;
 
 	if (!has_control(g))
 		return genai_single_flat(rt, g, inputs, outputs, err);
 	memset(outputs, 0, g->n_outputs * sizeof(*outputs));
 	rc = genai_single_check(g, inputs, err);
-	if (rc)
-		return rc;
-	rc = scope_open(&s, &c, NULL, g, err);
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < g->n_inputs; i++)
-		lend(&s, g->inputs[i], &inputs[i]);
-	rc = run_scope(&s, err);
-	for (uint32_t i = 0; !rc && i < g->n_outputs; i++) {
-		struct genai_host_tensor t;
-
-		rc = control_get(&s, g->outputs[i], &t, err);
-		if (!rc)
-			rc = copy_of(&t, &outputs[i], err);
-	}
+	if (!rc)
+		rc = run_graph(&c, NULL, g, inputs, outputs, err);
 	if (rc)
 		control_drop(outputs, g->n_outputs);
-	scope_close(&s);
 	return rc;
 }

@@ -36,8 +36,11 @@ void control_put(struct scope *s, uint32_t value, struct genai_host_tensor *t);
 int32_t control_number(const struct scope *s, const struct genai_node *n,
 		       uint32_t i, const char *what, int64_t *io,
 		       struct genai_error *err);
-/* Run a subgraph: inputs stay the caller's, outputs (one more than it has) are
- * malloc'ed; what there is of them after an error, too. */
+/* Data of its own. */
+int32_t control_copy(const struct genai_host_tensor *t,
+		     struct genai_host_tensor *out, struct genai_error *err);
+/* Run a subgraph: inputs stay the caller's, outputs are malloc'ed; what there
+ * is of them after an error, too. */
 int32_t control_run_body(const struct scope *up, const struct genai_graph *g,
 			 const struct genai_host_tensor *in,
 			 struct genai_host_tensor *out,

@@ -215,18 +215,14 @@ static int32_t give_results(struct runs *r, struct genai_error *err)
 		struct genai_host_tensor *t =
 			i < r->carried ? &r->in[r->lead_in + i]
 				       : &r->stacks[i - r->carried].t;
-		struct genai_host_tensor copy = *t;
+		struct genai_host_tensor own = *t;
 
-		if (i < r->carried && !r->own) {
-			copy.data = malloc(t->bytes + 1);
-			if (!copy.data)
-				return genai_fail(err, GENAI_E_NOMEM,
-						  "no memory");
-			memcpy(copy.data, t->data, t->bytes);
-		} else {
+		if (i < r->carried && !r->own)
+			rc = control_copy(t, &own, err);
+		else
 			t->data = NULL;
-		}
-		control_put(r->s, r->n->outputs[i], &copy);
+		if (!rc)
+			control_put(r->s, r->n->outputs[i], &own);
 	}
 	return rc;
 }
