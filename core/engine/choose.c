@@ -357,22 +357,20 @@ static const char *add_token(struct genai_engine *e, struct eng_seq *s,
 	return stop;
 }
 
-static bool is_full(const struct genai_engine *e, const struct eng_seq *s)
+// Does it end with n tokens?
+static bool is_full(const struct genai_engine *e, const struct eng_seq *s,
+		    size_t n)
 {
 	const struct eng_request *rq = s->rq;
 
-	return s->n >= e->m->context ||
+	return n >= e->m->context ||
 	       (rq->max_tokens >= 0 &&
-		s->n - rq->n_ids >= (uint64_t)rq->max_tokens);
+		n - rq->n_ids >= (uint64_t)rq->max_tokens);
 }
 
 bool eng_ends_next(const struct genai_engine *e, const struct eng_seq *s)
 {
-	const struct eng_request *rq = s->rq;
-
-	return s->n + 1 >= e->m->context ||
-	       (rq->max_tokens >= 0 &&
-		s->n + 1 - rq->n_ids >= (uint64_t)rq->max_tokens);
+	return is_full(e, s, s->n + 1);
 }
 
 static void next_token(struct genai_engine *e, struct eng_seq *s, uint32_t row)
@@ -383,7 +381,7 @@ static void next_token(struct genai_engine *e, struct eng_seq *s, uint32_t row)
 	const char *stop;
 	bool lost;
 
-	if (is_full(e, s)) { // only the prompt was wanted
+	if (is_full(e, s, s->n)) { // only the prompt was wanted
 		eng_end(e, s, GENAI_FINISH_LENGTH, NULL, NULL);
 		return;
 	}
@@ -408,7 +406,7 @@ static void next_token(struct genai_engine *e, struct eng_seq *s, uint32_t row)
 		eng_event(e, &ev);
 	if (stop)
 		eng_end(e, s, GENAI_FINISH_STOP, stop, NULL);
-	else if (is_full(e, s))
+	else if (is_full(e, s, s->n))
 		eng_end(e, s, GENAI_FINISH_LENGTH, NULL, NULL);
 }
 

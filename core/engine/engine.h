@@ -163,6 +163,17 @@ static inline struct eng_part *eng_now(const struct genai_engine *e,
 	return &s->part[e->turn];
 }
 
+static inline bool eng_is_ahead(const struct genai_engine *e)
+{
+	return e->planned != e->turn;
+}
+
+/* Positions of a sequence that the planned step finds in the cache. */
+static inline size_t eng_past(const struct genai_engine *e, struct eng_seq *s)
+{
+	return s->computed + (eng_is_ahead(e) ? eng_now(e, s)->add : 0);
+}
+
 static inline uint32_t eng_block(const struct genai_engine *e)
 {
 	return e->m->packing.block;

@@ -86,11 +86,6 @@ static struct eng_seq *last_running(const struct genai_engine *e)
 	return s;
 }
 
-static bool is_ahead(const struct genai_engine *e)
-{
-	return e->planned != e->turn;
-}
-
 // Blocks for so many positions; false: it gave up itself, or somebody would
 // have to and must not.
 static bool grow(struct genai_engine *e, struct eng_seq *s, size_t positions)
@@ -103,7 +98,7 @@ static bool grow(struct genai_engine *e, struct eng_seq *s, size_t positions)
 			s->blocks[s->n_blocks++] = b;
 			continue;
 		}
-		if (is_ahead(e))
+		if (eng_is_ahead(e))
 			return false;
 		last = last_running(e);
 		preempt(e, last);
@@ -130,18 +125,12 @@ static bool gets_token(const struct genai_engine *e, struct eng_seq *s)
 	return p->n_rows && s->computed + p->add == s->n;
 }
 
-// Positions that are there when the planned step begins; those behind them
-// whose tokens it can have.
-static size_t past(const struct genai_engine *e, struct eng_seq *s)
-{
-	return s->computed + (is_ahead(e) ? eng_now(e, s)->add : 0);
-}
-
+// Positions behind those, whose tokens the planned step can have.
 static size_t left_of(const struct genai_engine *e, struct eng_seq *s)
 {
-	if (is_ahead(e) && gets_token(e, s))
+	if (eng_is_ahead(e) && gets_token(e, s))
 		return !eng_ends_next(e, s);
-	return s->n - past(e, s);
+	return s->n - eng_past(e, s);
 }
 
 static bool plan(struct genai_engine *e, struct eng_seq *s)
@@ -157,14 +146,14 @@ static bool plan(struct genai_engine *e, struct eng_seq *s)
 		left = room;
 	if (is_scored(s) && left > logits)
 		left = logits;
-	if (!grow(e, s, past(e, s) + left))
+	if (!grow(e, s, eng_past(e, s) + left))
 		return false;
-	p->handed = is_ahead(e) && gets_token(e, s);
+	p->handed = eng_is_ahead(e) && gets_token(e, s);
 	p->add = (uint32_t)left;
 	if (is_scored(s))
 		p->n_rows = p->add;
 	else
-		p->n_rows = past(e, s) + left >= s->n;
+		p->n_rows = eng_past(e, s) + left >= s->n;
 	x->rows += p->add;
 	x->logit_rows += p->n_rows;
 	return true;

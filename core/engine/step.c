@@ -123,19 +123,13 @@ static void *stage(const struct genai_engine *e, uint64_t at)
 	return (char *)e->step.side[e->planned].stage.host + at;
 }
 
-// Positions of a sequence that the planned step finds in the cache.
-static size_t past_of(const struct genai_engine *e, struct eng_seq *s)
-{
-	return s->computed + (e->planned != e->turn ? eng_now(e, s)->add : 0);
-}
-
 // Sequence number b of the step, whose rows begin at row.
 static void put_seq(struct genai_engine *e, struct eng_seq *s, uint32_t b,
 		    uint32_t row, uint32_t *logits)
 {
 	const struct eng_step *t = &e->step;
 	struct eng_part *p = eng_part(e, s);
-	size_t past = past_of(e, s);
+	size_t past = eng_past(e, s);
 	int64_t *ids = stage(e, t->ids_at), *pos = stage(e, t->positions_at);
 	int64_t *rows = stage(e, t->rows_at);
 	int32_t *table = stage(e, t->table_at);
