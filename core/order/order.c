@@ -386,41 +386,24 @@ static int32_t o_copy(void *self, struct genai_stream *s, uint64_t dst,
 		  : o->raw.copy(o->raw_self, s, dst, src, bytes, kind, err);
 }
 
-static int32_t o_launch(void *self, struct genai_stream *s,
-			const struct genai_work *work,
-			const struct genai_access *acc, uint32_t n,
-			struct genai_error *err)
-{
-	struct genai_order *o = self;
-	int32_t rc = enqueue(o, s, work->name ? work->name : "a unit",
-			     work->node, acc, n, err);
-
-	return rc ? rc : o->raw.launch(o->raw_self, s, work, acc, n, err);
-}
-
-static int32_t o_launch_host(void *self, struct genai_stream *s,
-			     const struct genai_work *work,
-			     const struct genai_access *acc, uint32_t n,
-			     struct genai_error *err)
-{
-	struct genai_order *o = self;
-	int32_t rc = enqueue(o, s, work->name ? work->name : "a unit",
-			     work->node, acc, n, err);
-
-	return rc ? rc : o->raw.launch_host(o->raw_self, s, work, acc, n, err);
-}
-
-static int32_t o_launch_open(void *self, struct genai_stream *s,
-			     const struct genai_work *work,
-			     const struct genai_access *acc, uint32_t n,
-			     struct genai_error *err)
-{
-	struct genai_order *o = self;
-	int32_t rc = enqueue(o, s, work->name ? work->name : "a unit",
-			     work->node, acc, n, err);
-
-	return rc ? rc : o->raw.launch_open(o->raw_self, s, work, acc, n, err);
-}
+// A unit, whoever runs it.
+#define UNIT(launch)                                                           \
+	static int32_t o_##launch(void *self, struct genai_stream *s,          \
+				  const struct genai_work *work,               \
+				  const struct genai_access *acc, uint32_t n,  \
+				  struct genai_error *err)                     \
+	{                                                                      \
+		struct genai_order *o = self;                                  \
+		int32_t rc = enqueue(o, s, work->name ? work->name : "a unit", \
+				     work->node, acc, n, err);                 \
+                                                                               \
+		return rc ? rc                                                 \
+			  : o->raw.launch(o->raw_self, s, work, acc, n, err);  \
+	}
+UNIT(launch)
+UNIT(launch_host)
+UNIT(launch_open)
+#undef UNIT
 
 static int32_t o_signal(void *self, const void *ctx,
 			const struct genai_error *why, struct genai_error *err)
