@@ -48,8 +48,8 @@ const char *exec_attr_string(const struct genai_node *n, const char *name,
 	return a ? a->s : d;
 }
 
-// Names that have one kind in every operator; all others are integers or
-// floats, which the operator's own default tells apart.
+// Names that have one kind in every operator, besides switches; all others are
+// integers or floats, which the operator's own default tells apart.
 static const struct {
 	const char *name;
 	uint32_t kind;
@@ -72,31 +72,25 @@ static const struct {
 	{"fc3_expert_weight_bits", GENAI_ATTR_INT},
 	{"gamma", GENAI_ATTR_FLOAT},
 	{"k", GENAI_ATTR_INT},
-	{"keepdims", GENAI_ATTR_INT},
 	{"max", GENAI_ATTR_FLOAT},
 	{"min", GENAI_ATTR_FLOAT},
 	{"mode", GENAI_ATTR_STRING},
-	{"mrope_layout", GENAI_ATTR_INT},
 	{"mrope_section", GENAI_ATTR_INTS},
-	{"normalize_routing_weights", GENAI_ATTR_INT},
 	{"p", GENAI_ATTR_INT},
 	{"perm", GENAI_ATTR_INTS},
 	{"quant_type", GENAI_ATTR_STRING},
 	{"reduction", GENAI_ATTR_STRING},
-	{"saturate", GENAI_ATTR_INT},
 	{"scale", GENAI_ATTR_FLOAT},
 	{"softcap", GENAI_ATTR_FLOAT},
 	{"split", GENAI_ATTR_INTS},
 	{"stash_type", GENAI_ATTR_INT},
 	{"swiglu_fusion", GENAI_ATTR_INT},
 	{"swiglu_limit", GENAI_ATTR_FLOAT},
-	{"swiglu_limit_after_activation", GENAI_ATTR_INT},
 	{"to", GENAI_ATTR_INT},
-	{"use_sparse_mixer", GENAI_ATTR_INT},
 	{"weights_prepacked", GENAI_ATTR_INT},
 };
 
-// Switches, whatever the operator.
+// Switches, whatever the operator: integers.
 static const char *const switches[] = {
 	"allowzero",
 	"causal",
