@@ -115,6 +115,12 @@ static float line_max(const struct lines *q, int64_t first, float *buf)
 	return max;
 }
 
+static void round_to(uint32_t dtype, float *buf, uint32_t n)
+{
+	for (uint32_t k = 0; dtype != GENAI_DT_F32 && k < n; k++)
+		buf[k] = ops_rounded(dtype, buf[k]);
+}
+
 // exp(x - max) of piece i, into buf; each intermediate has the type of the
 // result, as in the function body.
 static void line_exp(const struct lines *q, float max, float *buf,
@@ -124,10 +130,10 @@ static void line_exp(const struct lines *q, float max, float *buf,
 
 	load_f32(q, q->x, buf, first, i, n);
 	for (uint32_t k = 0; k < n; k++)
-		buf[k] = ops_rounded(t, buf[k] - max);
+		buf[k] -= max;
+	round_to(t, buf, n);
 	cref_vec_exp(buf, buf, n);
-	for (uint32_t k = 0; t != GENAI_DT_F32 && k < n; k++)
-		buf[k] = ops_rounded(t, buf[k]);
+	round_to(t, buf, n);
 }
 
 static void softmax_f32(const struct lines *q, int64_t first)
