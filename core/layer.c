@@ -1,5 +1,5 @@
-// layer.c - stacks of stream runtimes: each slot of a stack is the layer's if it
-// has one, and otherwise the one below, which is called with its own self.
+// layer.c - stacks of stream runtimes: each slot of a stack is the layer's if
+// it has one, and otherwise the one below, which is called with its own self.
 #include "core/layer.h"
 
 #include <stdlib.h>

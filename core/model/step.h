@@ -39,13 +39,13 @@
 #include "core/model/state.h"
 
 struct genai_step {
-	struct genai_graph *graph; /* owned */
-	uint32_t ids, past;	   /* graph input indices */
-	uint32_t rows;		   /* the same; NONE with one_row */
+	struct genai_graph *graph;     /* owned */
+	uint32_t ids, past;	       /* graph input indices */
+	uint32_t rows;		       /* the same; NONE with one_row */
 	uint32_t first, table, begins; /* packed only */
-	uint32_t positions;	   /* packed, and if there are any; or NONE */
-	uint32_t logits, total;	   /* graph output indices */
-	uint32_t next, best; /* NONE for all rows */
+	uint32_t positions;	/* packed, and if there are any; or NONE */
+	uint32_t logits, total; /* graph output indices */
+	uint32_t next, best;	/* NONE for all rows */
 	struct genai_states states;
 	uint32_t logits_dtype;
 	int64_t vocab;	   /* width of the logits, -1 if not known */

@@ -53,7 +53,7 @@ struct cref_queued {
 	const char *name;
 	int32_t (*fn)(void *ctx, void *const *mem, struct genai_error *err);
 	void *ctx;
-	bool may_stay; /* fn may leave it open, for a signal */
+	bool may_stay;		  /* fn may leave it open, for a signal */
 	struct genai_stream *on;  /* recording: the stream it was recorded on */
 	struct genai_point point; /* WAIT */
 	struct genai_recording *graph;
@@ -285,7 +285,8 @@ int32_t cref_point_state(const struct genai_point *point,
 int32_t cref_thread_start(struct genai_stream *s, struct genai_error *err);
 void cref_thread_stop(struct genai_stream *s);
 void cref_thread_wake(struct cref_device *dev);
-/* With any schedule.  Wait until something moved; false once deadline_ns has passed. */
+/* With any schedule.  Wait until something moved; false once deadline_ns has
+ * passed. */
 bool cref_thread_wait(struct cref_device *dev, uint64_t deadline_ns);
 
 /* clock.c; the lock is held. */

@@ -1,7 +1,7 @@
 /* ops_rows.h - the list of operators: domain, name, lowest opset, the functions
- * prepare and run, and what else is true of it (struct cref_op).  Read by ops.h,
- * which declares the functions, ops.c, the table, and plan.c, the list; no
- * include guard. */
+ * prepare and run, and what else is true of it (struct cref_op).  Read by
+ * ops.h, which declares the functions, ops.c, the table, and plan.c, the list;
+ * no include guard. */
 
 /* arithmetic */
 OPS_ROW("", "Add", 7, ops_add_prepare, ops_add_run)
