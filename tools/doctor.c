@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "tools/ceilings.h"
+#include "tools/pull/pull.h"
 
 enum verdict { GOOD, NOTE, BAD };
 
@@ -323,6 +324,18 @@ static void place(struct doctor *d, const char *what, const char *dir)
 		    left);
 }
 
+static void model_place(struct doctor *d, const char *path)
+{
+	struct genai_error *err = &d->c->err;
+	char hub[6000];
+
+	if (pull_resolve(d->c, &path, hub, sizeof(hub)))
+		say(d, BAD, "model", "%s", err->text);
+	else
+		place(d, "model", path);
+	*err = (struct genai_error)GENAI_ERROR_INIT;
+}
+
 static void cache_place(struct doctor *d)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -369,7 +382,7 @@ static int run(struct cli *c, int argc, char **argv)
 	locking(&d);
 	huge_pages(&d);
 	if (args.model)
-		place(&d, "model", args.model);
+		model_place(&d, args.model);
 	cache_place(&d);
 	if (d.json)
 		cli_print_json(json_pack("{s:b, s:O}", "ready", !d.bad,

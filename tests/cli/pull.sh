@@ -78,6 +78,8 @@ for c in inspect plan; do
 	runs "also by $c" $c o/good
 done
 runs "also by tokenize" tokenize o/good --text a
+run doctor o/good
+like "also by doctor" "$(cat out)" "*good  model *models--o--good/snapshots/*"
 n_before=$(asked resolve)
 runs "again" pull o/good --json
 is "nothing is fetched twice" "$(asked resolve)" "$n_before"
