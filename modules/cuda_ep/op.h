@@ -84,6 +84,24 @@ struct cep_op {
 
 const struct cep_op *cep_op_find(const struct genai_node *node);
 
+/* Input i, where there is one. */
+static inline const struct exec_tensor *cep_in(const struct cep_node *n,
+					       uint32_t i)
+{
+	return i < n->n_in ? n->in[i] : NULL;
+}
+/* Where it lies; 0: there is none. */
+static inline uint64_t cep_in_addr(const struct cep_node *n, uint32_t i)
+{
+	const struct exec_tensor *t = cep_in(n, i);
+
+	return t ? t->addr : 0;
+}
+static inline uint64_t cep_out_addr(const struct cep_node *n, uint32_t i)
+{
+	return i < n->n_out && n->out[i] ? n->out[i]->addr : 0;
+}
+
 /* ---- fold.c ---- */
 
 /* Compute a small integer node on the host; true if done, with the value in

@@ -71,11 +71,6 @@ const struct cep_flash *cep_flash_find(const struct cep_node *n,
 	return f->size ? f : NULL;
 }
 
-static const struct exec_tensor *input(const struct cep_node *n, uint32_t i)
-{
-	return i < n->n_in ? n->in[i] : NULL;
-}
-
 static int32_t check_attrs(const struct cep_node *n, struct genai_error *err)
 {
 	int32_t rc = cep_check(n, exec_gqa_attrs, 1, 16, 3, err);
@@ -84,15 +79,15 @@ static int32_t check_attrs(const struct cep_node *n, struct genai_error *err)
 		return rc;
 	if (strcmp(exec_attr_string(n->node, "k_quant_type", "NONE"), "NONE") ||
 	    strcmp(exec_attr_string(n->node, "v_quant_type", "NONE"), "NONE") ||
-	    input(n, 12) || input(n, 13))
+	    cep_in(n, 12) || cep_in(n, 13))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "a quantised cache is not carried");
 	if (!exec_attr_int(n->node, "causal", 1) ||
 	    exec_attr_int(n->node, "qk_output", 0))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "causal = 0 or qk_output");
-	if (n->n_out < 3 || !n->out[1] || !n->out[2] || !input(n, 3) ||
-	    !input(n, 4) || !input(n, 5))
+	if (n->n_out < 3 || !n->out[1] || !n->out[2] || !cep_in(n, 3) ||
+	    !cep_in(n, 4) || !cep_in(n, 5))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "no past, present or seqlens_k");
 	return 0;
@@ -101,8 +96,8 @@ static int32_t check_attrs(const struct cep_node *n, struct genai_error *err)
 static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 {
 	struct gqa_state *s = gqa_state(n);
-	const struct exec_tensor *q = n->in[0], *k = input(n, 1);
-	const struct exec_tensor *past = n->in[3], *cosc = input(n, 7);
+	const struct exec_tensor *q = n->in[0], *k = cep_in(n, 1);
+	const struct exec_tensor *past = n->in[3], *cosc = cep_in(n, 7);
 	int64_t heads = exec_attr_int(n->node, "num_heads", 0);
 	int64_t kv = exec_attr_int(n->node, "kv_num_heads", 0), size, width;
 
@@ -118,7 +113,7 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 	    memcmp(past->dims, n->in[4]->dims, 4 * sizeof(int64_t)) ||
 	    exec_count(n->in[5]) != (uint64_t)q->dims[0] ||
 	    n->in[5]->dtype != GENAI_DT_I32 || !n->in[5]->rank ||
-	    (k && (!input(n, 2) || k->rank != 3 || k->dims[2] != kv * size ||
+	    (k && (!cep_in(n, 2) || k->rank != 3 || k->dims[2] != kv * size ||
 		   k->dims[1] != q->dims[1] || k->dims[0] != q->dims[0] ||
 		   memcmp(k->dims, n->in[2]->dims, 3 * sizeof(int64_t)))))
 		return cep_node_fail(
@@ -133,7 +128,7 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 				     (long long)size);
 	s->rot = 0;
 	if (exec_attr_int(n->node, "do_rotary", 0)) {
-		if (!cosc || !input(n, 8) || cosc->rank != 2 ||
+		if (!cosc || !cep_in(n, 8) || cosc->rank != 2 ||
 		    cosc->dims[1] * 2 > size || !cosc->dims[1] ||
 		    n->in[8]->rank != 2 ||
 		    memcmp(cosc->dims, n->in[8]->dims, 2 * sizeof(int64_t)))
@@ -155,7 +150,7 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 {
 	struct gqa_state *s = gqa_state(n);
-	const struct exec_tensor *bias = input(n, 10), *pos = input(n, 9);
+	const struct exec_tensor *bias = cep_in(n, 10), *pos = cep_in(n, 9);
 	int64_t window = exec_attr_int(n->node, "local_window_size", -1);
 	static const uint8_t vectors[] = {11, 14, 15};
 
@@ -165,7 +160,7 @@ static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 				     "local_window_size %lld does not fit "
 				     "sliding_window_cache %d",
 				     (long long)window, s->windowed);
-	if (exec_attr_int(n->node, "smooth_softmax", 0) > 0 && input(n, 11))
+	if (exec_attr_int(n->node, "smooth_softmax", 0) > 0 && cep_in(n, 11))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "smooth_softmax and a head sink");
 	if (bias && (bias->rank != 4 || bias->dtype != n->in[0]->dtype))
@@ -176,7 +171,7 @@ static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "position_ids do not fit");
 	for (uint32_t i = 0; i < sizeof(vectors); i++) {
-		const struct exec_tensor *t = input(n, vectors[i]);
+		const struct exec_tensor *t = cep_in(n, vectors[i]);
 		int64_t want = i ? s->size : s->heads;
 
 		if (t && (exec_count(t) != (uint64_t)want ||
@@ -197,11 +192,6 @@ uint64_t cep_gqa_place(uint64_t *at, int64_t bytes)
 	return here;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 void cep_gqa_per(struct cep_gqa *p)
 {
 	p->per = p->heads / p->kv_heads;
@@ -218,7 +208,7 @@ void cep_gqa_groups(struct gqa_state *s)
 	s->group = per >= 3 ? 4 : per;
 	s->parts = (per + s->group - 1) / s->group;
 	s->splits = SPLIT_BLOCKS / (s->kv_heads * s->parts);
-	s->splits = s->splits < 1 ? 1 : least(s->splits, CEP_GQA_SPLITS);
+	s->splits = s->splits < 1 ? 1 : cep_least(s->splits, CEP_GQA_SPLITS);
 }
 
 // Scratch: queries, new rows of a windowed cache, parts of split rows.
@@ -228,7 +218,7 @@ static void scratch(struct cep_node *n)
 	const struct cep_flash *f =
 		cep_flash_find(n, splits, (uint32_t)s->size);
 	int64_t rows = s->batch * s->seq, per = s->heads / s->kv_heads;
-	int64_t few = least(rows, SPLIT_ROWS), tokens, parts;
+	int64_t few = cep_least(rows, SPLIT_ROWS), tokens, parts;
 	int64_t size = cep_dtype_bytes(n->in[0]->dtype);
 	uint64_t at = 0;
 
@@ -237,7 +227,7 @@ static void scratch(struct cep_node *n)
 	parts = few * s->heads * s->splits;
 	n->sync_bytes = (uint64_t)(few * s->kv_heads * s->parts) * 4;
 	if (f) {
-		tokens = least(s->seq, SPLIT_TOKENS);
+		tokens = cep_least(s->seq, SPLIT_TOKENS);
 		parts = s->batch * tokens * s->heads * CEP_SPLITS;
 		n->sync_bytes = (uint64_t)(s->batch * s->kv_heads *
 					   ((tokens * per + 15) / 16)) *
@@ -315,19 +305,12 @@ err_view:
 		t->name);
 }
 
-static uint64_t address(const struct cep_node *n, uint32_t i)
-{
-	const struct exec_tensor *t = input(n, i);
-
-	return t ? t->addr : 0;
-}
-
 static void set_sources(const struct cep_node *n, struct cep_gqa *p)
 {
 	const struct gqa_state *s = gqa_state(n);
 	uint32_t size = cep_dtype_bytes(n->in[0]->dtype);
 	int64_t q = s->heads * s->size, kv = s->kv_heads * s->size;
-	const struct exec_tensor *bias = input(n, 10);
+	const struct exec_tensor *bias = cep_in(n, 10);
 
 	p->q = n->in[0]->addr;
 	p->q_tok = n->in[0]->dims[2];
@@ -341,10 +324,10 @@ static void set_sources(const struct cep_node *n, struct cep_gqa *p)
 		p->k_tok = p->v_tok = kv;
 	}
 	p->seqlens = n->in[5]->addr;
-	p->pos = address(n, 9);
-	p->sink = address(n, 11);
-	p->q_norm = address(n, 14);
-	p->k_norm = address(n, 15);
+	p->pos = cep_in_addr(n, 9);
+	p->sink = cep_in_addr(n, 11);
+	p->q_norm = cep_in_addr(n, 14);
+	p->k_norm = cep_in_addr(n, 15);
 	p->bias = bias ? bias->addr : 0;
 	for (uint32_t d = 0; bias && d < 4; d++)
 		p->bias_s[d] =

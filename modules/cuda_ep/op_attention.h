@@ -38,6 +38,11 @@ EXEC_STATE(gqa_state, cep_node)
 #define SPLIT_ROWS 16
 #define SLIM_WARPS 4
 
+static inline int64_t cep_least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 /* Shared memory of such a block. */
 uint32_t cep_flash_bytes(const struct cep *self, const struct cep_flash *f,
 			 uint32_t warps);

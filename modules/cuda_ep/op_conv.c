@@ -12,11 +12,6 @@ struct conv_state {
 };
 EXEC_STATE(conv_state, cep_node)
 
-static const struct exec_tensor *input(const struct cep_node *n, uint32_t i)
-{
-	return i < n->n_in ? n->in[i] : NULL;
-}
-
 static int32_t attributes(const struct cep_node *n, struct conv_state *s,
 			  struct genai_error *err)
 {
@@ -111,11 +106,6 @@ static struct cep_dim3 blocks(int64_t count, uint32_t threads)
 				 1};
 }
 
-static uint64_t addr_of(const struct exec_tensor *t)
-{
-	return t ? t->addr : 0;
-}
-
 int32_t cep_run_conv(struct cep_node *n, struct cep_run *r)
 {
 	const struct conv_state *s = conv_state(n);
@@ -124,10 +114,10 @@ int32_t cep_run_conv(struct cep_node *n, struct cep_run *r)
 	const struct cep_conv p = {
 		.x = n->in[X]->addr,
 		.w = n->in[WEIGHT]->addr,
-		.bias = addr_of(input(n, BIAS)),
-		.past = addr_of(input(n, PAST)),
-		.out = addr_of(n->out[0]),
-		.present = addr_of(n->n_out > 1 ? n->out[1] : NULL),
+		.bias = cep_in_addr(n, BIAS),
+		.past = cep_in_addr(n, PAST),
+		.out = cep_out_addr(n, 0),
+		.present = cep_out_addr(n, 1),
 		.x_b = s->length * s->channels,
 		.x_c = s->last ? 1 : s->length,
 		.x_t = s->last ? s->channels : 1,

@@ -94,7 +94,7 @@ int32_t cep_prepare_gated_add(struct cep_node *n, struct genai_error *err)
 	int64_t dims[GENAI_MAX_RANK];
 	int32_t rc = cep_check(n, NULL, 3, 4, 1, err);
 
-	if (!rc && n->n_in > 3 && n->in[3])
+	if (!rc && cep_in(n, 3))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "gate_weight is not carried");
 	if (!rc)
@@ -122,8 +122,8 @@ static int32_t run(struct cep_node *n, struct cep_run *r, enum cep_kernel k,
 		elements ? exec_count(n->in[X]) : (uint64_t)s->rows;
 	const struct cep_gated p = {
 		.x = n->in[X]->addr,
-		.y = n->n_in > 1 ? n->in[SCALE]->addr : 0,
-		.gate = n->n_in > 2 ? n->in[GATE]->addr : 0,
+		.y = cep_in_addr(n, SCALE),
+		.gate = cep_in_addr(n, GATE),
 		.out = n->out[0]->addr,
 		.rows = (uint64_t)s->rows,
 		.inner = (uint64_t)s->inner,

@@ -162,7 +162,7 @@ int32_t cep_run_gbq(struct cep_node *n, struct cep_run *r)
 	struct cep_gbq p = {
 		.data = t->addr,
 		.scales = n->in[2]->addr,
-		.zp = n->n_in > 3 && n->in[3] ? n->in[3]->addr : 0,
+		.zp = cep_in_addr(n, 3),
 		.idx = n->in[1]->addr,
 		.out = n->out[0]->addr,
 		.rows = (uint64_t)t->dims[0],

@@ -18,11 +18,6 @@ struct linear {
 };
 EXEC_STATE(linear, cep_node)
 
-static const struct exec_tensor *input(const struct cep_node *n, uint32_t i)
-{
-	return i < n->n_in ? n->in[i] : NULL;
-}
-
 static int32_t rule(const struct cep_node *n, struct linear *l,
 		    struct genai_error *err)
 {
@@ -37,7 +32,7 @@ static int32_t rule(const struct cep_node *n, struct linear *l,
 				     "update_rule %.40s, carried: linear, "
 				     "gated, delta, gated_delta",
 				     name);
-	if (l->gated != !!input(n, DECAY) || l->delta != !!input(n, BETA))
+	if (l->gated != !!cep_in(n, DECAY) || l->delta != !!cep_in(n, BETA))
 		return cep_node_fail(n, err, GENAI_E_INVAL,
 				     "update_rule %s takes %s decay and %s "
 				     "beta",
@@ -166,14 +161,10 @@ int32_t cep_prepare_linear(struct cep_node *n, struct genai_error *err)
 	if ((rc = cep_need_shape(n, PAST, 4, state, false, err)) ||
 	    (rc = cep_out(n, 0, n->in[QUERY]->dtype, 3, out, err)))
 		return rc;
-	return cep_out(
-		n, 1, input(n, PAST) ? n->in[PAST]->dtype : n->in[QUERY]->dtype,
-		4, state, err);
-}
-
-static uint64_t addr_of(const struct exec_tensor *t)
-{
-	return t ? t->addr : 0;
+	return cep_out(n, 1,
+		       cep_in(n, PAST) ? n->in[PAST]->dtype
+				       : n->in[QUERY]->dtype,
+		       4, state, err);
 }
 
 int32_t cep_run_linear(struct cep_node *n, struct cep_run *r)
@@ -186,11 +177,11 @@ int32_t cep_run_linear(struct cep_node *n, struct cep_run *r)
 		.q = n->in[QUERY]->addr,
 		.k = n->in[KEY]->addr,
 		.v = n->in[VALUE]->addr,
-		.decay = addr_of(input(n, DECAY)),
-		.beta = addr_of(input(n, BETA)),
-		.past = addr_of(input(n, PAST)),
-		.out = addr_of(n->out[0]),
-		.present = addr_of(n->n_out > 1 ? n->out[1] : NULL),
+		.decay = cep_in_addr(n, DECAY),
+		.beta = cep_in_addr(n, BETA),
+		.past = cep_in_addr(n, PAST),
+		.out = cep_out_addr(n, 0),
+		.present = cep_out_addr(n, 1),
 		.batch = (uint32_t)l->batch,
 		.length = (uint32_t)l->length,
 		.dk = (uint32_t)l->dk,
@@ -198,7 +189,7 @@ int32_t cep_run_linear(struct cep_node *n, struct cep_run *r)
 		.q_heads = (uint32_t)l->q_heads,
 		.k_heads = (uint32_t)l->k_heads,
 		.heads = (uint32_t)l->heads,
-		.state_dt = input(n, PAST) ? n->in[PAST]->dtype : dtype,
+		.state_dt = cep_in(n, PAST) ? n->in[PAST]->dtype : dtype,
 		.per_row = l->per_row,
 		.one_beta = l->one_beta,
 		.scale = l->scale,
@@ -243,7 +234,7 @@ int32_t cep_prepare_linear_gate(struct cep_node *n, struct genai_error *err)
 		if ((rc = cep_need_shape(n, i, 1, &a->dims[2], false, err)))
 			return rc;
 	}
-	if (!input(n, B) && n->n_out > 1 && n->out[1])
+	if (!cep_in(n, B) && n->n_out > 1 && n->out[1])
 		return cep_node_fail(n, err, GENAI_E_INVAL,
 				     "beta is asked for, and there is no b");
 	if ((rc = cep_need_same(n, B, A, err)) ||
@@ -260,9 +251,9 @@ int32_t cep_run_linear_gate(struct cep_node *n, struct cep_run *r)
 		.a = a->addr,
 		.bias = n->in[DT_BIAS]->addr,
 		.scale = n->in[DECAY_SCALE]->addr,
-		.b = addr_of(input(n, B)),
-		.decay = addr_of(n->out[0]),
-		.beta = addr_of(n->n_out > 1 ? n->out[1] : NULL),
+		.b = cep_in_addr(n, B),
+		.decay = cep_out_addr(n, 0),
+		.beta = cep_out_addr(n, 1),
 		.count = exec_count(a),
 		.heads = (uint32_t)a->dims[2],
 	};

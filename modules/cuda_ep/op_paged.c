@@ -36,18 +36,6 @@ static const struct cep_flash paged[] = {
 	{0},
 };
 
-static const struct exec_tensor *input(const struct cep_node *n, uint32_t i)
-{
-	return i < n->n_in ? n->in[i] : NULL;
-}
-
-static uint64_t address(const struct cep_node *n, uint32_t i)
-{
-	const struct exec_tensor *t = input(n, i);
-
-	return t ? t->addr : 0;
-}
-
 static int32_t check(const struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {
@@ -62,7 +50,7 @@ static int32_t check(const struct cep_node *n, struct genai_error *err)
 	if (rc)
 		return rc;
 	for (uint32_t i = CACHE_K; i <= TABLE; i++)
-		if (!input(n, i))
+		if (!cep_in(n, i))
 			return cep_node_fail(n, err, GENAI_E_FORMAT,
 					     "input %u is missing", i);
 	if (n->n_out < 3 || !n->out[1] || !n->out[2])
@@ -86,7 +74,7 @@ static int64_t dim(const struct exec_tensor *t, uint32_t i)
 static int32_t check_rows(struct cep_node *n, struct genai_error *err)
 {
 	struct gqa_state *s = gqa_state(n);
-	const struct exec_tensor *q = n->in[QUERY], *k = input(n, KEY);
+	const struct exec_tensor *q = n->in[QUERY], *k = cep_in(n, KEY);
 	int64_t heads = exec_attr_int(n->node, "num_heads", 0);
 	int64_t kv = exec_attr_int(n->node, "kv_num_heads", 0), width;
 
@@ -98,7 +86,7 @@ static int32_t check_rows(struct cep_node *n, struct genai_error *err)
 	width = k ? heads : heads + 2 * kv;
 	s->seq = dim(q, 0);
 	s->size = dim(q, 1) / width;
-	if (s->size * width != dim(q, 1) || !k != !input(n, VALUE) ||
+	if (s->size * width != dim(q, 1) || !k != !cep_in(n, VALUE) ||
 	    (k &&
 	     (k->rank != q->rank || dim(k, 0) != s->seq ||
 	      dim(k, 1) != kv * s->size || n->in[VALUE]->rank != k->rank ||
@@ -157,13 +145,13 @@ static int32_t check_pool(struct cep_node *n, struct genai_error *err)
 static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 {
 	struct gqa_state *s = gqa_state(n);
-	const struct exec_tensor *c = input(n, COS), *pos;
+	const struct exec_tensor *c = cep_in(n, COS), *pos;
 	int64_t window = exec_attr_int(n->node, "local_window_size", -1);
 	static const uint8_t vectors[] = {SINK, Q_NORM, K_NORM};
 
 	s->rot = 0;
 	if (exec_attr_int(n->node, "do_rotary", 0)) {
-		if (!c || !input(n, SIN) || c->rank != 2 ||
+		if (!c || !cep_in(n, SIN) || c->rank != 2 ||
 		    c->dims[1] * 2 > s->size || !c->dims[1] ||
 		    n->in[SIN]->rank != 2 ||
 		    memcmp(c->dims, n->in[SIN]->dims, 2 * sizeof(int64_t)))
@@ -177,16 +165,16 @@ static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "local_window_size %lld",
 				     (long long)window);
-	if (exec_attr_int(n->node, "smooth_softmax", 0) > 0 && input(n, SINK))
+	if (exec_attr_int(n->node, "smooth_softmax", 0) > 0 && cep_in(n, SINK))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "smooth_softmax and a head sink");
-	pos = input(n, POSITIONS);
+	pos = cep_in(n, POSITIONS);
 	if (pos &&
 	    (pos->dtype != GENAI_DT_I64 || exec_count(pos) != (uint64_t)s->seq))
 		return cep_node_fail(n, err, GENAI_E_FORMAT,
 				     "position_ids do not fit");
 	for (uint32_t i = 0; i < sizeof(vectors); i++) {
-		const struct exec_tensor *t = input(n, vectors[i]);
+		const struct exec_tensor *t = cep_in(n, vectors[i]);
 		int64_t want = i ? s->size : s->heads;
 
 		if (t && exec_count(t) != (uint64_t)want)
@@ -198,17 +186,13 @@ static int32_t check_extras(struct cep_node *n, struct genai_error *err)
 	return 0;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 // Scratch: queries, lengths and tiles that the first kernel finds, and parts of
 // one piece of rows.
 static void scratch(struct cep_node *n)
 {
 	struct gqa_state *s = gqa_state(n);
-	int64_t per = s->heads / s->kv_heads, rows = least(s->seq, CEP_PIECE);
+	int64_t per = s->heads / s->kv_heads,
+		rows = cep_least(s->seq, CEP_PIECE);
 	int64_t pieces = (s->seq + CEP_PIECE - 1) / CEP_PIECE, parts;
 	uint64_t at = 0;
 
@@ -216,8 +200,8 @@ static void scratch(struct cep_node *n)
 	s->flash = cep_flash_find(n, paged, (uint32_t)s->size);
 	// a sequence has one tile that is not full; none has more than its
 	// tokens have
-	s->tiles = least(rows * per / 16 + least(s->seqs, rows),
-			 rows * ((per + 15) / 16));
+	s->tiles = cep_least(rows * per / 16 + cep_least(s->seqs, rows),
+			     rows * ((per + 15) / 16));
 	parts = rows * s->heads * (s->flash ? CEP_SPLITS : s->splits);
 	s->q_at = (int64_t)cep_gqa_place(&at, s->seq * s->heads * s->size * 4);
 	s->lens_at = (int64_t)cep_gqa_place(&at, s->seqs * 4);
@@ -272,10 +256,10 @@ static void set_sources(const struct cep_node *n, struct cep_gqa *p)
 	p->seqlens = n->in[PAST]->addr;
 	p->first = n->in[FIRST]->addr;
 	p->table = n->in[TABLE]->addr;
-	p->pos = address(n, POSITIONS);
-	p->sink = address(n, SINK);
-	p->q_norm = address(n, Q_NORM);
-	p->k_norm = address(n, K_NORM);
+	p->pos = cep_in_addr(n, POSITIONS);
+	p->sink = cep_in_addr(n, SINK);
+	p->q_norm = cep_in_addr(n, Q_NORM);
+	p->k_norm = cep_in_addr(n, K_NORM);
 	if (s->rot) {
 		p->cosc = n->in[COS]->addr;
 		p->sinc = n->in[SIN]->addr;

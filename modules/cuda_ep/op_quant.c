@@ -72,7 +72,7 @@ int32_t cep_prepare_dequant(struct cep_node *n, struct genai_error *err)
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "output_dtype %lld", (long long)to);
 	rc = scales(n, &s, err);
-	z = n->n_in > ZERO ? n->in[ZERO] : NULL;
+	z = cep_in(n, ZERO);
 	if (!rc && z && (s.each || s.block || exec_count(z) != 1))
 		rc = cep_need_shape(n, ZERO, n->in[SCALE]->rank,
 				    n->in[SCALE]->dims, false, err);
@@ -87,7 +87,7 @@ int32_t cep_run_dequant(struct cep_node *n, struct cep_run *r)
 	const struct cep_quant p = {
 		.x = x->addr,
 		.scale = n->in[SCALE]->addr,
-		.zero = n->n_in > ZERO && n->in[ZERO] ? n->in[ZERO]->addr : 0,
+		.zero = cep_in_addr(n, ZERO),
 		.out = n->out[0]->addr,
 		.count = exec_count(x),
 		.inner = (uint64_t)s->inner,

@@ -105,11 +105,6 @@ int32_t cep_prepare_skipnorm(struct cep_node *n, struct genai_error *err)
 	return rc ? rc : cep_out(n, 3, t->dtype, t->rank, t->dims, err);
 }
 
-static uint64_t addr_of(const struct cep_node *n, uint32_t i)
-{
-	return i < n->n_in && n->in[i] ? n->in[i]->addr : 0;
-}
-
 int32_t cep_run_norm_of(const struct cep_node *n, struct cep_run *r,
 			uint32_t dtype, const struct cep_norm *p)
 {
@@ -149,15 +144,15 @@ int32_t cep_run_norm(struct cep_node *n, struct cep_run *r)
 
 	p.rows = exec_count(t) / p.dim;
 	if (s->skip) {
-		p.skip = addr_of(n, 1);
+		p.skip = cep_in_addr(n, 1);
 		p.skip_rows = exec_count(n->in[1]) / p.dim;
-		p.gamma = addr_of(n, 2);
-		p.beta = layer ? addr_of(n, 3) : 0;
-		p.bias = addr_of(n, layer ? 4 : 3);
-		p.sum = n->n_out > 3 && n->out[3] ? n->out[3]->addr : 0;
+		p.gamma = cep_in_addr(n, 2);
+		p.beta = layer ? cep_in_addr(n, 3) : 0;
+		p.bias = cep_in_addr(n, layer ? 4 : 3);
+		p.sum = cep_out_addr(n, 3);
 	} else {
-		p.gamma = addr_of(n, 1);
-		p.beta = addr_of(n, 2);
+		p.gamma = cep_in_addr(n, 1);
+		p.beta = cep_in_addr(n, 2);
 	}
 	return cep_run_norm_of(n, r, t->dtype, &p);
 }
