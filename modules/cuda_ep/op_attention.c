@@ -1,4 +1,5 @@
-// op_attention.c - GroupQueryAttention.
+// op_attention.c - GroupQueryAttention, and what PagedAttention (op_paged.c)
+// has of it.
 // The true length comes from seqlens_k on the device, always;
 // total_sequence_length is not read.  past and present may be one buffer, with
 // any strides whose rows of head_size are contiguous.

@@ -1,9 +1,9 @@
 // op_nbits.c - MatMulNBits, alone and as the two products of a SwiGLU.
 // Which kernel multiplies depends on dtypes, K, the block size and whether
-// there is one row or more; never on how rows of the weight are cut.  Where
-// many sequences share the step it does not depend on the number of rows
-// either: those of gemv4 are done EXACT_ROWS at a time, others by the general
-// kernel.
+// there is one row, up to EXACT_ROWS or more; never on how rows of the weight
+// are cut.  Where many sequences share the step it does not depend on the
+// number of rows either: those of gemv4 are done EXACT_ROWS at a time, others
+// by the general kernel.
 #include "modules/cuda_ep/op_matmul.h"
 
 // As in kernels/gemv4.cu.

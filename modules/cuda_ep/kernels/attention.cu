@@ -1,7 +1,13 @@
-// attention.cu - GroupQueryAttention in three kernels: prepare (q/k norm, rope,
-// append), attend, and for windowed caches move.  Lengths are read on the
-// device; every row's result depends on its own total length and, through the
-// number of splits, on whether the step has more than 16 rows, on nothing else.
+// attention.cu - what GroupQueryAttention and PagedAttention do around the
+// kernels for tensor cores: prepare (q/k norm, rope, append), for caches that
+// are not in place copy, for windowed ones move; and attend, where those
+// kernels do not: float32, bfloat16 before 8.0.  A step of one token in half
+// precision mostly needs none of it (split.cu).
+//
+// Lengths are read on the device.  A row that is attended here depends on its
+// own total length and, through the number of splits, on whether the step has
+// more than 16 rows, on nothing else; rows of PagedAttention, whose pieces are
+// always split, not on that either.
 //
 // Many sequences in a step (PagedAttention): the first kernel also checks what
 // it is given, and says which rows are whose.
