@@ -181,11 +181,8 @@ static int32_t linear_types(struct cref_node *n, struct genai_error *err)
 
 int32_t cref_linear_prepare(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {
-		"q_num_heads", "kv_num_heads", "update_rule", "scale",
-		"chunk_size",  "state_window", NULL};
 	const struct exec_tensor *past;
-	int32_t rc = ops_check(n, attrs, 3, 6, 2, err);
+	int32_t rc = ops_check(n, exec_linear_attrs, 3, 6, 2, err);
 	struct linear l = {0};
 	uint64_t room;
 

@@ -7,8 +7,6 @@
 // began.
 #include "modules/cpu_ref/ops.h"
 
-#define MAX_TAPS 4096 // times dilation
-
 enum { X, WEIGHT, BIAS, PAST };
 
 struct conv_state {
@@ -26,24 +24,15 @@ static const struct exec_tensor *conv_in(const struct cref_node *n, uint32_t i)
 static int32_t conv_attrs(struct cref_node *n, struct conv_state *s,
 			  struct genai_error *err)
 {
-	const char *act = exec_attr_string(n->node, "activation", "none");
 	struct exec_text why;
-	int32_t rc = exec_conv_state_plain(n->node, &why);
+	int32_t rc = exec_conv_state_check(n->node, &why);
 
 	if (rc)
 		return cref_node_fail(n, err, rc, "%s", why.s);
-	s->silu = !strcmp(act, "silu") || !strcmp(act, "swish");
-	if (!s->silu && strcmp(act, "none"))
-		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				      "activation %.40s, carried: none, silu, "
-				      "swish",
-				      act);
+	s->silu = strcmp(exec_attr_string(n->node, "activation", "none"),
+			 "none") != 0;
 	s->last = exec_attr_int(n->node, "channels_last", 0) != 0;
 	s->dilation = exec_attr_int(n->node, "dilation", 1);
-	if (s->dilation < 1 || s->dilation > MAX_TAPS)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "dilation is %lld, must be 1 to %d",
-				      (long long)s->dilation, MAX_TAPS);
 	return GENAI_OK;
 }
 
@@ -68,12 +57,12 @@ static int32_t conv_sizes(struct cref_node *n, struct conv_state *s,
 				      EXEC_SHAPE(w), (long long)s->channels,
 				      EXEC_SHAPE(x));
 	s->taps = w->dims[2];
-	if (s->taps > MAX_TAPS / s->dilation)
+	if (s->taps > EXEC_MAX_TAPS / s->dilation)
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
 				      "%lld taps, %lld apart: more than %d "
 				      "positions",
 				      (long long)s->taps,
-				      (long long)s->dilation, MAX_TAPS);
+				      (long long)s->dilation, EXEC_MAX_TAPS);
 	s->history = (s->taps - 1) * s->dilation;
 	if (b && (b->rank != 1 || b->dims[0] != s->channels))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
@@ -101,18 +90,7 @@ static int32_t conv_past(struct cref_node *n, const struct conv_state *s,
 
 int32_t ops_conv_state_prepare(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"activation",
-					    "channels_last",
-					    "dilation",
-					    "input_channel_offset",
-					    "input_channels",
-					    "ndim",
-					    "state_channels_last",
-					    "state_length",
-					    "state_update_capacity",
-					    "state_window",
-					    NULL};
-	int32_t rc = ops_check(n, attrs, 2, 4, 2, err);
+	int32_t rc = ops_check(n, exec_conv_state_attrs, 2, 4, 2, err);
 	struct conv_state s = {0};
 	int64_t dims[GENAI_MAX_RANK];
 	uint64_t line, lines;

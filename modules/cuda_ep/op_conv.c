@@ -1,8 +1,6 @@
 // op_conv.c - CausalConvWithState.
 #include "modules/cuda_ep/op.h"
 
-#define MAX_TAPS 4096 // times dilation
-
 enum { X, WEIGHT, BIAS, PAST };
 
 struct conv_state {
@@ -15,24 +13,16 @@ EXEC_STATE(conv_state, cep_node)
 static int32_t attributes(const struct cep_node *n, struct conv_state *s,
 			  struct genai_error *err)
 {
-	const char *act = exec_attr_string(n->node, "activation", "none");
 	struct exec_text why;
-	int32_t rc;
+	int32_t rc = exec_conv_state_check(n->node, &why);
 
-	s->silu = !strcmp(act, "silu") || !strcmp(act, "swish");
-	if (!s->silu && strcmp(act, "none"))
-		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				     "activation %.40s, carried: none, silu, "
-				     "swish",
-				     act);
+	if (rc)
+		return cep_node_fail(n, err, rc, "%s", why.s);
+	s->silu = strcmp(exec_attr_string(n->node, "activation", "none"),
+			 "none") != 0;
 	s->last = exec_attr_int(n->node, "channels_last", 0) != 0;
 	s->dilation = exec_attr_int(n->node, "dilation", 1);
-	if (s->dilation < 1 || s->dilation > MAX_TAPS)
-		return cep_node_fail(n, err, GENAI_E_INVAL,
-				     "dilation is %lld, not 1 to %d",
-				     (long long)s->dilation, MAX_TAPS);
-	rc = exec_conv_state_plain(n->node, &why);
-	return rc ? cep_node_fail(n, err, rc, "%s", why.s) : 0;
+	return 0;
 }
 
 static int32_t sizes(const struct cep_node *n, struct conv_state *s,
@@ -50,31 +40,20 @@ static int32_t sizes(const struct cep_node *n, struct conv_state *s,
 	for (uint32_t d = 2; s->last && d < x->rank; d++)
 		s->channels *= x->dims[d];
 	s->taps = w->dims[2];
-	if (s->taps < 1 || s->taps > MAX_TAPS / s->dilation)
+	if (s->taps < 1 || s->taps > EXEC_MAX_TAPS / s->dilation)
 		return cep_node_fail(n, err, GENAI_E_LIMIT,
 				     "%lld taps, %lld apart: none, or more "
 				     "than %d positions",
 				     (long long)s->taps, (long long)s->dilation,
-				     MAX_TAPS);
+				     EXEC_MAX_TAPS);
 	s->history = (s->taps - 1) * s->dilation;
 	return 0;
 }
 
 int32_t cep_prepare_conv(struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"activation",
-					    "channels_last",
-					    "dilation",
-					    "input_channel_offset",
-					    "input_channels",
-					    "ndim",
-					    "state_channels_last",
-					    "state_length",
-					    "state_update_capacity",
-					    "state_window",
-					    NULL};
 	const struct exec_tensor *x = n->in[X];
-	int32_t rc = cep_check(n, attrs, 2, 4, 2, err);
+	int32_t rc = cep_check(n, exec_conv_state_attrs, 2, 4, 2, err);
 	struct conv_state s = {0};
 	int64_t dims[GENAI_MAX_RANK], w[3];
 

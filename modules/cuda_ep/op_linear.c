@@ -130,10 +130,7 @@ static int32_t gates(const struct cep_node *n, struct linear *l,
 
 int32_t cep_prepare_linear(struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {
-		"q_num_heads", "kv_num_heads", "update_rule", "scale",
-		"chunk_size",  "state_window", NULL};
-	int32_t rc = cep_check(n, attrs, 3, 6, 2, err);
+	int32_t rc = cep_check(n, exec_linear_attrs, 3, 6, 2, err);
 	struct linear l = {0};
 	int64_t out[3], state[4];
 

@@ -48,9 +48,25 @@ const char *const exec_qmoe_attrs[] = {"accuracy_level",
 				       "use_sparse_mixer",
 				       "weights_prepacked",
 				       NULL};
+const char *const exec_conv_state_attrs[] = {"activation",
+					     "channels_last",
+					     "dilation",
+					     "input_channel_offset",
+					     "input_channels",
+					     "ndim",
+					     "state_channels_last",
+					     "state_length",
+					     "state_update_capacity",
+					     "state_window",
+					     NULL};
+const char *const exec_linear_attrs[] = {
+	"q_num_heads", "kv_num_heads", "update_rule", "scale",
+	"chunk_size",  "state_window", NULL};
 
-int32_t exec_conv_state_plain(const struct genai_node *n, struct exec_text *why)
+int32_t exec_conv_state_check(const struct genai_node *n, struct exec_text *why)
 {
+	const char *act = exec_attr_string(n, "activation", "none");
+	const int64_t dilation = exec_attr_int(n, "dilation", 1);
 	static const struct {
 		const char *name;
 		int64_t usual;
@@ -72,6 +88,17 @@ int32_t exec_conv_state_plain(const struct genai_node *n, struct exec_text *why)
 		EXEC_WHY(why, "attribute %s is %lld, carried: %lld", a[i].name,
 			 (long long)v, (long long)a[i].usual);
 		return GENAI_E_UNSUPPORTED;
+	}
+	if (strcmp(act, "none") && strcmp(act, "silu") &&
+	    strcmp(act, "swish")) {
+		EXEC_WHY(why, "activation %.40s, carried: none, silu, swish",
+			 act);
+		return GENAI_E_UNSUPPORTED;
+	}
+	if (dilation < 1 || dilation > EXEC_MAX_TAPS) {
+		EXEC_WHY(why, "dilation is %lld, must be 1 to %d",
+			 (long long)dilation, EXEC_MAX_TAPS);
+		return GENAI_E_INVAL;
 	}
 	return 0;
 }

@@ -10,10 +10,14 @@
 extern const char *const exec_gqa_attrs[];
 extern const char *const exec_moe_attrs[];
 extern const char *const exec_qmoe_attrs[];
+extern const char *const exec_conv_state_attrs[];
+extern const char *const exec_linear_attrs[]; /* LinearAttention */
 
-/* CausalConvWithState: has what only one implementation has the value that it
- * is elsewhere?  If not: why. */
-int32_t exec_conv_state_plain(const struct genai_node *n,
+#define EXEC_MAX_TAPS 4096 /* of CausalConvWithState, times dilation */
+/* CausalConvWithState: are activation (none, silu or swish) and dilation such
+ * as are carried, and has what only one implementation has the value that it is
+ * elsewhere?  If not: why. */
+int32_t exec_conv_state_check(const struct genai_node *n,
 			      struct exec_text *out_why);
 /* QMoE with input 0 of this type: are experts as the operator defines them?  If
  * not: why. */
