@@ -232,10 +232,9 @@ static struct launched one_token(struct sim_run r)
 }
 
 // Launches that nodes in parts take beyond one each, by the sweep: those of
-// nodes that have a part which is streamed, and of the others.  come: pages
-// streamed.
+// nodes that have a part which is streamed, and of the others.
 struct parts {
-	uint64_t streamed, stay, come;
+	uint64_t streamed, stay;
 };
 
 static struct parts parts_of(struct sim_run *r)
@@ -263,7 +262,6 @@ static struct parts parts_of(struct sim_run *r)
 			rc = r->rt->pager_ops.resident(p->api.pager, to, &kind,
 						       NULL);
 			stays = stays && !rc && kind;
-			n.come += !rc && !kind;
 		}
 		*(stays ? &n.stay : &n.streamed) += ranges ? ranges - 1 : 0;
 	}

@@ -1,6 +1,6 @@
 // suite_runtime.c - recordings, refusals, late outputs, memory, streams.
-#include <stdio.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
