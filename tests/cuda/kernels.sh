@@ -20,11 +20,13 @@ suite() # NAME [OPTION...]
 	fi
 }
 
-echo "1..10"
-for s in runtime general index chunks attention paged prompt; do
+echo "1..12"
+for s in runtime general index moe chunks attention paged prompt; do
 	suite $s
 done
-suite matmul --short # one case in eight: they take long
+# one case in eight: they take long
+suite state --short
+suite matmul --short
 # GPUs with less shared memory launch other kernels and shapes
 for cc in 7.5 8.6; do
 	on=" on $cc"
