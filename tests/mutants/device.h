@@ -36,6 +36,8 @@ void mutant_wrap_executors(const struct genai_executor_ops *eager,
 
 /* ---- graph.c ---- */
 
+/* What is never carried, or 0. */
+int32_t mutant_refuse(const struct genai_graph *g, struct genai_error *err);
 /* The graph that the executor sees. */
 const struct genai_graph *mutant_graph(const struct genai_graph *g);
 

@@ -86,8 +86,10 @@ static int32_t create(const struct genai_executor_ops *real_ops, void *self,
 	struct genai_mem mem = {.size = sizeof(mem)};
 	static struct genai_graph dense;
 	uint32_t at;
-	int32_t rc;
+	int32_t rc = mutant_refuse(graph, err);
 
+	if (rc)
+		return rc;
 	if (is("options-exact") && o.size != sizeof(o))
 		return mutant_fail(err, GENAI_E_INVAL, "another size");
 	if (is("tables-exact") && o.stream->ops->size != sizeof(seen_stream))

@@ -1,6 +1,7 @@
 // graph.c - operators that are computed wrongly: the graph that the executor
 // behind sees lacks an attribute (no-attr-NAME) or an input (no-input-N), or
-// has another operator (op-FROM-TO).
+// has another operator (op-FROM-TO).  Or one that is listed is never carried
+// (refuses-NAME).
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +56,16 @@ static void other_op(struct genai_node *n, const char *from)
 	if (to && strlen(n->op) == (size_t)(to - from) &&
 	    !strncmp(n->op, from, (size_t)(to - from)))
 		n->op = to + 1;
+}
+
+int32_t mutant_refuse(const struct genai_graph *g, struct genai_error *err)
+{
+	const char *op = after("refuses-");
+
+	for (uint32_t i = 0; op && i < g->n_nodes; i++)
+		if (!strcmp(genai_graph_node(g, i)->op, op))
+			return mutant_fail(err, GENAI_E_UNSUPPORTED, op);
+	return 0;
 }
 
 const struct genai_graph *mutant_graph(const struct genai_graph *g)

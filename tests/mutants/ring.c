@@ -387,7 +387,7 @@ static int32_t init(const struct genai_host *h,
 		    struct genai_error *err)
 {
 	struct module *m = h->alloc(h->ctx, sizeof(*m), "module");
-	uint64_t least, most;
+	uint64_t least;
 
 	(void)params;
 	if (!m)
@@ -400,8 +400,7 @@ static int32_t init(const struct genai_host *h,
 	h->config_get_u64(h->ctx, "slots", &m->slots);
 	h->config_get_u64(h->ctx, "piece", &m->piece);
 	least = is("slots-0") ? 0 : 2;
-	most = is("slots-any") ? UINT64_MAX : MAX_SLOTS;
-	if (m->slots < least || m->slots > most) {
+	if (m->slots < least || m->slots > MAX_SLOTS) {
 		h->free(h->ctx, m);
 		return h->error_set(h->ctx, err, GENAI_E_CONFIG,
 				    "slots: 2 to %u", MAX_SLOTS);
