@@ -1,5 +1,5 @@
-// dim.c - what stands between <think> and </think> is dimmed on a terminal; the
-// marks themselves stay.
+// dim.c - what stands between <think> and </think> is dimmed on a terminal, or
+// hidden; the marks of a dimmed part stay.
 #include "tools/dim.h"
 
 #include <string.h>
@@ -9,8 +9,36 @@
 
 static void put(struct dim *d, const char *s, size_t n)
 {
-	if (n)
-		d->put(d->ctx, s, n);
+	while (n && d->behind && !d->inside && *s == '\n') {
+		s++;
+		n--;
+	}
+	if (!n || (d->inside && d->how == DIM_HIDDEN))
+		return;
+	d->behind = false;
+	d->put(d->ctx, s, n);
+}
+
+static void style(struct dim *d, const char *s)
+{
+	if (d->how == DIM_DIMMED)
+		d->put(d->ctx, s, strlen(s));
+}
+
+// The mark that is held is whole.
+static void turn(struct dim *d)
+{
+	if (!d->inside) {
+		style(d, DIM);
+		d->inside = true;
+		put(d, d->held, d->n_held);
+	} else {
+		put(d, d->held, d->n_held);
+		d->inside = false;
+		d->behind = d->how == DIM_HIDDEN;
+		style(d, PLAIN);
+	}
+	d->n_held = 0;
 }
 
 // Characters of several bytes are not cut: what is no mark is left to the
@@ -26,16 +54,18 @@ static bool take(struct dim *d, char c)
 			return false;
 	}
 	d->held[d->n_held++] = c;
-	if (mark[d->n_held])
-		return true;
-	if (!d->inside)
-		put(d, DIM, strlen(DIM));
-	put(d, d->held, d->n_held);
-	if (d->inside)
-		put(d, PLAIN, strlen(PLAIN));
-	d->inside = !d->inside;
-	d->n_held = 0;
+	if (!mark[d->n_held])
+		turn(d);
 	return true;
+}
+
+void dim_begin(struct dim *d, bool inside)
+{
+	d->n_held = 0;
+	d->behind = false;
+	d->inside = inside;
+	if (inside)
+		style(d, DIM);
 }
 
 void dim_text(struct dim *d, const char *text, size_t n)
@@ -59,7 +89,7 @@ void dim_end(struct dim *d)
 {
 	put(d, d->held, d->n_held);
 	if (d->inside)
-		put(d, PLAIN, strlen(PLAIN));
-	d->inside = false;
+		style(d, PLAIN);
+	d->inside = d->behind = false;
 	d->n_held = 0;
 }

@@ -181,6 +181,12 @@ static unsigned char paste(EditLine *el, int ch)
 	return CC_REFRESH;
 }
 
+static unsigned char line_end(EditLine *el, int ch)
+{
+	(void)ch;
+	return el_winsertstr(el, L"\n") ? CC_ERROR : CC_REFRESH;
+}
+
 static unsigned char complete(EditLine *el, int ch)
 {
 	const LineInfoW *l = el_wline(el);
@@ -278,6 +284,9 @@ struct term *term_open(const char *const *words)
 	el_wset(t->el, EL_HIST, history_w, t->history);
 	el_wset(t->el, EL_ADDFN, L"paste", L"insert a pasted block", paste);
 	el_wset(t->el, EL_BIND, PASTE_BEGIN, L"paste", NULL);
+	el_wset(t->el, EL_ADDFN, L"line-end", L"begin another line", line_end);
+	el_wset(t->el, EL_BIND, L"\033\r", L"line-end", NULL);
+	el_wset(t->el, EL_BIND, L"\033\n", L"line-end", NULL);
 	el_wset(t->el, EL_ADDFN, L"complete", L"complete a command", complete);
 	el_wset(t->el, EL_BIND, L"\t", L"complete", NULL);
 	el_source(t->el, NULL);

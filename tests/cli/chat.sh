@@ -136,6 +136,84 @@ talk '/load bad.json\nhello\n'
 like "/load of a message without content" "$(cat err)" \
 	"genai: error: bad.json: message 1 has no content"
 
+printf '[{"role":"user","content":[{"type":"text","text":"he"},
+{"type":"text","text":"llo"}]}]' >parts.json
+talk '/load parts.json\n/retry\n'
+is "/load joins content in parts" "$(cat out)$(cat err)" "$one"
+printf '[{"role":"user","content":[{"type":"image_url"}]}]' >bad.json
+talk '/load bad.json\nhello\n'
+is "an image is refused in one line" "$(cat err)" \
+	"genai: error: bad.json: message 1 has an image: only text is understood"
+: >cat.png
+talk "$work/cat.png\nhello\n"
+is "so is one that is dropped into it" "$(cat out) $(cat err)" \
+	"$one $work/cat.png: files and images cannot be sent, only text"
+
+# ---- a context that fills ----
+
+# Half of it is free then; what is kept is what a conversation of its own gives.
+long='hello\nsecond\nthird\nfourth\nfifth\n'
+talk "$long/save all.json\n/stats\n" --set runtime.context=96
+is "a full context ends nothing" "$rc $(grep -c 'error' err)" "0 0"
+like "what is forgotten is told" "$(cat err)" \
+	"\[the context's 96 positions are full: the * oldest messages are forgotten]*"
+like "/stats has it" "$(cat err)" "*the * oldest messages are forgotten*"
+is "/save has all of it" "$(tr -d '\n' <all.json | grep -o '"role"' | wc -l |
+	tr -d ' ')" 10
+last=$(tail -n 1 out)
+gone=$(sed -n 's/^the \([0-9]*\) oldest.*/\1/p' err)
+# five turns, of which so many messages are gone
+talk "$(printf 'hello\nsecond\nthird\nfourth\nfifth\n' |
+	tail -n +$((gone / 2 + 1)))\n" --set runtime.context=96
+is "the first that is shown is a turn" "$rc $((gone % 2))" "0 0"
+talk "$long/undo\n/undo\n/undo\n/undo\n/undo\nhello\n/stats\n" \
+	--set runtime.context=96
+is "/undo comes back to before" "$(tail -n 1 out)" "$one"
+is "and nothing is forgotten then" "$(grep -c '^the .* forgotten' err)" 0
+
+# ---- another model ----
+
+other=$models/qwen2-cpu-int8
+echo hello >in
+"$genai" chat "$other" --greedy --max-new-tokens 8 <in >out 2>err
+there=$(cat out)
+talk "/model $other\nhello\n"
+is "/model: another one answers" "$rc $(cat out)$(cat err)" "0 $there"
+talk "hello\n/undo\n/model $other\nhello\n/undo\n/model $plain\nhello\n/model\n"
+is "and back" "$rc $(cat out) $(cat err)" "0 $one
+$there
+$one $plain"
+talk "/model $work/none\nhello\n"
+like "one that is not there: the old one stays" "$rc $(cat out)$(cat err)" \
+	"0 ${one}genai: error: *none*"
+mkdir broken
+cp "$other"/*.json "$other"/*.jinja broken
+echo nothing >broken/model.onnx
+talk "/model broken\nhello\n"
+like "one that does not open, too" "$rc $(cat out)$(cat err)" \
+	"0 ${one}genai: error: broken*"
+
+# ---- what a model thinks ----
+
+cp -R "$plain" thinker
+chmod -R u+w thinker
+printf '{%% if add_generation_prompt %%}<think>{%% endif %%}' \
+	>>thinker/chat_template.jinja
+think() # turns as printf takes them, arguments...
+{
+	printf "$1" >in
+	shift
+	"$genai" chat thinker --greedy --max-new-tokens 8 "$@" <in >out 2>err
+}
+think 'hello\n'
+thought=$(cat out)
+like "a thought from a pipe is plain" "$thought" "?*"
+think 'hello\n' --hide-thinking
+is "--hide-thinking leaves it out" "$(cat out)" ""
+think '/thinking hide\nhello\n/thinking show\n/retry\n/thinking x\n'
+is "/thinking" "$(cat out) $(cat err)" "
+$thought /thinking: show or hide"
+
 # ---- at a terminal ----
 
 screen() # what is typed; arguments: environment and command
@@ -181,6 +259,29 @@ wait saved
 send /exit\r' "$probe" pty "$genai" chat "$plain" --greedy -n 4
 like "a pasted block is one turn" "$rc $(tr -d '\n' <talk.json)" \
 	'0 *"one\\ntwo\\nthree"*'
+screen 'wait > 
+send one\\\r
+wait . 
+send two\e\rthree\r
+wait > 
+send /save talk.json\r
+wait saved
+send /reset\r
+wait begins anew
+send /undo\r
+wait 0 messages are left
+send /exit\r' "$probe" pty "$genai" chat "$plain" --greedy -n 4
+like "a line goes on behind a backslash, and after Alt-Enter" \
+	"$rc $(tr -d '\n' <talk.json)" '0 *"one\\ntwo\\nthree"*'
+hello='wait > 
+send hello\r
+wait > 
+send /exit\r'
+screen "$hello" "$probe" pty "$genai" chat thinker --greedy -n 4
+esc=$(printf '\033')
+like "a thought is dimmed" "$rc $(cat out)" "0 *$esc\[2m*$esc\[22m*"
+screen "$hello" NO_COLOR=1 "$probe" pty "$genai" chat thinker --greedy -n 4
+is "not with NO_COLOR" "$rc $(grep -c "$esc\[2m" out)" "0 0"
 screen 'wait > 
 send /sys\x09be brief\r
 wait is set

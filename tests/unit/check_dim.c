@@ -12,13 +12,15 @@ static void put(void *ctx, const char *text, size_t n)
 	strncat(got, text, n);
 }
 
-static void becomes(const char *text, const char *want)
+static void shown(enum dim_how how, bool inside, const char *text,
+		  const char *want)
 {
 	// pieces of each size; characters of several bytes stay whole in them
 	for (size_t size = 1; size <= strlen(text) + 1; size++) {
-		struct dim d = {.put = put};
+		struct dim d = {.how = how, .put = put};
 
 		got[0] = 0;
+		dim_begin(&d, inside);
 		for (const char *p = text; *p;) {
 			size_t k = strlen(p) < size ? strlen(p) : size;
 
@@ -28,6 +30,11 @@ static void becomes(const char *text, const char *want)
 		dim_end(&d);
 		ck_assert_str_eq(got, want);
 	}
+}
+
+static void becomes(const char *text, const char *want)
+{
+	shown(DIM_DIMMED, false, text, want);
 }
 
 START_TEST(marks)
@@ -47,12 +54,33 @@ START_TEST(marks)
 }
 END_TEST
 
+START_TEST(prompted)
+{
+	shown(DIM_DIMMED, true, "a</think>b", "\033[2ma</think>\033[22mb");
+	shown(DIM_DIMMED, true, "a", "\033[2ma\033[22m");
+	shown(DIM_PLAIN, true, "a</think>b", "a</think>b");
+	shown(DIM_HIDDEN, true, "a</think>\n\nb\n", "b\n");
+}
+END_TEST
+
+START_TEST(hidden)
+{
+	shown(DIM_PLAIN, false, "a<think>b</think>\nc", "a<think>b</think>\nc");
+	shown(DIM_HIDDEN, false, "<think>a</thin\n</think>\n\nb", "b");
+	shown(DIM_HIDDEN, false, "a\n<think>b</think>\n\n<", "a\n<");
+	shown(DIM_HIDDEN, false, "<think></think>\n<think>b", "");
+	shown(DIM_HIDDEN, false, "a<b", "a<b");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("dim");
 	TCase *t = tcase_create("dim");
 
 	tcase_add_test(t, marks);
+	tcase_add_test(t, prompted);
+	tcase_add_test(t, hidden);
 	suite_add_tcase(s, t);
 	return genai_check_main(s);
 }
