@@ -37,6 +37,8 @@ static const struct cli_option import_options[] = {
 	 "and print it",
 	 &imp.out},
 	{"overwrite", 0, CLI_FLAG, NULL, "replace it", &imp.o.overwrite},
+	{"for-onnxruntime", 0, CLI_FLAG, NULL, "in the form that is fast there",
+	 &imp.o.for_onnxruntime},
 	{0}};
 
 // Where the commands that are given the file find it; the folder is printed.
@@ -44,8 +46,10 @@ static int import_to_cache(struct cli *c)
 {
 	char folder[4200];
 
-	if (imp.o.overwrite)
-		return cli_usage(c, "--overwrite goes with -o");
+	if (imp.o.overwrite || imp.o.for_onnxruntime)
+		return cli_usage(c, "--%s goes with -o",
+				 imp.o.overwrite ? "overwrite"
+						 : "for-onnxruntime");
 	if (cache_import(c, imp.file, folder, sizeof(folder)))
 		return cli_fail(c);
 	cli_clear_line(c);

@@ -98,6 +98,9 @@ struct genai_gguf_string *genai_gguf_strings(const struct genai_gguf_kv *kv);
 struct genai_import_options {
 	bool overwrite; /* replace a model folder that is there */
 	bool split_qkv; /* one matrix each for q, k and v, even if alike */
+	/* offsets as second terms and accuracy_level 4, for which ONNX Runtime
+	 * has fast kernels; the values are the same */
+	bool for_onnxruntime;
 	/* called with bytes written; non-zero stops (GENAI_E_INTERRUPTED) */
 	int (*progress)(void *ctx, uint64_t done, uint64_t total);
 	void *progress_ctx;

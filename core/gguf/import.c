@@ -98,6 +98,10 @@ int32_t genai_gguf_import(const char *gguf_path, const char *out_dir,
 		rc = genai_fail(err, GENAI_E_NOMEM, "%s: no memory", gguf_path);
 	if (!rc)
 		rc = imp_configure(&imp, err);
+	if (options && options->for_onnxruntime) {
+		imp.terms = true;
+		imp.conf.accuracy_level = 4;
+	}
 	if (!rc) {
 		imp_source(&imp, &source);
 		source.files = files;

@@ -29,6 +29,7 @@ struct imp {
 	char arch[16];
 	bool permuted; /* rows of q and k are in pairs, as llama files have */
 	bool fused;    /* q, k and v are one tensor, gate and up another */
+	bool terms;    /* no zero points: offsets are second terms */
 	bool again;    /* some tensor was found to need its offsets apart */
 };
 

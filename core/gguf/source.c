@@ -68,7 +68,7 @@ static void form(void *self, uint32_t site, uint32_t layer,
 		// gather of blocks has none.
 		if (type->affine)
 			out_form->offset =
-				type->bits == 4 && !r->term &&
+				type->bits == 4 && !r->term && !imp->terms &&
 						site != GENAI_SITE_EMBED
 					? GENAI_OFFSET_ZERO
 					: GENAI_OFFSET_TERM;

@@ -266,6 +266,30 @@ START_TEST(coarse_zero_points_become_terms)
 }
 END_TEST
 
+// Of every type of 4 bits with offsets: exact, codes with zero points of zero.
+START_TEST(fast_form_of_onnxruntime)
+{
+	static const uint32_t types[] = {3, 10, 12};
+	static const char level[] = "accuracy_level\x18\x04";
+	struct spec s = plain;
+	struct model m;
+
+	s.type = s.type_v = types[_i];
+	s.for_onnxruntime = true;
+	import_spec(&s);
+	model_open(&m, dir);
+	compare_all(&m, true);
+	reported("blk.0.ffn_up.weight",
+		 types[_i] == 10
+			 ? "4-bit codes, block 16, offsets as a second term"
+			 : "4-bit codes, block 32, offsets as a second term",
+		 true);
+	ck_assert_ptr_nonnull(
+		memmem(m.graph.p, m.graph.n, level, sizeof(level) - 1));
+	model_close(&m);
+}
+END_TEST
+
 static void vector_is(struct model *m, const char *name, const char *from,
 		      uint64_t first, bool permuted)
 {
@@ -375,6 +399,7 @@ int main(void)
 			    sizeof(forms) / sizeof(forms[0]));
 	tcase_add_loop_test(c, blocks_without_scale, 0, 5);
 	tcase_add_test(c, coarse_zero_points_become_terms);
+	tcase_add_loop_test(c, fast_form_of_onnxruntime, 0, 3);
 	tcase_add_test(c, qwen_graphs);
 	tcase_add_test(c, rotation);
 	suite_add_tcase(s, c);

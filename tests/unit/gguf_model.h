@@ -40,6 +40,7 @@ struct spec {
 	const char *skip_key; /* this key is left out */
 	void (*edit)(uint8_t *block, uint32_t type);
 	bool spm;
+	bool for_onnxruntime;
 };
 
 static const struct spec plain = {
@@ -205,7 +206,10 @@ static inline int32_t import(struct gguf_build *g,
 
 static inline void import_spec(const struct spec *s)
 {
-	struct genai_import_options o = {.overwrite = true};
+	struct genai_import_options o = {
+		.overwrite = true,
+		.for_onnxruntime = s->for_onnxruntime,
+	};
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct gguf_build g = {0};
 	int32_t rc;
