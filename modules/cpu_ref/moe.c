@@ -9,290 +9,13 @@
 
 #include "modules/cpu_ref/kernels.h"
 #include "modules/cpu_ref/ops.h"
+#include "modules/exec_common/moe.h"
 
-enum moe_act {
-	MOE_RELU,
-	MOE_RELU2,
-	MOE_GELU,
-	MOE_SILU,
-	MOE_SWIGLU,
-	MOE_GEGLU,
-	MOE_IDENTITY,
-};
-
-// One of the products, for every expert: N outputs of K inputs.  Inputs are
-// 0 where there is none.
-struct moe_fc {
-	uint32_t w, scale, zero, bias; // inputs of the node
-	uint32_t bits, block;	       // bits 0: floats
-	uint32_t z_kind;
-	bool z_turned; // codes of zero points lie along N
-	int64_t N, K;
-};
-
-struct moe_state {
-	int64_t M, D, E, I, k;
-	enum moe_act act;
-	uint32_t fusion; // 1: gate and up by turns, 2: gates first, 0: apart
-	bool normalize, late_limit;
-	float alpha, beta, limit;
-	uint32_t weights; // input router_weights, or 0
-	struct moe_fc fc[3];
-};
-EXEC_STATE(moe_state, cref_node)
-
-// ---- attributes ----
-
-static int32_t moe_act(struct cref_node *n, struct moe_state *s,
-		       struct genai_error *err)
-{
-	static const char *const names[] = {
-		"relu", "relu2", "gelu", "silu", "swiglu", "geglu", "identity"};
-	const char *type = exec_attr_string(n->node, "activation_type", "relu");
-	const int64_t fusion = exec_attr_int(n->node, "swiglu_fusion", 0);
-	uint32_t i = 0;
-
-	while (i < 7 && strcmp(names[i], type))
-		i++;
-	if (i == 7)
-		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				      "activation_type is '%.40s', carried: "
-				      "relu, relu2, gelu, silu, swiglu, geglu, "
-				      "identity",
-				      type);
-	if (fusion < 0 || fusion > 2)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "attribute 'swiglu_fusion' is %lld, must "
-				      "be 0, 1 or 2",
-				      (long long)fusion);
-	s->act = (enum moe_act)i;
-	if (s->act == MOE_SWIGLU || s->act == MOE_GEGLU)
-		s->fusion = (uint32_t)fusion;
-	return GENAI_OK;
-}
-
-static int32_t moe_attrs(struct cref_node *n, struct moe_state *s,
-			 struct genai_error *err)
-{
-	int32_t rc = moe_act(n, s, err);
-
-	if (rc)
-		return rc;
-	s->k = exec_attr_int(n->node, "k", 1);
-	s->normalize = exec_attr_int(n->node, "normalize_routing_weights", 0);
-	s->late_limit =
-		exec_attr_int(n->node, "swiglu_limit_after_activation", 0);
-	s->alpha = (float)exec_attr_float(n->node, "activation_alpha", 1);
-	s->beta = (float)exec_attr_float(n->node, "activation_beta", 0);
-	s->limit = (float)exec_attr_float(n->node, "swiglu_limit", INFINITY);
-	if (exec_attr_int(n->node, "use_sparse_mixer", 0))
-		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				      "use_sparse_mixer 1 is not carried");
-	if (s->limit < 0)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "attribute 'swiglu_limit' is %g, must "
-				      "not be negative",
-				      (double)s->limit);
-	return GENAI_OK;
-}
-
-static int32_t qmoe_layout(struct cref_node *n, struct genai_error *err)
-{
-	struct exec_text why;
-	int32_t rc = exec_qmoe_layout(n->node, n->in[0]->dtype, &why);
-
-	return rc ? cref_node_fail(n, err, rc, "%s", why.s) : GENAI_OK;
-}
-
-// ---- inputs ----
+EXEC_STATE(exec_moe, cref_node)
 
 static const struct exec_tensor *moe_in(const struct cref_node *n, uint32_t i)
 {
 	return i && i < n->n_in ? n->in[i] : NULL;
-}
-
-static int32_t moe_shape(struct cref_node *n, uint32_t i, uint32_t rank,
-			 const int64_t *dims, struct genai_error *err)
-{
-	const struct exec_tensor *t = n->in[i];
-	struct exec_tensor want = {.rank = rank};
-
-	if (t->rank == rank && !memcmp(t->dims, dims, rank * sizeof(*dims)))
-		return GENAI_OK;
-	memcpy(want.dims, dims, rank * sizeof(*dims));
-	return cref_node_fail(n, err, GENAI_E_INVAL,
-			      "input %u '%.60s' of shape %s must have shape %s",
-			      i, t->name ? t->name : "", EXEC_SHAPE(t),
-			      EXEC_SHAPE(&want));
-}
-
-static int32_t moe_bias(struct cref_node *n, const struct moe_state *s,
-			struct moe_fc *f, struct genai_error *err)
-{
-	const int64_t dims[2] = {s->E, f->N};
-	int32_t rc;
-
-	if (!moe_in(n, f->bias)) {
-		f->bias = 0;
-		return GENAI_OK;
-	}
-	rc = ops_need_dtype(n, f->bias, OPS_F32S, err);
-	return rc ? rc : moe_shape(n, f->bias, 2, dims, err);
-}
-
-static int32_t qmoe_zeros(struct cref_node *n, const struct moe_state *s,
-			  struct moe_fc *f, int64_t blocks,
-			  struct genai_error *err)
-{
-	const struct exec_tensor *z = moe_in(n, f->zero);
-	int64_t dims[3] = {s->E, f->N, blocks};
-	const uint32_t rank = f->block ? 3 : 2;
-
-	f->z_kind = CREF_Z_NONE;
-	if (!z)
-		return GENAI_OK;
-	if (z->dtype != GENAI_DT_U8) {
-		int32_t rc = ops_need_same_dtype(n, f->scale, f->zero, err);
-
-		f->z_kind = CREF_Z_FLOAT;
-		return rc ? rc : moe_shape(n, f->zero, rank, dims, err);
-	}
-	f->z_kind = CREF_Z_PACKED;
-	f->z_turned = !f->block;
-	dims[rank - 1] = (dims[rank - 1] * f->bits + 7) / 8;
-	return moe_shape(n, f->zero, rank, dims, err);
-}
-
-// Codes, scales, zero points of a product.
-static int32_t qmoe_fc(struct cref_node *n, const struct moe_state *s,
-		       struct moe_fc *f, int64_t block, struct genai_error *err)
-{
-	const int64_t blocks = block ? f->K / block : 1;
-	const int64_t w[3] = {s->E, f->N, f->K * f->bits / 8};
-	const int64_t sc[3] = {s->E, f->N, blocks};
-	int32_t rc;
-
-	if (f->bits != 2 && f->bits != 4 && f->bits != 8)
-		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				      "expert weights of %d bits, carried: 2, "
-				      "4, 8",
-				      (int)f->bits);
-	if (block && f->K % block)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "block_size %lld must divide %lld",
-				      (long long)block, (long long)f->K);
-	if (f->K * f->bits % 8)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "rows of %lld weights of %d bits are no "
-				      "whole bytes",
-				      (long long)f->K, (int)f->bits);
-	if (!moe_in(n, f->scale))
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "input %u, the scales, is missing",
-				      f->scale);
-	f->block = (uint32_t)block;
-	if ((rc = ops_need_dtype(n, f->w, OPS_BIT(GENAI_DT_U8), err)) ||
-	    (rc = ops_need_dtype(n, f->scale, OPS_F32S, err)) ||
-	    (rc = moe_shape(n, f->w, 3, w, err)) ||
-	    (rc = moe_shape(n, f->scale, block ? 3 : 2, sc, err)) ||
-	    (rc = qmoe_zeros(n, s, f, blocks, err)))
-		return rc;
-	// one scale for a row: a block that is longer than it
-	while (!block &&
-	       (int64_t)(f->block = f->block ? f->block * 2 : 16) < f->K)
-		;
-	return moe_bias(n, s, f, err);
-}
-
-static int32_t qmoe_fcs(struct cref_node *n, struct moe_state *s,
-			struct genai_error *err)
-{
-	static const char *const names[] = {"fc1_expert_weight_bits",
-					    "fc2_expert_weight_bits",
-					    "fc3_expert_weight_bits"};
-	const int64_t all = exec_attr_int(n->node, "expert_weight_bits", 4);
-	int64_t block = exec_attr_int(n->node, "block_size", 0);
-	int32_t rc = GENAI_OK;
-
-	if (block && (block < 16 || block > 1 << 20 || (block & (block - 1))))
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "block_size %lld, must be a power of two "
-				      "from 16 to 1048576",
-				      (long long)block);
-	for (uint32_t i = 0; !rc && i < 3; i++) {
-		const int64_t bits = exec_attr_int(n->node, names[i], all);
-
-		s->fc[i].bits = bits > 0 && bits < 9 ? (uint32_t)bits : 9;
-		if (s->fc[i].w)
-			rc = qmoe_fc(n, s, &s->fc[i], block, err);
-	}
-	return rc;
-}
-
-static int32_t moe_fcs(struct cref_node *n, struct moe_state *s,
-		       struct genai_error *err)
-{
-	int32_t rc = GENAI_OK;
-
-	for (uint32_t i = 0; !rc && i < 3; i++) {
-		struct moe_fc *f = &s->fc[i];
-		const int64_t w[3] = {s->E, f->N, f->K};
-
-		if (!f->w)
-			continue;
-		if (!(rc = ops_need_dtype(n, f->w, OPS_F32S, err)) &&
-		    !(rc = moe_shape(n, f->w, 3, w, err)))
-			rc = moe_bias(n, s, f, err);
-	}
-	return rc;
-}
-
-// Rows, experts, the sizes of the products.
-static int32_t moe_sizes(struct cref_node *n, struct moe_state *s,
-			 struct genai_error *err)
-{
-	const struct exec_tensor *x = n->in[0], *w = n->in[2];
-	const bool fused = s->fusion != 0;
-	const int64_t most = (int64_t)1 << 31;
-	int64_t logits[2];
-	int32_t rc;
-
-	if ((rc = ops_need_dtype(n, 0, OPS_F32S, err)) ||
-	    (rc = ops_need_dtype(n, 1, OPS_F32S, err)) ||
-	    (rc = ops_need_rank(n, 0, 2, 3, err)) ||
-	    (rc = ops_need_rank(n, 2, 3, 3, err)))
-		return rc;
-	s->D = x->dims[x->rank - 1];
-	s->M = (int64_t)ops_span(x, 0, x->rank - 1);
-	s->E = w->dims[0];
-	s->I = w->dims[1] / (fused ? 2 : 1);
-	if (s->E < 1 || s->E > 65536 || s->I < 1 || w->dims[1] % (fused + 1) ||
-	    s->D < 1 || s->I > most || s->D > most || s->M > most)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "inputs 0 and 2 of shapes %s and %s do "
-				      "not fit together",
-				      EXEC_SHAPE(x), EXEC_SHAPE(w));
-	if (s->k < 1 || s->k > s->E)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "k is %lld of %lld experts",
-				      (long long)s->k, (long long)s->E);
-	if ((s->act == MOE_SWIGLU || s->act == MOE_GEGLU) &&
-	    fused == !!s->fc[2].w)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      fused ? "swiglu_fusion %u and weights of "
-					      "fc3 as well"
-					    : "swiglu_fusion %u wants weights "
-					      "of fc3",
-				      s->fusion);
-	logits[0] = s->M;
-	logits[1] = s->E;
-	if (!s->fc[1].w)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "the weights of fc2 are missing");
-	s->fc[0].K = s->fc[2].K = s->fc[1].N = s->D;
-	s->fc[0].N = w->dims[1];
-	s->fc[1].K = s->fc[2].N = s->I;
-	return moe_shape(n, 1, 2, logits, err);
 }
 
 // ---- workspace ----
@@ -316,7 +39,7 @@ static bool moe_part(struct moe_space *p, uint64_t *at, int64_t rows,
 	return p->end <= (uint64_t)1 << 44;
 }
 
-static bool moe_space(const struct moe_state *s, struct moe_space *p)
+static bool moe_space(const struct exec_moe *s, struct moe_space *p)
 {
 	const int64_t K = s->D > s->I ? s->D : s->I;
 	const int64_t N = s->fc[0].N > s->D ? s->fc[0].N : s->D;
@@ -337,7 +60,7 @@ static bool moe_space(const struct moe_state *s, struct moe_space *p)
 			(int64_t)cref_nb_stride((uint64_t)K));
 }
 
-static int32_t moe_finish(struct cref_node *n, struct moe_state *s,
+static int32_t moe_finish(struct cref_node *n, struct exec_moe *s,
 			  struct genai_error *err)
 {
 	const struct exec_tensor *x = n->in[0];
@@ -348,62 +71,40 @@ static int32_t moe_finish(struct cref_node *n, struct moe_state *s,
 				      "input 0 of shape %s is too large",
 				      EXEC_SHAPE(x));
 	n->workspace_bytes = (p.end ? p.end : 1) * sizeof(float);
-	*moe_state(n) = *s;
+	*exec_moe(n) = *s;
 	return ops_out(n, 0, x->dtype, x->rank, x->dims, err);
+}
+
+static int32_t moe_prepare(struct cref_node *n, bool quantised,
+			   struct genai_error *err)
+{
+	struct exec_moe s;
+	struct exec_text why;
+	int32_t rc =
+		exec_moe_check(n->node, n->in, n->n_in, quantised, &s, &why);
+
+	return rc ? cref_node_fail(n, err, rc, "%s", why.s)
+		  : moe_finish(n, &s, err);
 }
 
 int32_t cref_moe_prepare(struct cref_node *n, struct genai_error *err)
 {
-	struct moe_state s = {0};
 	int32_t rc = ops_check(n, exec_moe_attrs, 3, 8, 1, err);
 
-	for (uint32_t i = 0; i < 3; i++) {
-		s.fc[i].w = moe_in(n, 2 + 2 * i) ? 2 + 2 * i : 0;
-		s.fc[i].bias = 3 + 2 * i;
-	}
-	if (rc || (rc = moe_attrs(n, &s, err)) ||
-	    (rc = moe_sizes(n, &s, err)) || (rc = moe_fcs(n, &s, err)))
-		return rc;
-	return moe_finish(n, &s, err);
+	return rc ? rc : moe_prepare(n, false, err);
 }
 
 int32_t cref_qmoe_prepare(struct cref_node *n, struct genai_error *err)
 {
-	struct moe_state s = {0};
 	int32_t rc = ops_check(n, exec_qmoe_attrs, 3, EXEC_MAX_IN, 1, err);
-	int64_t logits[2];
 
-	for (uint32_t i = 0; i < 3; i++) {
-		s.fc[i].w = moe_in(n, 2 + 3 * i) ? 2 + 3 * i : 0;
-		s.fc[i].scale = 3 + 3 * i;
-		s.fc[i].bias = 4 + 3 * i;
-		s.fc[i].zero = 11 + i;
-	}
-	for (uint32_t i = 15; !rc && i < n->n_in; i++)
-		if (n->in[i])
-			return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-					      "input %u '%.60s', a scale of "
-					      "another kind, is not carried",
-					      i, n->in[i]->name);
-	if (rc || (rc = qmoe_layout(n, err)) || (rc = moe_attrs(n, &s, err)) ||
-	    (rc = moe_sizes(n, &s, err)) || (rc = qmoe_fcs(n, &s, err)))
-		return rc;
-	if (moe_in(n, 14)) {
-		s.weights = 14;
-		logits[0] = s.M;
-		logits[1] = s.E;
-		if ((rc = ops_need_dtype(n, 14, OPS_F32S, err)) ||
-		    (rc = moe_shape(n, 14, 2, logits, err)))
-			return rc;
-	}
-	return moe_finish(n, &s, err);
+	return rc ? rc : moe_prepare(n, true, err);
 }
 
 // ---- choosing ----
 
 // The k largest, the first of equals.
-static void moe_largest(const struct moe_state *s, const float *x,
-			uint32_t *ids)
+static void moe_largest(const struct exec_moe *s, const float *x, uint32_t *ids)
 {
 	uint32_t n = 0;
 
@@ -421,11 +122,11 @@ static void moe_largest(const struct moe_state *s, const float *x,
 }
 
 // Experts of row m and what their results count for.
-static int32_t moe_choose(struct cref_node *n, const struct moe_state *s,
+static int32_t moe_choose(struct cref_node *n, const struct exec_moe *s,
 			  int64_t m, float *x, uint32_t *ids, float *w,
 			  struct genai_error *err)
 {
-	const struct exec_tensor *r = n->in[1], *own = moe_in(n, s->weights);
+	const struct exec_tensor *r = n->in[1], *own = moe_in(n, s->own);
 	const uint64_t at = (uint64_t)(m * s->E);
 	float all = 0, chosen = 0;
 	bool sound = true;
@@ -507,7 +208,7 @@ static void dense_part(void *ctx, uint64_t begin, uint64_t end)
 
 struct moe_run {
 	struct cref_node *n;
-	const struct moe_state *s;
+	const struct exec_moe *s;
 	struct cref_pool *pool;
 	float *zeros, *product;
 };
@@ -523,8 +224,9 @@ static const void *moe_of(const struct cref_node *n, uint32_t input, int64_t e)
 }
 
 // Zero points that lie along N, as floats.
-static const void *moe_zeros(const struct moe_run *r, const struct moe_fc *f,
-			     int64_t e, uint32_t dtype)
+static const void *moe_zeros(const struct moe_run *r,
+			     const struct exec_moe_fc *f, int64_t e,
+			     uint32_t dtype)
 {
 	const unsigned char *z = moe_of(r->n, f->zero, e);
 	const unsigned per = 8 / f->bits;
@@ -536,10 +238,11 @@ static const void *moe_zeros(const struct moe_run *r, const struct moe_fc *f,
 	return r->zeros;
 }
 
-static void moe_bits(const struct moe_run *r, const struct moe_fc *f, int64_t e,
-		     const float *a, uint64_t M, float *y)
+static void moe_bits(const struct moe_run *r, const struct exec_moe_fc *f,
+		     int64_t e, const float *a, uint64_t M, float *y)
 {
-	const uint64_t K = (uint64_t)f->K, blocks = (K - 1) / f->block + 1;
+	const uint64_t K = (uint64_t)f->K, blocks = f->blocks;
+	const bool turned = f->z_kind == EXEC_MOE_Z_TURNED;
 	const struct exec_tensor *sc = r->n->in[f->scale];
 	const struct exec_tensor *bias = moe_in(r->n, f->bias);
 	struct cref_nbits_job j = {0};
@@ -553,11 +256,14 @@ static void moe_bits(const struct moe_run *r, const struct moe_fc *f, int64_t e,
 	j.w.s = moe_of(r->n, f->scale, e);
 	j.w.s_dtype = sc->dtype;
 	j.w.s_row = j.w.z_row = blocks * (exec_bits(sc->dtype) / 8);
-	j.w.z_kind = f->z_turned ? CREF_Z_FLOAT : f->z_kind;
-	j.w.z = f->z_turned ? moe_zeros(r, f, e, sc->dtype)
-			    : moe_of(r->n, f->zero, e);
-	if (j.w.z_kind == CREF_Z_PACKED)
-		j.w.z_row = (blocks * f->bits + 7) / 8;
+	j.w.z = turned ? moe_zeros(r, f, e, sc->dtype)
+		       : moe_of(r->n, f->zero, e);
+	if (f->z_kind != EXEC_MOE_Z_NONE)
+		j.w.z_kind = CREF_Z_FLOAT;
+	if (f->z_kind == EXEC_MOE_Z_PACKED) {
+		j.w.z_kind = CREF_Z_PACKED;
+		j.w.z_row = f->z_row;
+	}
 	j.a = a;
 	j.M = M;
 	j.lda = K;
@@ -569,7 +275,7 @@ static void moe_bits(const struct moe_run *r, const struct moe_fc *f, int64_t e,
 	cref_nbits_mul(&j, r->pool);
 }
 
-static void moe_floats(const struct moe_run *r, const struct moe_fc *f,
+static void moe_floats(const struct moe_run *r, const struct exec_moe_fc *f,
 		       int64_t e, const float *a, uint64_t M, float *y)
 {
 	const struct exec_tensor *w = r->n->in[f->w];
@@ -587,7 +293,7 @@ static void moe_floats(const struct moe_run *r, const struct moe_fc *f,
 			y[m * N + i] += cref_load(b, bias->dtype, i);
 }
 
-static void moe_product(const struct moe_run *r, const struct moe_fc *f,
+static void moe_product(const struct moe_run *r, const struct exec_moe_fc *f,
 			int64_t e, const float *a, uint64_t M, float *y)
 {
 	if (f->bits)
@@ -604,7 +310,7 @@ static float clamp(float v, float limit)
 }
 
 // n values of the gate.
-static void moe_gate(const struct moe_state *s, const float *g, float *out,
+static void moe_gate(const struct exec_moe *s, const float *g, float *out,
 		     uint64_t n)
 {
 	const bool late = s->late_limit;
@@ -614,36 +320,36 @@ static void moe_gate(const struct moe_state *s, const float *g, float *out,
 	for (uint64_t i = 0; i < n; i++) {
 		float x = g[i];
 
-		if (s->act == MOE_SWIGLU && !late && x > s->limit)
+		if (s->act == EXEC_MOE_SWIGLU && !late && x > s->limit)
 			x = s->limit;
 		out[i] = x;
-		if (s->act == MOE_SWIGLU)
+		if (s->act == EXEC_MOE_SWIGLU)
 			t[i] = s->alpha * x;
-		else if (s->act == MOE_GELU || s->act == MOE_GEGLU)
+		else if (s->act == EXEC_MOE_GELU || s->act == EXEC_MOE_GEGLU)
 			t[i] = 1.5957691216057308f *
 			       (x + 0.044715f * (x * x * x));
 		else
 			t[i] = x;
 	}
-	if (s->act == MOE_IDENTITY)
+	if (s->act == EXEC_MOE_IDENTITY)
 		return;
-	if (s->act == MOE_RELU || s->act == MOE_RELU2) {
+	if (s->act == EXEC_MOE_RELU || s->act == EXEC_MOE_RELU2) {
 		for (uint64_t i = 0; i < n; i++) {
 			out[i] = out[i] < 0 ? 0 : out[i];
-			out[i] *= s->act == MOE_RELU2 ? out[i] : 1;
+			out[i] *= s->act == EXEC_MOE_RELU2 ? out[i] : 1;
 		}
 		return;
 	}
 	cref_vec_sigmoid(t, t, n);
 	for (uint64_t i = 0; i < n; i++) {
 		out[i] *= t[i];
-		if (s->act == MOE_SWIGLU && late && out[i] > s->limit)
+		if (s->act == EXEC_MOE_SWIGLU && late && out[i] > s->limit)
 			out[i] = s->limit;
 	}
 }
 
 // One row: h is fc1's, up fc3's if there is one.
-static void moe_row(const struct moe_state *s, const float *h, const float *up,
+static void moe_row(const struct exec_moe *s, const float *h, const float *up,
 		    float *out)
 {
 	const uint64_t step = s->fusion == 1 ? 2 : 1;
@@ -661,7 +367,7 @@ static void moe_row(const struct moe_state *s, const float *h, const float *up,
 		for (uint64_t j = 0; up && j < n; j++) {
 			float l = up[(i + j) * step];
 
-			if (s->act == MOE_SWIGLU)
+			if (s->act == EXEC_MOE_SWIGLU)
 				l = clamp(l, s->limit) + s->beta;
 			out[i + j] *= l;
 		}
@@ -669,7 +375,7 @@ static void moe_row(const struct moe_state *s, const float *h, const float *up,
 }
 
 struct moe_rows {
-	const struct moe_state *s;
+	const struct exec_moe *s;
 	const float *h, *up;
 	float *act;
 };
@@ -687,7 +393,7 @@ static void moe_row_part(void *ctx, uint64_t begin, uint64_t end)
 // ---- the operator ----
 
 // The rows that chose expert e, and what it counts for in them.
-static uint64_t moe_rows(const struct moe_state *s, const uint32_t *ids,
+static uint64_t moe_rows(const struct exec_moe *s, const uint32_t *ids,
 			 const float *weights, int64_t e, uint32_t *rows,
 			 float *w)
 {
@@ -710,7 +416,7 @@ static void moe_add(float *sum, float w, const float *y, uint64_t n)
 
 int32_t cref_moe_run(struct cref_node *n, const struct cref_run *r)
 {
-	const struct moe_state s = *moe_state(n);
+	const struct exec_moe s = *exec_moe(n);
 	const struct exec_tensor *x = n->in[0];
 	const uint64_t D = (uint64_t)s.D, M = (uint64_t)s.M;
 	const uint64_t size = exec_bits(x->dtype) / 8;

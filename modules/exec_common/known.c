@@ -102,32 +102,3 @@ int32_t exec_conv_state_check(const struct genai_node *n, struct exec_text *why)
 	}
 	return 0;
 }
-
-// The layout that only a GPU library reads has the same type, and often the
-// same shape: without the attribute, floats of 16 bits come from exports for
-// CUDA, whose default it is.
-int32_t exec_qmoe_layout(const struct genai_node *n, uint32_t dtype,
-			 struct exec_text *why)
-{
-	const char *type = exec_attr_string(n, "quant_type", "int");
-	const int64_t packed = exec_attr_int(n, "weights_prepacked", -1);
-
-	if (strcmp(type, "int")) {
-		EXEC_WHY(why, "quant_type is '%.40s', carried: int", type);
-		return GENAI_E_UNSUPPORTED;
-	}
-	if (packed < -1 || packed > 1) {
-		EXEC_WHY(why,
-			 "attribute 'weights_prepacked' is %lld, must be -1, 0 "
-			 "or 1",
-			 (long long)packed);
-		return GENAI_E_INVAL;
-	}
-	if (packed == 0 || (packed == -1 && dtype == GENAI_DT_F32))
-		return 0;
-	EXEC_WHY(why,
-		 "weights_prepacked is %s: experts in a CUDA library's own "
-		 "layout; export with qmoe_weights_prepacked=0",
-		 packed == 1 ? "1" : "not 0");
-	return GENAI_E_UNSUPPORTED;
-}

@@ -19,9 +19,5 @@ extern const char *const exec_linear_attrs[]; /* LinearAttention */
  * elsewhere?  If not: why. */
 int32_t exec_conv_state_check(const struct genai_node *n,
 			      struct exec_text *out_why);
-/* QMoE with input 0 of this type: are experts as the operator defines them?  If
- * not: why. */
-int32_t exec_qmoe_layout(const struct genai_node *n, uint32_t dtype,
-			 struct exec_text *out_why);
 
 #endif
