@@ -11,8 +11,6 @@
 
 #define MAX_UNREAD (4u << 20) // bytes that a client may leave unread
 
-// ---- the client ----
-
 static void cancel(struct answer *a)
 {
 	for (uint32_t i = 0; i < a->n_parts; i++)
@@ -20,73 +18,16 @@ static void cancel(struct answer *a)
 			genai_engine_cancel(a->s->engine, a->parts[i].id, NULL);
 }
 
-// The request has got all that it will; the engine may not know yet.
-static struct evhttp_request *let_go(struct answer *a)
+static void leave(void *ctx)
 {
-	struct evhttp_request *req = a->req;
-
-	if (a->gone)
-		event_free(a->gone);
-	a->gone = NULL;
-	a->req = NULL;
-	if (req)
-		evhttp_connection_set_closecb(
-			evhttp_request_get_connection(req), NULL, NULL);
-	return req;
-}
-
-static void drop(struct answer *a)
-{
-	struct evhttp_request *req = let_go(a);
-
-	cancel(a);
-	if (req)
-		evhttp_connection_free(evhttp_request_get_connection(req));
-}
-
-static void on_gone(evutil_socket_t fd, short what, void *ctx)
-{
-	(void)fd;
-	(void)what;
-	drop(ctx);
-}
-
-// evhttp frees the connection after this; the request, which it has taken off
-// it, is ours.
-static void on_close(struct evhttp_connection *conn, void *ctx)
-{
-	struct answer *a = ctx;
-	struct evhttp_request *req = a->req;
-
-	(void)conn;
-	if (a->gone)
-		event_free(a->gone);
-	a->gone = NULL;
-	a->req = NULL;
-	cancel(a);
-	if (req && !evhttp_request_get_connection(req))
-		evhttp_request_free(req);
-}
-
-// evhttp does not look at a connection whose request is not answered yet: the
-// end of it is watched for apart.
-static void watch(struct answer *a)
-{
-	struct evhttp_connection *conn = evhttp_request_get_connection(a->req);
-	struct bufferevent *bev = evhttp_connection_get_bufferevent(conn);
-
-	evhttp_connection_set_closecb(conn, on_close, a);
-	a->gone = event_new(a->s->base, bufferevent_getfd(bev), EV_CLOSED,
-			    on_gone, a);
-	if (a->gone)
-		event_add(a->gone, NULL);
+	cancel(ctx);
 }
 
 // ---- sending ----
 
 static void start_stream(struct answer *a)
 {
-	struct evkeyvalq *h = evhttp_request_get_output_headers(a->req);
+	struct evkeyvalq *h = evhttp_request_get_output_headers(a->client.req);
 
 	if (a->is_started)
 		return;
@@ -94,7 +35,7 @@ static void start_stream(struct answer *a)
 	evhttp_add_header(h, "Content-Type", "text/event-stream");
 	evhttp_add_header(h, "Cache-Control", "no-cache");
 	evhttp_add_header(h, "X-Accel-Buffering", "no");
-	evhttp_send_reply_start(a->req, 200, "OK");
+	evhttp_send_reply_start(a->client.req, 200, "OK");
 }
 
 void answer_send(struct answer *a, const char *name, json_t *j)
@@ -110,17 +51,17 @@ void answer_send(struct answer *a, const char *name, json_t *j)
 	evbuffer_add_printf(b, "data: %s\n\n", text);
 	free(text);
 	bev = evhttp_connection_get_bufferevent(
-		evhttp_request_get_connection(a->req));
-	evhttp_send_reply_chunk(a->req, b);
+		evhttp_request_get_connection(a->client.req));
+	evhttp_send_reply_chunk(a->client.req, b);
 	evbuffer_free(b);
 	if (evbuffer_get_length(bufferevent_get_output(bev)) > MAX_UNREAD)
-		drop(a);
+		client_drop(&a->client);
 }
 
 static void end_stream(struct answer *a)
 {
 	struct evbuffer *b = evbuffer_new();
-	struct evhttp_request *req = let_go(a);
+	struct evhttp_request *req = client_let_go(&a->client);
 
 	if (!a->ask->response) {
 		evbuffer_add_printf(b, "data: [DONE]\n\n");
@@ -135,10 +76,10 @@ static void end_stream(struct answer *a)
 static void fail(struct answer *a, const struct serve_error *e)
 {
 	cancel(a);
-	if (!a->req)
+	if (!a->client.req)
 		return;
 	if (!a->is_started) {
-		http_error(a->s, let_go(a), e);
+		http_error(a->s, client_let_go(&a->client), e);
 		return;
 	}
 	if (a->ask->response)
@@ -148,7 +89,7 @@ static void fail(struct answer *a, const struct serve_error *e)
 				      "param"));
 	else
 		answer_send(a, NULL, refuse_json(e));
-	if (a->req)
+	if (a->client.req)
 		end_stream(a);
 }
 
@@ -164,11 +105,11 @@ static void succeed(struct answer *a)
 	else if (a->ask->has_usage)
 		answer_send(a, NULL, reply_usage_chunk(a));
 	if (!a->ask->is_stream) {
-		http_json(a->s, let_go(a), 200, j);
+		http_json(a->s, client_let_go(&a->client), 200, j);
 		return;
 	}
 	json_decref(j);
-	if (a->req)
+	if (a->client.req)
 		end_stream(a);
 }
 
@@ -176,7 +117,7 @@ static void succeed(struct answer *a)
 
 static void answer_free(struct answer *a)
 {
-	let_go(a);
+	client_let_go(&a->client);
 	*a->link = a->next;
 	if (a->next)
 		a->next->link = a->link;
@@ -272,7 +213,6 @@ void answer_begin(struct serve *s, struct evhttp_request *req, struct ask *ask)
 		return;
 	}
 	a->s = s;
-	a->req = req;
 	a->ask = ask;
 	a->begun = cli_now();
 	a->created = time(NULL);
@@ -288,7 +228,7 @@ void answer_begin(struct serve *s, struct evhttp_request *req, struct ask *ask)
 	if (a->next)
 		a->next->link = &a->next;
 	s->answers = a;
-	watch(a);
+	client_open(s, req, leave, a, &a->client);
 	if (submit(a, &e)) {
 		fail(a, &e);
 		if (!a->n_live)
@@ -375,7 +315,7 @@ static void take_done(struct answer *a, struct part *p, struct choice *ch,
 		       ev->code == GENAI_E_DEVICE ? "device_lost" : NULL, NULL,
 		       "%s", ev->error ? ev->error : "the engine failed");
 	}
-	if (!a->req)
+	if (!a->client.req)
 		return;
 	if (ch->finish)
 		take_text(a, ch, ev);
@@ -391,7 +331,7 @@ static void take_event(const struct genai_event *ev)
 
 	if (ev->kind == GENAI_EVENT_DONE) {
 		take_done(a, p, ch, ev);
-		if (!a->n_live && a->req)
+		if (!a->n_live && a->client.req)
 			succeed(a);
 		if (!a->n_live)
 			answer_free(a);
@@ -399,7 +339,7 @@ static void take_event(const struct genai_event *ev)
 	}
 	if (ev->kind == GENAI_EVENT_TOKEN)
 		note_time(a, ch);
-	if (!a->req)
+	if (!a->client.req)
 		return;
 	reply_logprob(a, ch, ev);
 	take_text(a, ch, ev);

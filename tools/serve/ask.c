@@ -10,15 +10,20 @@
 
 #include "core/config/spell.h"
 
-#define TEXT 1 // of /v1/completions
-#define CHAT 2 // of /v1/chat/completions
-#define BOTH 3
+#define TEXT ASK_TEXT	    // of /v1/completions
+#define CHAT ASK_CHAT	    // of /v1/chat/completions
+#define VECTORS ASK_VECTORS // of /v1/embeddings
+#define BOTH (TEXT | CHAT)
+#define ALL (BOTH | VECTORS)
 
 static const struct {
 	const char *name;
 	int where;
 } keys[] = {
-	{"model", BOTH},
+	{"model", ALL},
+	{"input", VECTORS},
+	{"encoding_format", VECTORS},
+	{"dimensions", VECTORS},
 	{"prompt", TEXT},
 	{"messages", CHAT},
 	{"stream", BOTH},
@@ -58,12 +63,12 @@ static const struct {
 	{"response_format", BOTH},
 	{"structured_outputs", BOTH},
 	// without effect on the answer
-	{"user", BOTH},
-	{"metadata", BOTH},
-	{"store", BOTH},
-	{"service_tier", BOTH},
-	{"safety_identifier", BOTH},
-	{"prompt_cache_key", BOTH},
+	{"user", ALL},
+	{"metadata", ALL},
+	{"store", ALL},
+	{"service_tier", ALL},
+	{"safety_identifier", ALL},
+	{"prompt_cache_key", ALL},
 };
 #define N_KEYS (sizeof(keys) / sizeof(keys[0]))
 
@@ -75,7 +80,7 @@ static const char *known_key(const char *name, int where)
 	return NULL;
 }
 
-static int check_keys(const json_t *body, int where, struct serve_error *e)
+int ask_keys(const json_t *body, int where, struct serve_error *e)
 {
 	const char *name;
 	json_t *v;
@@ -464,12 +469,11 @@ int ask_read(struct serve *s, bool is_chat, json_t *body, struct ask **out,
 	a->is_chat = is_chat;
 	a->request = (struct genai_request)GENAI_REQUEST_INIT;
 	a->request.deadline_ms = (uint32_t)s->o->timeout * 1000;
-	if (check_keys(body, is_chat ? CHAT : TEXT, e) ||
-	    ask_model(s, body, e) || read_stream(body, a, e) ||
-	    read_lengths(body, a, e) || read_sampling(s, body, a, e) ||
-	    read_logprobs(body, a, e) || read_stops(body, a, e) ||
-	    read_bias(s, body, a, e) || read_rest(s, body, a, e) ||
-	    ask_grammar(s, body, a, e) ||
+	if (ask_keys(body, is_chat ? CHAT : TEXT, e) || ask_model(s, body, e) ||
+	    read_stream(body, a, e) || read_lengths(body, a, e) ||
+	    read_sampling(s, body, a, e) || read_logprobs(body, a, e) ||
+	    read_stops(body, a, e) || read_bias(s, body, a, e) ||
+	    read_rest(s, body, a, e) || ask_grammar(s, body, a, e) ||
 	    (is_chat ? read_messages(s, a, e) : read_prompts(s, body, a, e)) ||
 	    make_constraints(s, a, e)) {
 		ask_free(a);

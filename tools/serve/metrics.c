@@ -153,6 +153,16 @@ static void print_model(const struct printer *p, struct genai_engine *engine)
 	    (double)st.device_peak_bytes, "Most memory in use at once.");
 }
 
+static void print_vectors(const struct printer *p, const struct metrics *m)
+{
+	one(p, "genai_vectors_waiting", "vllm:num_requests_waiting", "gauge",
+	    (double)m->n_vector_jobs, "Requests not answered yet.");
+	one(p, "genai_vectors_total", NULL, "counter", (double)m->vectors,
+	    "Texts made vectors.");
+	one(p, "genai_prompt_tokens_total", "vllm:prompt_tokens_total",
+	    "counter", (double)m->vector_tokens, "Tokens of texts.");
+}
+
 void metrics_print(const struct metrics *m, struct genai_engine *engine,
 		   uint32_t connections, const char *model,
 		   struct evbuffer *out)
@@ -168,12 +178,20 @@ void metrics_print(const struct metrics *m, struct genai_engine *engine,
 	}
 	p.label[n++] = '"';
 	p.label[n] = 0;
-	print_engine(&p, engine);
-	print_model(&p, engine);
+	if (engine) {
+		print_engine(&p, engine);
+		print_model(&p, engine);
+	} else {
+		print_vectors(&p, m);
+	}
 	one(&p, "genai_connections", NULL, "gauge", connections,
 	    "Open connections.");
 	one(&p, "genai_requests_refused_total", NULL, "counter",
 	    (double)m->refused, "Requests answered with an error at once.");
+	many(&p, "genai_request_seconds", "vllm:e2e_request_latency_seconds",
+	     &m->whole, "From a request to its last token.");
+	if (!engine)
+		return;
 	print_ends(&p, m);
 	many(&p, "genai_first_token_seconds",
 	     "vllm:time_to_first_token_seconds", &m->first,
@@ -181,6 +199,4 @@ void metrics_print(const struct metrics *m, struct genai_engine *engine,
 	many(&p, "genai_inter_token_seconds",
 	     "vllm:inter_token_latency_seconds", &m->between,
 	     "Between two tokens of a choice.");
-	many(&p, "genai_request_seconds", "vllm:e2e_request_latency_seconds",
-	     &m->whole, "From a request to its last token.");
 }

@@ -24,13 +24,14 @@ enum metrics_end {
 struct metrics {
 	uint64_t ends[END_COUNT]; /* choices */
 	uint64_t refused;	  /* requests answered with an error at once */
-	struct histogram first, between, whole; /* seconds */
+	uint64_t vectors, vector_tokens, n_vector_jobs; /* of embeddings */
+	struct histogram first, between, whole;		/* seconds */
 };
 
 void histogram_add(struct histogram *h, double s);
 
 struct evbuffer;
-/* The text that Prometheus reads. */
+/* The text that Prometheus reads; engine: NULL where vectors are made. */
 void metrics_print(const struct metrics *m, struct genai_engine *engine,
 		   uint32_t connections, const char *model,
 		   struct evbuffer *out);

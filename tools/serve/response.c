@@ -329,7 +329,7 @@ static void emit(struct answer *a, const char *type, json_t *j)
 {
 	struct choice *ch = &a->choices[0];
 
-	if (!a->ask->is_stream || !a->req) {
+	if (!a->ask->is_stream || !a->client.req) {
 		json_decref(j);
 		return;
 	}

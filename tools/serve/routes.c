@@ -9,7 +9,8 @@
 struct route {
 	const char *path;
 	enum evhttp_cmd_type method;
-	bool is_open; // without a key
+	bool is_open;			   // without a key
+	enum { ANY, TEXT, VECTORS } makes; // what the model has to
 	// body: that of a POST, its own reference; else NULL
 	void (*run)(struct serve *s, struct evhttp_request *req, json_t *body);
 };
@@ -64,6 +65,12 @@ static void responses(struct serve *s, struct evhttp_request *req, json_t *body)
 		http_error(s, req, &e);
 	else
 		answer_begin(s, req, ask);
+}
+
+static void embeddings(struct serve *s, struct evhttp_request *req,
+		       json_t *body)
+{
+	embed_begin(s, req, body);
 }
 
 static void tokenize(struct serve *s, struct evhttp_request *req, json_t *body)
@@ -139,7 +146,8 @@ static void health(struct serve *s, struct evhttp_request *req, json_t *body)
 	(void)body;
 	if (s->is_draining)
 		status = "draining";
-	else if (genai_engine_get_stats(s->engine, &st) || !st.healthy)
+	else if (s->engine &&
+		 (genai_engine_get_stats(s->engine, &st) || !st.healthy))
 		status = "device lost";
 	http_json(s, req, strcmp(status, "ok") ? 503 : 200,
 		  json_pack("{s:s}", "status", status));
@@ -151,6 +159,8 @@ static void metrics(struct serve *s, struct evhttp_request *req, json_t *body)
 
 	(void)body;
 	http_sweep(s);
+	if (s->embed)
+		s->metrics.n_vector_jobs = embed_waiting(s);
 	metrics_print(&s->metrics, s->engine, s->n_conns, s->name, b);
 	http_send(s, req, 200, "text/plain; version=0.0.4; charset=utf-8", b);
 	evbuffer_free(b);
@@ -179,15 +189,16 @@ static void page(struct serve *s, struct evhttp_request *req, json_t *body)
 }
 
 static const struct route routes[] = {
-	{"/", EVHTTP_REQ_GET, true, page},
-	{"/v1/models", EVHTTP_REQ_GET, false, models},
-	{"/v1/completions", EVHTTP_REQ_POST, false, completions},
-	{"/v1/chat/completions", EVHTTP_REQ_POST, false, chat},
-	{"/v1/responses", EVHTTP_REQ_POST, false, responses},
-	{"/tokenize", EVHTTP_REQ_POST, false, tokenize},
-	{"/detokenize", EVHTTP_REQ_POST, false, detokenize},
-	{"/health", EVHTTP_REQ_GET, true, health},
-	{"/metrics", EVHTTP_REQ_GET, false, metrics},
+	{"/", EVHTTP_REQ_GET, true, TEXT, page},
+	{"/v1/models", EVHTTP_REQ_GET, false, ANY, models},
+	{"/v1/completions", EVHTTP_REQ_POST, false, TEXT, completions},
+	{"/v1/chat/completions", EVHTTP_REQ_POST, false, TEXT, chat},
+	{"/v1/responses", EVHTTP_REQ_POST, false, TEXT, responses},
+	{"/v1/embeddings", EVHTTP_REQ_POST, false, VECTORS, embeddings},
+	{"/tokenize", EVHTTP_REQ_POST, false, ANY, tokenize},
+	{"/detokenize", EVHTTP_REQ_POST, false, ANY, detokenize},
+	{"/health", EVHTTP_REQ_GET, true, ANY, health},
+	{"/metrics", EVHTTP_REQ_GET, false, ANY, metrics},
 };
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
 
@@ -279,6 +290,13 @@ find(const struct serve *s, struct evhttp_request *req, struct serve_error *e)
 		       r->path, r->method == EVHTTP_REQ_GET ? "GET" : "POST");
 	else if (s->is_draining && !r->is_open)
 		refuse(e, 503, "stopping", NULL, "the server is stopping");
+	else if (r->makes == TEXT && s->embed)
+		refuse(e, 400, "unsupported_value", "model",
+		       "%s makes vectors, not text: POST /v1/embeddings",
+		       s->name);
+	else if (r->makes == VECTORS && !s->embed)
+		refuse(e, 400, "unsupported_value", "model",
+		       "%s makes text: it is no model for embeddings", s->name);
 	else
 		return r;
 	return NULL;

@@ -59,6 +59,9 @@ static void take_name(struct serve *s)
 	n = strlen(s->folder);
 	while (n > 1 && s->folder[n - 1] == '/')
 		n--;
+	// a folder of graphs in a model's own
+	if (n > 5 && !strncmp(s->folder + n - 5, "/onnx", 5))
+		n -= 5;
 	at = s->folder + n;
 	while (at > s->folder && at[-1] != '/')
 		at--;
@@ -78,7 +81,21 @@ static int32_t open_templates(struct serve *s, struct genai_error *err)
 	return rc ? rc : genai_template_open(s->text, 1, &s->with_tools, err);
 }
 
-static int32_t open_engine(struct serve *s, struct genai_error *err)
+// Neither text nor vectors: why, by what the folder is meant for.
+static int32_t open_vectors(struct serve *s, const char *path,
+			    struct genai_error *err)
+{
+	struct genai_error other = GENAI_ERROR_INIT;
+	int32_t rc = embed_open(s, path, &other);
+
+	if (!rc)
+		*err = (struct genai_error)GENAI_ERROR_INIT;
+	else if (rc != GENAI_E_UNSUPPORTED)
+		*err = other;
+	return rc ? err->code : 0;
+}
+
+static int32_t open_model(struct serve *s, struct genai_error *err)
 {
 	struct genai_engine_options o = {
 		.size = sizeof(o),
@@ -103,6 +120,8 @@ static int32_t open_engine(struct serve *s, struct genai_error *err)
 		rc = genai_engine_open(s->rt,
 				       cli_is_gguf(path) ? s->folder : path, &o,
 				       &s->engine, err);
+	if (rc == GENAI_E_UNSUPPORTED)
+		return open_vectors(s, path, err);
 	if (rc)
 		return rc;
 	s->info.size = sizeof(s->info);
@@ -128,14 +147,22 @@ static int32_t open_engine(struct serve *s, struct genai_error *err)
 
 // ---- the loop ----
 
+static bool is_busy(const struct serve *s)
+{
+	return s->answers || (s->embed && embed_waiting(s));
+}
+
 static void on_events(evutil_socket_t fd, short what, void *ctx)
 {
 	struct serve *s = ctx;
 
 	(void)fd;
 	(void)what;
-	answer_events(s);
-	if (s->is_draining && !s->answers)
+	if (s->embed)
+		embed_events(s);
+	else
+		answer_events(s);
+	if (s->is_draining && !is_busy(s))
 		event_base_loopexit(s->base, NULL);
 }
 
@@ -146,11 +173,13 @@ static void on_end(evutil_socket_t sig, short what, void *ctx)
 
 	(void)sig;
 	(void)what;
-	if (s->is_draining)
+	if (s->is_draining && s->embed)
+		embed_cancel_all(s);
+	else if (s->is_draining)
 		answer_cancel_all(s);
 	s->is_draining = true;
 	http_stop(s);
-	if (!s->answers)
+	if (!is_busy(s))
 		event_base_loopexit(s->base, NULL);
 }
 
@@ -171,7 +200,9 @@ static int32_t open_loop(struct serve *s, struct genai_error *err)
 	s->base = event_base_new();
 	if (!s->base)
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
-	s->events = event_new(s->base, genai_engine_fd(s->engine),
+	s->events = event_new(s->base,
+			      s->embed ? embed_fd(s->embed)
+				       : genai_engine_fd(s->engine),
 			      EV_READ | EV_PERSIST, on_events, s);
 	ok = s->events && !event_add(s->events, NULL);
 	for (int i = 0; i < 2 && ok; i++) {
@@ -197,6 +228,7 @@ static void close_all(struct serve *s)
 {
 	genai_engine_close(s->engine);
 	answer_free_all(s);
+	embed_close(s);
 	constrain_close(s->constrain);
 	if (s->base)
 		http_close(s);
@@ -222,7 +254,7 @@ int serve_run(struct cli *c, const struct serve_options *o)
 	int32_t rc = read_keys(&s, &c->err);
 
 	if (!rc)
-		rc = open_engine(&s, &c->err);
+		rc = open_model(&s, &c->err);
 	if (!rc)
 		rc = open_loop(&s, &c->err);
 	if (!rc) {

@@ -23,7 +23,8 @@ struct serve {
 	char folder[4200], name[256]; /* name: of the model, in the API */
 	char text[4200];	      /* folder of tokenizer and template */
 	struct genai_runtime *rt;
-	struct genai_engine *engine;
+	struct genai_engine *engine; /* NULL: the model makes vectors, and */
+	struct embed *embed;	     /* this does; else NULL */
 	struct genai_model_info info;
 	struct genai_engine_info limits;
 	const struct genai_tokenizer *tok;
@@ -86,6 +87,22 @@ void http_json(struct serve *s, struct evhttp_request *req, int status,
 void http_error(struct serve *s, struct evhttp_request *req,
 		const struct serve_error *e);
 
+/* ---- client.c: who waits for an answer, and may leave ---- */
+
+struct client {
+	struct evhttp_request *req; /* NULL: gone, or answered */
+	struct event *gone;
+	void (*leave)(void *ctx);
+	void *ctx;
+};
+/* Watch it; leave is called once if it goes before it is let go. */
+void client_open(struct serve *s, struct evhttp_request *req,
+		 void (*leave)(void *ctx), void *ctx, struct client *out);
+/* It gets the last of its answer now, or is gone: NULL. */
+struct evhttp_request *client_let_go(struct client *c);
+/* Close its connection. */
+void client_drop(struct client *c);
+
 /* ---- routes.c: what the paths do ---- */
 
 /* A whole request came. */
@@ -115,6 +132,12 @@ struct ask {
 	uint32_t n_prompts;
 };
 
+/* Every key of a body is one of these requests' (null is as if it were not
+ * there). */
+#define ASK_TEXT 1
+#define ASK_CHAT 2
+#define ASK_VECTORS 4
+int ask_keys(const json_t *body, int where, struct serve_error *e);
 /* Read a body, which becomes the ask's: 0, or -1 with e filled. */
 int ask_read(struct serve *s, bool is_chat, json_t *body, struct ask **out,
 	     struct serve_error *e);
@@ -179,8 +202,7 @@ struct part {
 struct answer {
 	struct answer *next, **link;
 	struct serve *s;
-	struct evhttp_request *req; /* NULL: the client is gone */
-	struct event *gone;
+	struct client client;
 	struct ask *ask;
 	char id[48];
 	int64_t created;
@@ -196,7 +218,7 @@ struct answer {
 /* Submit; answers by itself, also errors.  ask becomes the answer's. */
 void answer_begin(struct serve *s, struct evhttp_request *req, struct ask *ask);
 /* An event of its stream, with a name or NULL; j is dropped.  The client may be
- * given up: a->req is NULL then. */
+ * given up: client.req is NULL then. */
 void answer_send(struct answer *a, const char *name, json_t *j);
 /* What the engine has for us. */
 void answer_events(struct serve *s);
@@ -216,6 +238,22 @@ bool reply_add(struct text *t, const char *s, size_t n);
 json_t *reply_chunk(const struct answer *a, struct choice *ch);
 json_t *reply_usage_chunk(const struct answer *a);
 json_t *reply_whole(const struct answer *a);
+
+/* ---- embed.c: /v1/embeddings, on a thread of its own ---- */
+
+/* Open the model as one that makes vectors; it fills what serve.h has of
+ * models. */
+int32_t embed_open(struct serve *s, const char *path, struct genai_error *err);
+/* After the runtime's last other use, before it is closed. */
+void embed_close(struct serve *s);
+/* Readable when there is something for embed_events. */
+int embed_fd(const struct embed *m);
+void embed_events(struct serve *s);
+/* Answers by itself, also errors; body is its. */
+void embed_begin(struct serve *s, struct evhttp_request *req, json_t *body);
+void embed_cancel_all(struct serve *s);
+/* Requests not answered yet. */
+uint32_t embed_waiting(const struct serve *s);
 
 /* ---- response.c: /v1/responses ---- */
 

@@ -1,0 +1,154 @@
+# served.py - a server to be tested and what asks it, with nothing but Python's
+# own library.  Prints TAP.  Environment: genai, the program; model, a folder.
+import atexit
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+GENAI, MODEL = os.environ["genai"], os.environ["model"]
+NAME = os.path.basename(MODEL)
+TEXT, CHAT = "/v1/completions", "/v1/chat/completions"
+RESPONSES = "/v1/responses"
+n_checks = 0
+
+
+def check(what, good, *why):
+    global n_checks
+    n_checks += 1
+    print("%sok %d - %s" % ("" if good else "not ", n_checks, what))
+    if not good:
+        for w in why:
+            print("# " + repr(w)[:1500])
+    sys.stdout.flush()
+
+
+def same(what, got, want):
+    check(what, got == want, got, want)
+
+
+# Until something holds, or too long.
+def wait(holds, within=20):
+    end = time.time() + within
+    while not holds() and time.time() < end:
+        time.sleep(0.005)
+
+
+def cli(*args):
+    r = subprocess.run([GENAI, "generate", MODEL, "--json", *args],
+                       capture_output=True, stdin=subprocess.DEVNULL)
+    return json.loads(r.stdout)
+
+
+class Unix(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost")
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
+class Server:
+    def __init__(self, *options, path=None, model=MODEL):
+        at = ["--socket", path] if path else ["--port", "0"]
+        self.path = path
+        self.p = subprocess.Popen([GENAI, "serve", model, *at, *options],
+                                  stderr=subprocess.PIPE, text=True)
+        atexit.register(self.p.kill)
+        self.line = self.p.stderr.readline()
+        self.port = None if path else int(self.line.rsplit(":", 1)[1])
+
+    def connect(self):
+        if self.path:
+            return Unix(self.path)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def raw(self):
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        return s
+
+    # status, headers, body as bytes
+    def ask(self, method, path, body=None, headers=None):
+        c = self.connect()
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body)
+        h = {"Content-Type": "application/json"} if body is not None else {}
+        h.update(headers or {})
+        c.request(method, path, body, h)
+        r = c.getresponse()
+        got = r.status, r.headers, r.read()
+        c.close()
+        return got
+
+    def get(self, path):
+        return self.ask("GET", path)[2].decode()
+
+    def post(self, path, **body):
+        status, _, text = self.ask("POST", path, body)
+        return status, json.loads(text)
+
+    # all chunks of a stream
+    def stream(self, path, **body):
+        body["stream"] = True
+        status, h, text = self.ask("POST", path, body)
+        parts = text.decode().split("\n\n")
+        if status != 200 or not h["Content-Type"].startswith(
+                "text/event-stream") or parts[-2:] != ["data: [DONE]", ""]:
+            return [{"not a stream": (status, text)}]
+        return [json.loads(p[len("data: "):]) for p in parts[:-2]]
+
+    def metric(self, name):
+        for line in self.get("/metrics").splitlines():
+            if line.startswith(name + "{"):
+                return float(line.rsplit(" ", 1)[1])
+        return None
+
+    # The rows and blocks of all requests are free again.
+    def idle(self, within=20):
+        def free():
+            return all(self.metric("genai_" + n) == 0 for n in (
+                "sequences_running", "sequences_waiting", "blocks_used"))
+        wait(free, within)
+        return free()
+
+    def stop(self, sig=signal.SIGTERM):
+        self.p.send_signal(sig)
+        _, err = self.p.communicate(timeout=60)
+        return self.p.returncode, err
+
+
+def joined(chunks, index=0):
+    text = ""
+    for k in chunks:
+        for c in k.get("choices", []):
+            if c["index"] == index:
+                text += c["text"] if "text" in c else \
+                    c["delta"].get("content", "")
+    return text
+
+
+def user(text):
+    return [{"role": "user", "content": text}]
+
+
+def finishes(chunks):
+    return [c["finish_reason"] for k in chunks for c in k.get("choices", [])
+            if c["finish_reason"]]
+
+
+def head(path, body):
+    body = json.dumps(body).encode()
+    return (b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
+            b"\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body))
+            + body)
+
+
+# That was all.
+def finish():
+    print("1..%d" % n_checks)

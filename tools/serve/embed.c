@@ -1,0 +1,469 @@
+// embed.c - /v1/embeddings: texts are read here, on the network's thread, and
+// computed one after the other on one that has the runtime.
+//
+// A job goes to the thread with its ids and comes back with its vectors, or the
+// error of the first text that failed.  Its client may leave meanwhile: then it
+// ends with the text that is going on.
+#include "tools/serve/serve.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define MAX_TEXTS 2048 // of a request
+
+struct job {
+	struct job *next;
+	struct serve *s;
+	struct client client;
+	json_t *body;
+	struct ask_prompt *texts;
+	uint32_t n_texts;
+	bool is_base64;
+	double begun;
+	uint64_t n_tokens;
+	// under the lock
+	bool is_cancelled;
+	// the thread's until it is done
+	float *vectors;
+	struct genai_error err;
+	int32_t rc;
+	uint32_t n_done;
+};
+
+struct embed {
+	struct genai_embedder *e;
+	struct genai_embedder_info info;
+	struct genai_tokenizer *tok;
+	double timeout;
+	uint32_t n_jobs; // not answered
+	int fd;
+	pthread_t thread;
+	bool has_thread;
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	// under the lock
+	struct job *waiting, **last; // in order
+	struct job *running, *done;
+	bool is_ending;
+};
+
+// ---- the thread ----
+
+static int32_t may_go_on(struct embed *m, const struct job *j,
+			 struct genai_error *err)
+{
+	bool stop;
+
+	pthread_mutex_lock(&m->lock);
+	stop = j->is_cancelled || m->is_ending;
+	pthread_mutex_unlock(&m->lock);
+	if (stop)
+		return genai_fail(err, GENAI_E_INTERRUPTED, "cancelled");
+	if (cli_now() - j->begun > m->timeout)
+		return genai_fail(err, GENAI_PENDING, "too long");
+	return 0;
+}
+
+static void compute(struct embed *m, struct job *j)
+{
+	for (uint32_t i = 0; i < j->n_texts && !j->rc; i++) {
+		j->rc = may_go_on(m, j, &j->err);
+		if (!j->rc)
+			j->rc = genai_embedder_run(
+				m->e, j->texts[i].ids, j->texts[i].n,
+				j->vectors + (size_t)i * m->info.dimensions,
+				&j->err);
+		j->n_done += !j->rc;
+	}
+}
+
+static void *work(void *ctx)
+{
+	struct embed *m = ctx;
+	uint64_t one = 1;
+
+	pthread_mutex_lock(&m->lock);
+	for (;;) {
+		struct job *j = m->waiting;
+
+		if (m->is_ending)
+			break;
+		if (!j) {
+			pthread_cond_wait(&m->more, &m->lock);
+			continue;
+		}
+		m->waiting = j->next;
+		if (!m->waiting)
+			m->last = &m->waiting;
+		m->running = j;
+		pthread_mutex_unlock(&m->lock);
+		compute(m, j);
+		pthread_mutex_lock(&m->lock);
+		m->running = NULL;
+		j->next = m->done;
+		m->done = j;
+		while (write(m->fd, &one, sizeof(one)) < 0 && errno == EINTR)
+			;
+	}
+	pthread_mutex_unlock(&m->lock);
+	return NULL;
+}
+
+// ---- what is asked for ----
+
+static void job_free(struct job *j)
+{
+	if (!j)
+		return;
+	client_let_go(&j->client);
+	for (uint32_t i = 0; i < j->n_texts; i++)
+		genai_free(j->texts[i].ids);
+	free(j->texts);
+	free(j->vectors);
+	json_decref(j->body);
+	free(j);
+}
+
+static int read_text(struct serve *s, const json_t *v, struct job *j,
+		     struct serve_error *e)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct ask_prompt *p = &j->texts[j->n_texts];
+
+	if (!json_is_string(v)) {
+		if (ask_ids(s, v, "input", p, e))
+			return -1;
+	} else if (!s->tok) {
+		return refuse(e, 400, "invalid_value", "input",
+			      "input: the model has no tokenizer; ids are "
+			      "needed");
+	} else if (!json_string_length(v)) {
+		return refuse(e, 400, "invalid_value", "input",
+			      "input: text %u is empty", j->n_texts);
+	} else if (cli_embed_ids(s->tok, &s->embed->info, json_string_value(v),
+				 json_string_length(v), false, &p->ids, &p->n,
+				 &err)) {
+		return refuse_from(e, &err, "input");
+	}
+	j->n_tokens += p->n;
+	j->n_texts++;
+	if (p->n > s->embed->info.max_tokens)
+		return refuse(e, 400, "context_length_exceeded", "input",
+			      "input: the %zu tokens of text %u are more than "
+			      "the %" PRIu64 " that a text may have",
+			      p->n, j->n_texts - 1, s->embed->info.max_tokens);
+	return 0;
+}
+
+static int read_texts(struct serve *s, struct job *j, struct serve_error *e)
+{
+	const json_t *v = json_object_get(j->body, "input");
+	const json_t *first = json_array_get(v, 0);
+	bool many = json_is_array(v) && !json_is_integer(first);
+	size_t n = many ? json_array_size(v) : 1;
+
+	if (!(json_is_string(v) || json_is_array(v)) || !n)
+		return refuse(e, 400, "invalid_type", "input",
+			      "input: a text, an array of ids, or an array of "
+			      "these is needed, not empty");
+	if (n > MAX_TEXTS)
+		return refuse(e, 400, "invalid_value", "input",
+			      "input: %zu texts are more than %d", n,
+			      MAX_TEXTS);
+	j->texts = calloc(n, sizeof(*j->texts));
+	j->vectors =
+		malloc(n * s->embed->info.dimensions * sizeof(*j->vectors));
+	if (!j->texts || !j->vectors)
+		return refuse(e, 500, NULL, NULL, "no memory");
+	for (size_t i = 0; i < n; i++)
+		if (read_text(s, many ? json_array_get(v, i) : v, j, e))
+			return -1;
+	return 0;
+}
+
+static int read_form(struct serve *s, struct job *j, struct serve_error *e)
+{
+	const json_t *v = json_object_get(j->body, "encoding_format");
+	uint32_t width = s->embed->info.dimensions;
+
+	if (v && !json_is_null(v)) {
+		const char *form = json_string_value(v);
+
+		j->is_base64 = form && !strcmp(form, "base64");
+		if (!j->is_base64 && (!form || strcmp(form, "float")))
+			return refuse(e, 400, "unsupported_value",
+				      "encoding_format",
+				      "encoding_format: \"float\" or "
+				      "\"base64\" is needed");
+	}
+	v = json_object_get(j->body, "dimensions");
+	if (v && !json_is_null(v) &&
+	    !(json_is_integer(v) && json_integer_value(v) == width))
+		return refuse(e, 400, "unsupported_value", "dimensions",
+			      "dimensions: the model's vectors have %u, no "
+			      "other number can be asked for",
+			      width);
+	return 0;
+}
+
+static void leave(void *ctx)
+{
+	struct job *j = ctx;
+	struct embed *m = j->s->embed;
+
+	pthread_mutex_lock(&m->lock);
+	j->is_cancelled = true;
+	pthread_mutex_unlock(&m->lock);
+}
+
+static int read_job(struct serve *s, struct job *j, struct serve_error *e)
+{
+	if (s->embed->n_jobs >= s->o->queue)
+		return refuse(e, 429, "queue_full", NULL,
+			      "%u requests are not answered yet, which is the "
+			      "most",
+			      s->embed->n_jobs);
+	return ask_keys(j->body, ASK_VECTORS, e) || ask_model(s, j->body, e) ||
+			       read_form(s, j, e) || read_texts(s, j, e)
+		       ? -1
+		       : 0;
+}
+
+void embed_begin(struct serve *s, struct evhttp_request *req, json_t *body)
+{
+	struct embed *m = s->embed;
+	struct job *j = calloc(1, sizeof(*j));
+	struct serve_error e;
+
+	if (!j) {
+		json_decref(body);
+		refuse(&e, 500, NULL, NULL, "no memory");
+		http_error(s, req, &e);
+		return;
+	}
+	j->s = s;
+	j->body = body;
+	j->begun = cli_now();
+	j->err = (struct genai_error)GENAI_ERROR_INIT;
+	if (read_job(s, j, &e)) {
+		job_free(j);
+		http_error(s, req, &e);
+		return;
+	}
+	client_open(s, req, leave, j, &j->client);
+	m->n_jobs++;
+	pthread_mutex_lock(&m->lock);
+	*m->last = j;
+	m->last = &j->next;
+	pthread_cond_signal(&m->more);
+	pthread_mutex_unlock(&m->lock);
+}
+
+// ---- what comes back ----
+
+// The numbers as they lie in memory, little-endian.
+static json_t *base64(const float *x, uint32_t n)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				     "abcdefghijklmnopqrstuvwxyz0123456789+/";
+	size_t bytes = (size_t)n * 4, at = 0;
+	char *out = malloc((bytes + 2) / 3 * 4 + 1);
+	json_t *text;
+
+	if (!out)
+		return NULL;
+	for (size_t i = 0; i < bytes; i += 3) {
+		uint32_t three = 0;
+
+		for (size_t k = i; k < i + 3; k++) {
+			uint32_t bits = 0;
+
+			if (k < bytes)
+				memcpy(&bits, &x[k / 4], 4);
+			three = three << 8 | (bits >> k % 4 * 8 & 255);
+		}
+		for (size_t k = 0; k < 4; k++)
+			out[at++] =
+				i + k > bytes
+					? '='
+					: digits[three >> (18 - 6 * k) & 63];
+	}
+	text = json_stringn(out, at);
+	free(out);
+	return text;
+}
+
+static json_t *numbers(const float *x, uint32_t n)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < n; i++)
+		json_array_append_new(list, json_real((double)x[i]));
+	return list;
+}
+
+static void succeed(struct serve *s, struct job *j)
+{
+	uint32_t width = s->embed->info.dimensions;
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < j->n_texts; i++) {
+		const float *x = j->vectors + (size_t)i * width;
+
+		json_array_append_new(
+			list,
+			json_pack("{s:s, s:I, s:o}", "object", "embedding",
+				  "index", (json_int_t)i, "embedding",
+				  j->is_base64 ? base64(x, width)
+					       : numbers(x, width)));
+	}
+	histogram_add(&s->metrics.whole, cli_now() - j->begun);
+	http_json(s, client_let_go(&j->client), 200,
+		  json_pack("{s:s, s:o, s:s, s:{s:I, s:I}}", "object", "list",
+			    "data", list, "model", s->name, "usage",
+			    "prompt_tokens", (json_int_t)j->n_tokens,
+			    "total_tokens", (json_int_t)j->n_tokens));
+}
+
+static void fail(struct serve *s, struct job *j)
+{
+	struct serve_error e;
+
+	if (j->rc == GENAI_PENDING)
+		refuse(&e, 504, "timeout", NULL,
+		       "the request took longer than %" PRId64 " s",
+		       s->o->timeout);
+	else if (j->rc == GENAI_E_INTERRUPTED)
+		refuse(&e, 503, "cancelled", NULL, "the server is stopping");
+	else {
+		genai_error_prefix(&j->err, "input: text %u", j->n_done);
+		refuse_from(&e, &j->err, "input");
+	}
+	http_error(s, client_let_go(&j->client), &e);
+}
+
+void embed_events(struct serve *s)
+{
+	struct embed *m = s->embed;
+	struct job *done;
+	uint64_t n;
+
+	while (read(m->fd, &n, sizeof(n)) < 0 && errno == EINTR)
+		;
+	pthread_mutex_lock(&m->lock);
+	done = m->done;
+	m->done = NULL;
+	pthread_mutex_unlock(&m->lock);
+	while (done) {
+		struct job *j = done;
+
+		done = j->next;
+		m->n_jobs--;
+		s->metrics.vectors += j->n_done;
+		for (uint32_t i = 0; i < j->n_done; i++)
+			s->metrics.vector_tokens += j->texts[i].n;
+		if (j->client.req && !j->rc)
+			succeed(s, j);
+		else if (j->client.req)
+			fail(s, j);
+		job_free(j);
+	}
+}
+
+void embed_cancel_all(struct serve *s)
+{
+	struct embed *m = s->embed;
+
+	pthread_mutex_lock(&m->lock);
+	for (struct job *j = m->waiting; j; j = j->next)
+		j->is_cancelled = true;
+	if (m->running)
+		m->running->is_cancelled = true;
+	pthread_mutex_unlock(&m->lock);
+}
+
+uint32_t embed_waiting(const struct serve *s)
+{
+	return s->embed->n_jobs;
+}
+
+// ---- life ----
+
+int embed_fd(const struct embed *m)
+{
+	return m->fd;
+}
+
+int32_t embed_open(struct serve *s, const char *path, struct genai_error *err)
+{
+	struct embed *m = calloc(1, sizeof(*m));
+	int32_t rc;
+
+	if (!m)
+		return genai_fail(err, GENAI_E_NOMEM, "no memory");
+	pthread_mutex_init(&m->lock, NULL);
+	pthread_cond_init(&m->more, NULL);
+	m->last = &m->waiting;
+	m->timeout = (double)s->o->timeout;
+	m->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	m->info.size = sizeof(m->info);
+	s->embed = m;
+	rc = genai_embedder_open(s->rt, path, NULL, &m->e, err);
+	if (!rc)
+		rc = genai_embedder_get_info(m->e, &m->info);
+	if (!rc)
+		rc = cli_tokenizer(s->c, s->text, &m->tok);
+	if (rc == GENAI_E_NOTFOUND && m->e) { // then texts are ids
+		*err = (struct genai_error)GENAI_ERROR_INIT;
+		rc = 0;
+	}
+	if (!rc && m->fd < 0)
+		rc = genai_fail(err, GENAI_E_IO, "eventfd: %s",
+				strerror(errno));
+	if (!rc && pthread_create(&m->thread, NULL, work, m))
+		rc = genai_fail(err, GENAI_E_NOMEM, "no thread");
+	m->has_thread = !rc;
+	if (rc) {
+		embed_close(s);
+		return rc;
+	}
+	s->tok = m->tok;
+	s->limits.context = m->info.max_tokens;
+	s->info.vocab_size = INT32_MAX; // which ids there are it knows itself
+	return 0;
+}
+
+void embed_close(struct serve *s)
+{
+	struct embed *m = s->embed;
+
+	if (!m)
+		return;
+	pthread_mutex_lock(&m->lock);
+	m->is_ending = true;
+	pthread_cond_signal(&m->more);
+	pthread_mutex_unlock(&m->lock);
+	if (m->has_thread)
+		pthread_join(m->thread, NULL);
+	for (struct job *j = m->waiting, *next; j; j = next) {
+		next = j->next;
+		job_free(j);
+	}
+	for (struct job *j = m->done, *next; j; j = next) {
+		next = j->next;
+		job_free(j);
+	}
+	if (m->fd >= 0)
+		close(m->fd);
+	genai_tokenizer_close(m->tok);
+	genai_embedder_close(m->e);
+	pthread_cond_destroy(&m->more);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+	s->embed = NULL;
+}
