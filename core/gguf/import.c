@@ -15,7 +15,9 @@ static const char *form_name(const struct genai_form *f, char *buf, size_t cap)
 	};
 
 	if (!f->bits)
-		return "float32";
+		return f->dtype == GENAI_DT_F16	   ? "float16"
+		       : f->dtype == GENAI_DT_BF16 ? "bfloat16"
+						   : "float32";
 	snprintf(buf, cap, "%u-bit codes, block %u%s", f->bits, f->block,
 		 offsets[f->offset]);
 	return buf;

@@ -73,6 +73,9 @@ static void form(void *self, uint32_t site, uint32_t layer,
 					? GENAI_OFFSET_ZERO
 					: GENAI_OFFSET_TERM;
 	}
+	// stay as they are, and are widened where they are read
+	if (!type->unpack && type->bytes == 2)
+		out_form->dtype = type->id == 1 ? GENAI_DT_F16 : GENAI_DT_BF16;
 	r->form = *out_form;
 	r->error = 0;
 }

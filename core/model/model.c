@@ -358,6 +358,22 @@ static enum genai_step_rows step_rows(const struct genai_model *m)
 	return m->all_logits ? GENAI_STEP_ALL : GENAI_STEP_LAST;
 }
 
+// Does the executor multiply with matrices of fewer bits?
+static bool has_narrow(const struct genai_model *m)
+{
+	const struct genai_exec_caps *c = &m->rt->exec_caps;
+
+	for (uint32_t i = 0; i < c->n_ops; i++) {
+		const struct genai_exec_op *o =
+			(const void *)((const char *)c->ops +
+				       (size_t)i * c->op_stride);
+
+		if (!strcmp(o->domain, "genai") && !strcmp(o->op, "MatMul"))
+			return true;
+	}
+	return false;
+}
+
 static int32_t open_model(struct genai_model *m, const char *path,
 			  const struct genai_model_options *o,
 			  struct genai_error *err)
@@ -371,7 +387,7 @@ static int32_t open_model(struct genai_model *m, const char *path,
 		rc = of_model(m,
 			      genai_step_build(genai_onnx_graph(m->onnx),
 					       &m->config, step_rows(m),
-					       &m->step, err),
+					       has_narrow(m), &m->step, err),
 			      err);
 	if (!rc)
 		rc = of_model(m, genai_model_agrees(&m->config, &m->step, err),

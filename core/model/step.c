@@ -296,7 +296,7 @@ static void drop_outputs(struct step_rewrite *r, uint32_t logits)
 	}
 }
 
-static int32_t rewrite(struct step_rewrite *r, bool choose,
+static int32_t rewrite(struct step_rewrite *r, bool choose, bool narrow,
 		       uint32_t *out_logits, bool *out_one_row)
 {
 	const struct genai_graph *g = r->g;
@@ -342,6 +342,8 @@ static int32_t rewrite(struct step_rewrite *r, bool choose,
 	if (rc)
 		return rc;
 	untie(r);
+	if (narrow)
+		step_narrow(r);
 	unwrap_states(r);
 	drop_outputs(r, logits);
 	cut = cut_logits(r, logits, !*out_one_row);
@@ -422,8 +424,8 @@ static int32_t describe(struct step_rewrite *r, struct genai_step *s,
 
 int32_t genai_step_build(const struct genai_graph *source,
 			 const struct genai_model_config *config,
-			 enum genai_step_rows rows, struct genai_step *out_step,
-			 struct genai_error *err)
+			 enum genai_step_rows rows, bool narrow,
+			 struct genai_step *out_step, struct genai_error *err)
 {
 	struct step_rewrite r = {.g = source,
 				 .c = config,
@@ -437,7 +439,7 @@ int32_t genai_step_build(const struct genai_graph *source,
 
 	r.b = genai_builder_open("step");
 	genai_builder_copy(r.b, source);
-	rc = rewrite(&r, rows != GENAI_STEP_ALL, &logits, &s.one_row);
+	rc = rewrite(&r, rows != GENAI_STEP_ALL, narrow, &logits, &s.one_row);
 	if (rc) {
 		genai_builder_close(r.b);
 		return rc;

@@ -66,14 +66,16 @@ enum genai_step_rows {
 	GENAI_STEP_PACKED /* those of many sequences that are asked for */
 };
 
-/* source is the model's graph; its files must outlive the step graph.
- * Errors: GENAI_E_UNSUPPORTED naming the node or input that does not fit a
- * decoder, or, packed, for which sequences cannot share a step; GENAI_E_FORMAT.
+/* source is the model's graph; its files must outlive the step graph.  narrow:
+ * the executor has MatMul of domain genai, whose matrix is stored in fewer bits
+ * than what it is multiplied with. Errors: GENAI_E_UNSUPPORTED naming the node
+ * or input that does not fit a decoder, or, packed, for which sequences cannot
+ * share a step; GENAI_E_FORMAT.
  */
 int32_t genai_step_build(const struct genai_graph *source,
 			 const struct genai_model_config *config,
-			 enum genai_step_rows rows, struct genai_step *out_step,
-			 struct genai_error *err);
+			 enum genai_step_rows rows, bool narrow,
+			 struct genai_step *out_step, struct genai_error *err);
 void genai_step_free(struct genai_step *step);
 
 #endif

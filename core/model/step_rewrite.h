@@ -76,6 +76,12 @@ int32_t step_packed_positions(struct step_rewrite *r, uint32_t ids);
 /* Rotary tables that an If chooses by the total length. */
 int32_t step_ropes(struct step_rewrite *r);
 
+/* ---- step_narrow.c ---- */
+
+/* MatMul with a matrix that is cast to float32 from a stored one of half as
+ * many bits becomes MatMul of domain genai with that. */
+void step_narrow(struct step_rewrite *r);
+
 /* ---- step_packed.c ---- */
 
 /* GroupQueryAttention becomes PagedAttention; genai.past, first, table.

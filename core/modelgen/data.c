@@ -50,19 +50,22 @@ static int32_t put(struct out *o, uint64_t at, const void *data, uint64_t bytes)
 	return GENAI_OK;
 }
 
-static int32_t put_floats(struct out *o, uint64_t at, const float *v,
-			  uint64_t n)
+static int32_t put_as(struct out *o, uint64_t at, uint32_t dtype,
+		      const float *v, uint64_t n)
 {
 	uint16_t *half = o->half;
 
-	if (gen_elem(o->g) == 4)
+	if (dtype == GENAI_DT_F32)
 		return put(o, at, v, n * 4);
 	while (n) {
 		uint64_t part = n < CHUNK_BYTES / 2 ? n : CHUNK_BYTES / 2;
 		int32_t rc;
 
 		for (uint64_t i = 0; i < part; i++)
-			half[i] = genai_half_from_float(v[i]);
+			half[i] = dtype == GENAI_DT_F16
+					  ? genai_half_from_float(v[i])
+					  : (uint16_t)(genai_float_bits(v[i]) >>
+						       16);
 		rc = put(o, at, half, part * 2);
 		if (rc)
 			return rc;
@@ -71,6 +74,22 @@ static int32_t put_floats(struct out *o, uint64_t at, const float *v,
 		at += part * 2;
 	}
 	return GENAI_OK;
+}
+
+static int32_t put_floats(struct out *o, uint64_t at, const float *v,
+			  uint64_t n)
+{
+	return put_as(o, at, o->g->conf->io_dtype, v, n);
+}
+
+// Elements from first on of a float matrix.
+static int32_t put_values(struct out *o, const struct gen_job *job,
+			  uint64_t first, const float *v, uint64_t n)
+{
+	uint32_t dtype = gen_dtype(o->g, &job->mat);
+	uint64_t elem = dtype == GENAI_DT_F32 ? 4 : 2;
+
+	return put_as(o, job->at + first * elem, dtype, v, n);
 }
 
 static int32_t no_memory(struct out *o, uint64_t bytes)
@@ -142,9 +161,8 @@ static int32_t write_columns(struct out *o, const struct gen_job *job)
 			row += m->rows[i];
 		}
 		if (!rc)
-			rc = put_floats(
-				o, job->at + col * m->n_rows * gen_elem(o->g),
-				v, n * m->n_rows);
+			rc = put_values(o, job, col * m->n_rows, v,
+					n * m->n_rows);
 	}
 	free(v);
 	return rc;
@@ -172,9 +190,7 @@ static int32_t write_rows(struct out *o, const struct gen_job *job)
 			rc = s->rows(s->self, m->site[r % 2], m->layer, r / 2,
 				     1, v + (r - row) * m->cols, o->err);
 		if (!rc)
-			rc = put_floats(
-				o, job->at + row * m->cols * gen_elem(o->g), v,
-				n * m->cols);
+			rc = put_values(o, job, row * m->cols, v, n * m->cols);
 	}
 	free(v);
 	return rc;

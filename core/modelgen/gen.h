@@ -76,6 +76,12 @@ static inline int64_t gen_conv_width(const struct genai_genconf *c,
 	       c->delta_size;
 }
 
+/* Type of a float matrix. */
+static inline uint32_t gen_dtype(const struct gen *g, const struct gen_mat *m)
+{
+	return m->form.dtype ? m->form.dtype : g->conf->io_dtype;
+}
+
 static inline uint64_t gen_elem(const struct gen *g)
 {
 	return g->conf->io_dtype == GENAI_DT_F16 ? 2 : 4;
@@ -108,6 +114,11 @@ const char *gen_const(struct gen *g, bool scalar, const int64_t *v, uint32_t n,
 const char *gen_const_float(struct gen *g, float v, char *out_name);
 /* True once for each name. */
 bool gen_first(struct gen *g, const char *name);
+
+/* in cast to the folder's type, at path/Cast; the result's name, or in's where
+ * it is of that type. */
+void gen_cast(struct gen *g, const char *path, uint32_t dtype, const char *in,
+	      char *out);
 
 /* Matrices (linear.c).  out: name of the product. */
 void gen_matmul(struct gen *g, const struct gen_mat *m, const char *in,

@@ -268,7 +268,7 @@ void gen_add_bias(struct gen *g, uint32_t layer, uint32_t site, uint64_t n,
 static bool same_form(const struct genai_form *a, const struct genai_form *b)
 {
 	return a->bits == b->bits && a->block == b->block &&
-	       a->offset == b->offset;
+	       a->offset == b->offset && a->dtype == b->dtype;
 }
 
 // q, k and v; true if they came out as one, in qkv[0].

@@ -87,24 +87,41 @@ static void offset_term(struct gen *g, const struct gen_mat *m, const char *in,
 	gen_end(g);
 }
 
+void gen_cast(struct gen *g, const char *path, uint32_t dtype, const char *in,
+	      char *out)
+{
+	char name[GEN_NAME];
+
+	if (dtype == g->conf->io_dtype) {
+		if (out != in)
+			snprintf(out, GEN_NAME, "%s", in);
+		return;
+	}
+	name2(name, path, "/Cast");
+	gen_node(g, "Cast", "", name);
+	gen_in(g, in);
+	name2(out, name, "/output_0");
+	gen_out(g, out);
+	// GENAI_DT_* are ONNX's numbers
+	gen_attr_int(g, "to", g->conf->io_dtype);
+	gen_end(g);
+}
+
 static void float_matmul(struct gen *g, const struct gen_mat *m, const char *in,
 			 const char *out)
 {
 	struct gen_job *job = gen_job_add(g, GEN_COLUMNS);
 	uint64_t dims[2] = {m->cols, m->n_rows};
-	char name[GEN_NAME];
+	char name[GEN_NAME], wide[GEN_NAME], node[GEN_NAME];
 
 	job->mat = *m;
 	name2(name, m->weight, ".MatMul.weight");
-	job->at = gen_init(g, name, g->conf->io_dtype, 2, dims);
-	{
-		char node[GEN_NAME];
-
-		name2(node, m->path, "/MatMul");
-		gen_node(g, "MatMul", "", node);
-	}
+	job->at = gen_init(g, name, gen_dtype(g, m), 2, dims);
+	gen_cast(g, m->path, gen_dtype(g, m), name, wide);
+	name2(node, m->path, "/MatMul");
+	gen_node(g, "MatMul", "", node);
 	gen_in(g, in);
-	gen_in(g, name);
+	gen_in(g, wide);
 	gen_out(g, out);
 	gen_end(g);
 }
@@ -261,15 +278,17 @@ static void float_embed(struct gen *g, const struct gen_mat *m, char *out)
 {
 	static const int64_t perm[2] = {1, 0};
 	uint64_t dims[2] = {m->n_rows, m->cols};
+	char rows[GEN_NAME];
 	struct gen_job *job;
 
 	if (!g->conf->tied) {
 		job = gen_job_add(g, GEN_ROWS);
 		job->mat = *m;
 		job->at = gen_init(g, "model.embed_tokens.weight",
-				   g->conf->io_dtype, 2, dims);
+				   gen_dtype(g, m), 2, dims);
 		gather(g, "/model/embed_tokens/Gather",
-		       "model.embed_tokens.weight", out);
+		       "model.embed_tokens.weight", rows);
+		gen_cast(g, "/model/embed_tokens", gen_dtype(g, m), rows, out);
 		return;
 	}
 	gen_node(g, "Transpose", "", "/model/embed_tokens/Transpose");
@@ -278,7 +297,8 @@ static void float_embed(struct gen *g, const struct gen_mat *m, char *out)
 	gen_attr_ints(g, "perm", perm, 2);
 	gen_end(g);
 	gather(g, "/model/embed_tokens/Gather",
-	       "/model/embed_tokens/Transpose/output_0", out);
+	       "/model/embed_tokens/Transpose/output_0", rows);
+	gen_cast(g, "/model/embed_tokens", gen_dtype(g, m), rows, out);
 }
 
 void gen_embed(struct gen *g, const struct gen_mat *m, char *out)

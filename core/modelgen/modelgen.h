@@ -76,6 +76,8 @@
 /* How a matrix is stored. */
 struct genai_form {
 	uint32_t bits;	 /* 0: float values; 4 or 8: codes of MatMulNBits */
+	uint32_t dtype;	 /* of float values: GENAI_DT_F16, _BF16; 0: the
+			    folder's.  Values are of it exactly. */
 	uint32_t block;	 /* columns that share a scale: 16 or 32 */
 	uint32_t offset; /* GENAI_OFFSET_* */
 };
@@ -133,9 +135,10 @@ struct genai_genconf {
 	bool norm_out;	    /* what branches give is normalised */
 	bool gelu;	    /* GELU by tanh gates, instead of SiLU */
 	uint32_t conv_taps; /* of layers that have a convolution */
-	uint32_t delta_k_heads, delta_v_heads, delta_size; /* GENAI_LAYER_DELTA */
+	uint32_t delta_k_heads, delta_v_heads,
+		delta_size; /* GENAI_LAYER_DELTA */
 	bool gated;	    /* q has a gate beside each head, for its output */
-	uint32_t mrope[3];  /* pairs that turn by time, height, width; 0: none */
+	uint32_t mrope[3]; /* pairs that turn by time, height, width; 0: none */
 	/* A mixture of experts, of ffn each; 0: one MLP.  All forms of its
 	 * matrices have one block, and are floats or none of them is. */
 	uint32_t experts, experts_used;

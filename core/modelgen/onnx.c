@@ -215,9 +215,9 @@ static void external(struct gen *g, const char *key, const char *value)
 uint64_t gen_init(struct gen *g, const char *name, uint32_t dtype,
 		  uint32_t rank, const uint64_t *dims)
 {
-	uint64_t bytes = dtype == GENAI_DT_F32	 ? 4
-			 : dtype == GENAI_DT_F16 ? 2
-						 : 1;
+	uint64_t bytes = dtype == GENAI_DT_F32	? 4
+			 : dtype == GENAI_DT_U8 ? 1
+						: 2;
 	uint64_t offset = g->data_bytes, end;
 	char number[24];
 	size_t at = genai_wire_begin(&g->inits, GRAPH_INIT);

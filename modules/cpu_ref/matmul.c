@@ -168,16 +168,12 @@ differ:
 			      EXEC_SHAPE(b));
 }
 
-int32_t cref_matmul_prepare(struct cref_node *n, struct genai_error *err)
+static int32_t mm_prepare(struct cref_node *n, struct genai_error *err)
 {
 	struct mm_state s = {0};
 	int32_t rc;
 
-	if ((rc = ops_check(n, NULL, 2, 2, 1, err)) ||
-	    (rc = ops_need_dtype(n, 0, OPS_F32S | OPS_BIT(GENAI_DT_F64),
-				 err)) ||
-	    (rc = ops_need_same_dtype(n, 0, 1, err)) ||
-	    (rc = ops_need_rank(n, 0, 1, GENAI_MAX_RANK, err)) ||
+	if ((rc = ops_need_rank(n, 0, 1, GENAI_MAX_RANK, err)) ||
 	    (rc = ops_need_rank(n, 1, 1, GENAI_MAX_RANK, err)) ||
 	    (rc = mm_shape(n, &s, err)))
 		return rc;
@@ -188,6 +184,32 @@ int32_t cref_matmul_prepare(struct cref_node *n, struct genai_error *err)
 		s.copy_a ? exec_count(n->in[0]) * sizeof(float) : 0;
 	*mm_state(n) = s;
 	return GENAI_OK;
+}
+
+int32_t cref_matmul_prepare(struct cref_node *n, struct genai_error *err)
+{
+	int32_t rc;
+
+	if ((rc = ops_check(n, NULL, 2, 2, 1, err)) ||
+	    (rc = ops_need_dtype(n, 0, OPS_F32S | OPS_BIT(GENAI_DT_F64),
+				 err)) ||
+	    (rc = ops_need_same_dtype(n, 0, 1, err)))
+		return rc;
+	return mm_prepare(n, err);
+}
+
+// A of float32, B of half as many bits: widened as it is read.
+int32_t cref_matmul_narrow_prepare(struct cref_node *n, struct genai_error *err)
+{
+	int32_t rc;
+
+	if ((rc = ops_check(n, NULL, 2, 2, 1, err)) ||
+	    (rc = ops_need_dtype(n, 0, OPS_BIT(GENAI_DT_F32), err)) ||
+	    (rc = ops_need_dtype(n, 1,
+				 OPS_BIT(GENAI_DT_F16) | OPS_BIT(GENAI_DT_BF16),
+				 err)))
+		return rc;
+	return mm_prepare(n, err);
 }
 
 struct mm_widen {

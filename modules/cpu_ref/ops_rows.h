@@ -179,6 +179,8 @@ OPS_ROW("", "Einsum", 12, ops_einsum_prepare, ops_einsum_run)
 /* with kernels of their own */
 OPS_ROW("", "MatMul", 1, cref_matmul_prepare, cref_matmul_run,
 	.facts.columns = IN(1))
+OPS_ROW("genai", "MatMul", 1, cref_matmul_narrow_prepare, cref_matmul_run,
+	.facts.columns = IN(1))
 OPS_ROW("com.microsoft", "MatMulNBits", 1, cref_matmul_nbits_prepare,
 	cref_matmul_nbits_run, .facts.rows = IN(1) | IN(2) | IN(3))
 OPS_ROW("com.microsoft", "GatherBlockQuantized", 1, cref_gather_bits_prepare,

@@ -35,21 +35,13 @@ static int32_t matmul_batch(struct cep_node *n, int64_t *out_batch,
 	return 0;
 }
 
-int32_t cep_prepare_matmul(struct cep_node *n, struct genai_error *err)
+static int32_t prepare(struct cep_node *n, struct genai_error *err)
 {
 	struct mm_state *s = mm_state(n);
 	const struct exec_tensor *a = n->in[0], *b = n->in[1];
 	int64_t dims[GENAI_MAX_RANK], k, cols, batch = 1, sk, sn, splits;
-	int32_t rc = cep_check(n, NULL, 2, 2, 1, err);
+	int32_t rc = cep_need_dense(n, 0, err);
 
-	if (!rc)
-		rc = cep_need_float(n, 0, err);
-	if (!rc)
-		rc = cep_need_bf16(n, err);
-	if (!rc)
-		rc = cep_need_same(n, 1, 0, err);
-	if (!rc)
-		rc = cep_need_dense(n, 0, err);
 	if (!rc && (a->rank < 2 || b->rank < 2))
 		rc = cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				   "ranks %u and %u", a->rank, b->rank);
@@ -87,13 +79,43 @@ int32_t cep_prepare_matmul(struct cep_node *n, struct genai_error *err)
 	return cep_out(n, 0, a->dtype, a->rank, dims, err);
 }
 
-int32_t cep_run_matmul(struct cep_node *n, struct cep_run *r)
+int32_t cep_prepare_matmul(struct cep_node *n, struct genai_error *err)
+{
+	int32_t rc = cep_check(n, NULL, 2, 2, 1, err);
+
+	if (!rc)
+		rc = cep_need_float(n, 0, err);
+	if (!rc)
+		rc = cep_need_bf16(n, err);
+	if (!rc)
+		rc = cep_need_same(n, 1, 0, err);
+	return rc ? rc : prepare(n, err);
+}
+
+// A of float32, B of half as many bits, [K, N]: widened as it is read.
+int32_t cep_prepare_matmul_narrow(struct cep_node *n, struct genai_error *err)
+{
+	int32_t rc = cep_check(n, NULL, 2, 2, 1, err);
+
+	if (rc)
+		return rc;
+	if (n->in[0]->dtype != GENAI_DT_F32 ||
+	    (n->in[1]->dtype != GENAI_DT_F16 &&
+	     n->in[1]->dtype != GENAI_DT_BF16))
+		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+				     "a matrix of %s behind activations of %s",
+				     exec_dtype_name(n->in[1]->dtype),
+				     exec_dtype_name(n->in[0]->dtype));
+	rc = cep_need_dense(n, 1, err);
+	return rc ? rc : prepare(n, err);
+}
+
+static struct cep_mm params(const struct cep_node *n, const struct cep_run *r)
 {
 	const struct mm_state *s = mm_state(n);
 	const struct exec_tensor *a = n->in[0], *b = n->in[1];
-	uint32_t size = cep_dtype_bytes(a->dtype);
-	uint32_t batch = (uint32_t)s->batch;
-	struct cep_mm p = {
+
+	return (struct cep_mm){
 		.a = a->addr,
 		.b = b->addr,
 		.out = n->out[0]->addr,
@@ -109,6 +131,38 @@ int32_t cep_run_matmul(struct cep_node *n, struct cep_run *r)
 		.n = (uint32_t)s->n,
 		.k = (uint32_t)s->k,
 	};
+}
+
+int32_t cep_run_matmul_narrow(struct cep_node *n, struct cep_run *r)
+{
+	const struct cep_mm p = params(n, r);
+	bool half = n->in[1]->dtype == GENAI_DT_F16;
+	uint32_t batch = (uint32_t)mm_state(n)->batch;
+
+	if (!p.m || !p.n || !batch)
+		return 0;
+	if (p.m == 1 && !n->exact)
+		return cep_run_kernel(r,
+				      half ? CEP_K_cep_gemv_kn_f32_f16
+					   : CEP_K_cep_gemv_kn_f32_bf16,
+				      (struct cep_dim3){(p.n + 63) / 64,
+							(p.k + 255) / 256,
+							batch},
+				      256, 0, &p);
+	return cep_run_kernel(
+		r,
+		half ? CEP_K_cep_gemm_kn_f32_f16 : CEP_K_cep_gemm_kn_f32_bf16,
+		(struct cep_dim3){(p.n + 63) / 64, (p.m + 63) / 64, batch}, 256,
+		0, &p);
+}
+
+int32_t cep_run_matmul(struct cep_node *n, struct cep_run *r)
+{
+	const struct mm_state *s = mm_state(n);
+	const struct exec_tensor *a = n->in[0];
+	uint32_t size = cep_dtype_bytes(a->dtype);
+	uint32_t batch = (uint32_t)s->batch;
+	struct cep_mm p = params(n, r);
 	bool nk = s->nk;
 
 	p.vec_a = cep_is_vec(p.a, p.lda, size) && p.k % 8 == 0;

@@ -51,6 +51,8 @@ CEP_OP_ROW("", "LogSoftmax", 13, cep_prepare_softmax, cep_run_softmax,
 	   .code = CEP_ROW_LOG_SOFTMAX)
 CEP_OP_ROW("", "LpNormalization", 1, cep_prepare_lp_norm, cep_run_lp_norm)
 CEP_OP_ROW("", "MatMul", 1, cep_prepare_matmul, cep_run_matmul)
+CEP_OP_ROW("genai", "MatMul", 1, cep_prepare_matmul_narrow,
+	   cep_run_matmul_narrow)
 CEP_OP_ROW("", "Max", 8, cep_prepare_binary, cep_run_ew, .code = CEP_EW_MAX,
 	   .fold = cep_fold_binary)
 CEP_OP_ROW("", "Min", 8, cep_prepare_binary, cep_run_ew, .code = CEP_EW_MIN,

@@ -38,6 +38,32 @@ experts qwen3moe-mxfp4 qwen3moe
 experts qwen3moe-mixed qwen3moe-floats
 experts gpt-oss-mxfp4 gpt-oss
 
+# Floats of 16 bits stay as they are: half as large, and the same logits to the
+# bit, by either executor and in pieces.
+for arch in llama gemma; do
+	for kind in f16 bf16; do
+		for form in $kind $kind-floats; do
+			"$probe" gguf $arch-$form.gguf $arch-$form
+			"$genai" --quiet import $arch-$form.gguf -o $arch-$form
+			for how in eager captured; do
+				"$genai" --quiet logits $arch-$form --ids $ids \
+					-o $form-$how.npy \
+					--set runtime.executor=cpu_ref:$how
+			done
+		done
+		is "$arch-$kind: logits as of float32" "$(for how in eager captured; do
+			"$probe" npydiff $kind-$how.npy $kind-floats-$how.npy
+		done | awk '{ printf "%s ", $1 }')" "0 0 "
+		have=$(wc -c <$arch-$kind/model.onnx.data)
+		wide=$(wc -c <$arch-$kind-floats/model.onnx.data)
+		if [ $((have * 3)) -lt $((wide * 2)) ]; then
+			ok "$arch-$kind: $have bytes of $wide"
+		else
+			not_ok "$arch-$kind: half as large" "$have of $wide"
+		fi
+	done
+done
+
 # A file in parts: one model, whichever is named, imported once.
 imports() # how many there are
 {

@@ -592,8 +592,10 @@ void corpus_prompt(struct check *c)
 }
 
 // MatMul: B stored [K, N]; or [N, K] behind a Transpose.
-static void matmul_case(struct check *c, uint32_t dtype, int64_t m, int64_t n,
-			int64_t k, bool transposed, int64_t batch)
+// stored: the type of B, whose operator is genai's where it is another.
+static void matmul_case(struct check *c, uint32_t dtype, uint32_t stored,
+			int64_t m, int64_t n, int64_t k, bool transposed,
+			int64_t batch)
 {
 	int64_t ad[3] = {batch, m, k}, bd[2] = {k, n}, od[3] = {batch, m, n};
 	int64_t b3[3] = {batch, k, n}, td[2] = {n, k};
@@ -604,16 +606,16 @@ static void matmul_case(struct check *c, uint32_t dtype, int64_t m, int64_t n,
 	uint32_t in[3] = {0, 0, OP_END}, outs[2] = {0, OP_END};
 	void *a, *b, *out;
 	double *want, *tol, u = unit_of(dtype);
-	bool stacked = batch > 1 && !transposed;
+	bool stacks = batch > 1 && !transposed && stored == dtype;
 
 	if (!check_begin(c,
-			 "matmul dtype %u batch %lld m %lld n %lld k %lld "
-			 "transposed %d",
-			 dtype, (long long)batch, (long long)m, (long long)n,
-			 (long long)k, transposed))
+			 "matmul dtype %u by %u batch %lld m %lld n %lld k "
+			 "%lld transposed %d",
+			 dtype, stored, (long long)batch, (long long)m,
+			 (long long)n, (long long)k, transposed))
 		return;
 	a = rnd_tensor(dtype, (uint64_t)(batch * m * k), -1, 1);
-	b = rnd_tensor(dtype, (uint64_t)((stacked ? batch : 1) * k * n), -1, 1);
+	b = rnd_tensor(stored, (uint64_t)((stacks ? batch : 1) * k * n), -1, 1);
 	out = calloc(count, 4);
 	want = calloc(count, sizeof(*want));
 	tol = calloc(count, sizeof(*tol));
@@ -625,10 +627,10 @@ static void matmul_case(struct check *c, uint32_t dtype, int64_t m, int64_t n,
 				int64_t at = transposed ? j * k + e : e * n + j;
 				double x, y;
 
-				if (stacked)
+				if (stacks)
 					at += i / m * k * n;
 				x = op_load(dtype, a, (uint64_t)(i * k + e));
-				y = op_load(dtype, b, (uint64_t)at);
+				y = op_load(stored, b, (uint64_t)at);
 				s += x * y;
 				mag += fabs(x * y);
 			}
@@ -646,10 +648,10 @@ static void matmul_case(struct check *c, uint32_t dtype, int64_t m, int64_t n,
 		tout[0] = in[1] = op_value(&g);
 		op_node_out(&g, tout);
 	} else {
-		in[1] = stacked ? op_input(&g, dtype, 3, b3, b)
-				: op_const(&g, dtype, 2, bd, b);
+		in[1] = stacks ? op_input(&g, dtype, 3, b3, b)
+			       : op_const(&g, stored, 2, bd, b);
 	}
-	op_node(&g, "", "MatMul", in);
+	op_node(&g, stored == dtype ? "" : "genai", "MatMul", in);
 	outs[0] = op_output(&g, dtype, 3, od, out);
 	op_node_out(&g, outs);
 	if (c->run(c, &g, &how, &err))
@@ -736,14 +738,24 @@ void corpus_matmul(struct check *c)
 			for (int t = 0; t < 2; t++) {
 				const int64_t *z = sizes[s];
 
-				matmul_case(c, floats[d], z[0], z[1], z[2], t,
-					    1);
+				matmul_case(c, floats[d], floats[d], z[0], z[1],
+					    z[2], t, 1);
 				if (s % 3 == 1)
-					matmul_case(c, floats[d], z[0], z[1],
-						    z[2], t, 3);
+					matmul_case(c, floats[d], floats[d],
+						    z[0], z[1], z[2], t, 3);
 			}
+	for (int d = 1; d < 3; d++)
+		for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+			const int64_t *z = sizes[s];
+
+			matmul_case(c, GENAI_DT_F32, floats[d], z[0], z[1],
+				    z[2], false, 1 + s % 2);
+		}
 	if (!c->full)
 		return;
+	for (int d = 1; d < 3; d++)
+		matmul_case(c, GENAI_DT_F32, floats[d], 1, 3000, 2048, false,
+			    1);
 	for (int d = 1; d < 3; d++)
 		swiglu_case(c,
 			    (struct nbits){.dtype = floats[d],
@@ -755,7 +767,9 @@ void corpus_matmul(struct check *c)
 			    1000);
 	for (int d = 0; d < 3; d++)
 		for (int t = 0; t < 2; t++) {
-			matmul_case(c, floats[d], 1, 3000, 2048, t, 1);
-			matmul_case(c, floats[d], 512, 320, 576, t, 1);
+			matmul_case(c, floats[d], floats[d], 1, 3000, 2048, t,
+				    1);
+			matmul_case(c, floats[d], floats[d], 512, 320, 576, t,
+				    1);
 		}
 }

@@ -177,8 +177,8 @@ static const struct {
 	bool exact;
 } forms[] = {
 	{0, "float32", true},
-	{1, "float32", true},
-	{30, "float32", true},
+	{1, "float16", true},
+	{30, "bfloat16", true},
 	{2, "4-bit codes, block 32", true},
 	{3, "4-bit codes, block 32, float zero points", false},
 	{6, "8-bit codes, block 32", true},

@@ -9,6 +9,7 @@ struct plan {
 	const char *mask_reader; // a further node that reads the mask
 	const char *extra_input; // read by a node whose output is a graph's
 	uint32_t kv_dtype, kv_rank;
+	uint32_t stored; // the head's type behind a Cast; 0: there is none
 	int64_t heads, head_size, logits_rows;
 	int64_t limit;		// above which an If has other tables
 	const int64_t *section; // of a rotary embedding by three positions
@@ -185,11 +186,11 @@ static uint32_t three(uint32_t h)
 
 static struct genai_graph *graph(const struct plan *p)
 {
-	static const float emb[8 * 4], head[4 * 8];
+	static const float emb[8 * 4], head[2 * 4 * 8]; // of any type
 	static const int64_t de[] = {8, 4}, dh[] = {4, 8};
 	struct genai_error err = GENAI_ERROR_INIT;
 	struct genai_graph *g = NULL;
-	uint32_t ids, h, attn, logits;
+	uint32_t ids, h, attn, logits, w;
 	int32_t rc;
 
 	made = p;
@@ -207,12 +208,15 @@ static struct genai_graph *graph(const struct plan *p)
 		h = three(h);
 	attention(h, &attn);
 	logits = value("logits", GENAI_DT_F32, 3, -1, p->logits_rows, 8, 0);
-	genai_builder_node(
-		b, "MatMul", "", 21, "head",
-		(uint32_t[]){p->no_head_input ? GENAI_NONE : attn,
-			     genai_builder_const(b, "lm_head", GENAI_DT_F32, 2,
-						 dh, head)},
-		2, &logits, 1);
+	w = genai_builder_const(b, "lm_head",
+				p->stored ? p->stored : GENAI_DT_F32, 2, dh,
+				head);
+	if (p->stored)
+		w = op("Cast", "wide", GENAI_DT_F32, w, GENAI_NONE);
+	genai_builder_node(b, "MatMul", "", 21, "head",
+			   (uint32_t[]){p->no_head_input ? GENAI_NONE : attn,
+					w},
+			   2, &logits, 1);
 	output(logits, "logits");
 	if (p->hidden)
 		genai_builder_output(b, op("Relu", "hidden_states",
@@ -235,7 +239,8 @@ static void build(const struct plan *p)
 	int32_t rc;
 
 	source = graph(p);
-	rc = genai_step_build(source, &config, GENAI_STEP_LAST, &step, &err);
+	rc = genai_step_build(source, &config, GENAI_STEP_LAST, false, &step,
+			      &err);
 	ck_assert_msg(!rc, "%s", err.text);
 }
 
@@ -251,8 +256,9 @@ static void refused(const struct plan *p, int32_t code, const char *text)
 	struct genai_step s;
 
 	source = graph(p);
-	fails(genai_step_build(source, &config, GENAI_STEP_LAST, &s, &err), code, &err,
-	      text);
+	fails(genai_step_build(source, &config, GENAI_STEP_LAST, false, &s,
+			       &err),
+	      code, &err, text);
 	genai_graph_free(source);
 }
 
@@ -328,6 +334,33 @@ START_TEST(the_mask_is_gone)
 }
 END_TEST
 
+// A matrix of 16 bits is multiplied with as it is stored, where that is asked for.
+START_TEST(stored_in_fewer_bits)
+{
+	static const uint32_t types[] = {GENAI_DT_F16, GENAI_DT_BF16,
+					 GENAI_DT_F64};
+	struct genai_error err = GENAI_ERROR_INIT;
+	struct plan p = plain;
+	bool fewer = types[_i / 2] != GENAI_DT_F64, ask = _i % 2;
+	const struct genai_node *head = NULL;
+
+	p.stored = types[_i / 2];
+	source = graph(&p);
+	ck_assert_int_eq(genai_step_build(source, &config, GENAI_STEP_LAST, ask,
+					  &step, &err),
+			 0);
+	for (uint32_t i = 0; i < step.graph->n_nodes; i++)
+		if (!strcmp(genai_graph_node(step.graph, i)->op, "MatMul"))
+			head = genai_graph_node(step.graph, i);
+	ck_assert_ptr_nonnull(head);
+	ck_assert_str_eq(head->domain, ask && fewer ? "genai" : "");
+	ck_assert_uint_eq(genai_graph_value(step.graph, head->inputs[1])->dtype,
+			  ask && fewer ? p.stored : GENAI_DT_F32);
+	ck_assert_int_eq(step.vocab, 8);
+	drop();
+}
+END_TEST
+
 // Of all rows none is chosen from.
 START_TEST(all_rows)
 {
@@ -335,7 +368,7 @@ START_TEST(all_rows)
 
 	source = graph(&plain);
 	ck_assert_int_eq(genai_step_build(source, &config, GENAI_STEP_ALL,
-					  &step, &err),
+					  false, &step, &err),
 			 0);
 	ck_assert_uint_eq(step.next, GENAI_NONE);
 	ck_assert_uint_eq(step.best, GENAI_NONE);
@@ -569,15 +602,18 @@ START_TEST(other_names)
 
 	source = graph(&plain);
 	strcpy(config.input_ids, "tokens");
-	fails(genai_step_build(source, &config, GENAI_STEP_LAST, &s, &err),
+	fails(genai_step_build(source, &config, GENAI_STEP_LAST, false, &s,
+			       &err),
 	      GENAI_E_UNSUPPORTED, &err, "no input tokens");
 	strcpy(config.input_ids, "input_ids");
 	strcpy(config.past_value, "old_%d_value");
-	fails(genai_step_build(source, &config, GENAI_STEP_LAST, &s, &err),
+	fails(genai_step_build(source, &config, GENAI_STEP_LAST, false, &s,
+			       &err),
 	      GENAI_E_FORMAT, &err, "graph input old_0_value is missing");
 	// other keys are no cache: then nobody knows what they are
 	strcpy(config.past_key, "old_%d_key");
-	fails(genai_step_build(source, &config, GENAI_STEP_LAST, &s, &err),
+	fails(genai_step_build(source, &config, GENAI_STEP_LAST, false, &s,
+			       &err),
 	      GENAI_E_UNSUPPORTED, &err, "its meaning is not known");
 	genai_graph_free(source);
 }
@@ -612,6 +648,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, inputs_and_outputs);
 	tcase_add_test(tc, all_rows);
+	tcase_add_loop_test(tc, stored_in_fewer_bits, 0, 6);
 	tcase_add_test(tc, the_mask_is_gone);
 	tcase_add_test(tc, rows_for_the_head);
 	tcase_add_test(tc, positions_are_computed);

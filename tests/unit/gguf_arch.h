@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "core/base/half.h"
 #include "tests/unit/gguf_build.h"
 
 struct arch_spec {
@@ -22,6 +23,8 @@ struct arch_spec {
 	const char *arch; /* where name is that of a variant */
 	/* layers that are convolutions of three taps, a bit each */
 	uint32_t conv;
+	/* type of the matrices, F16 or BF16, or F32 with such values */
+	uint32_t narrow;
 };
 
 static const struct arch_spec arch_specs[] = {
@@ -163,6 +166,62 @@ static const struct arch_spec arch_specs[] = {
 	 MXFP4_EXPERTS,
 	 false,
 	 "gpt-oss"},
+	{.name = "llama-f16",
+	 .arch = "llama",
+	 .layers = 2,
+	 .kv_heads = 2,
+	 .head_size = 8,
+	 .untied = true,
+	 .narrow = 1},
+	{.name = "llama-f16-floats",
+	 .arch = "llama",
+	 .layers = 2,
+	 .kv_heads = 2,
+	 .head_size = 8,
+	 .untied = true,
+	 .narrow = 1,
+	 .as_floats = true},
+	{.name = "llama-bf16",
+	 .arch = "llama",
+	 .layers = 2,
+	 .kv_heads = 2,
+	 .head_size = 8,
+	 .untied = true,
+	 .narrow = 30},
+	{.name = "llama-bf16-floats",
+	 .arch = "llama",
+	 .layers = 2,
+	 .kv_heads = 2,
+	 .head_size = 8,
+	 .untied = true,
+	 .narrow = 30,
+	 .as_floats = true},
+	{.name = "gemma-f16",
+	 .arch = "gemma",
+	 .layers = 2,
+	 .kv_heads = 1,
+	 .head_size = 16,
+	 .narrow = 1},
+	{.name = "gemma-f16-floats",
+	 .arch = "gemma",
+	 .layers = 2,
+	 .kv_heads = 1,
+	 .head_size = 16,
+	 .narrow = 1,
+	 .as_floats = true},
+	{.name = "gemma-bf16",
+	 .arch = "gemma",
+	 .layers = 2,
+	 .kv_heads = 1,
+	 .head_size = 16,
+	 .narrow = 30},
+	{.name = "gemma-bf16-floats",
+	 .arch = "gemma",
+	 .layers = 2,
+	 .kv_heads = 1,
+	 .head_size = 16,
+	 .narrow = 30,
+	 .as_floats = true},
 };
 #define N_ARCH_SPECS (sizeof(arch_specs) / sizeof(arch_specs[0]))
 
@@ -183,15 +242,40 @@ static inline float arch_random(void)
 	return (float)(int32_t)(arch_state >> 40) / 8388608.0f - 1;
 }
 
+static const struct arch_spec *arch_now;
+
+/* A value of a matrix, as it is in the narrower type. */
+static inline void arch_put_narrow(struct bytes *b, float v)
+{
+	bool half = arch_now->narrow == 1;
+	uint16_t bits = half ? genai_half_from_float(v)
+			     : (uint16_t)(genai_float_bits(v) >> 16);
+
+	if (arch_now->as_floats)
+		put_f32(b, half ? genai_float_from_half(bits)
+				: genai_float_from_bf16(bits));
+	else
+		put(b, &bits, sizeof(bits));
+}
+
 static inline void arch_tensor(struct gguf_build *g, const char *name,
 			       uint64_t cols, uint64_t rows, float size)
 {
+	bool narrow = rows && arch_now->narrow;
 	struct bytes b = {0};
 
-	for (uint64_t i = 0; i < cols * (rows ? rows : 1); i++)
-		put_f32(&b,
-			rows ? arch_random() * size : 1 + 0.3f * arch_random());
-	tensor(g, name, cols, rows, 0, b.data, b.n);
+	for (uint64_t i = 0; i < cols * (rows ? rows : 1); i++) {
+		float v =
+			rows ? arch_random() * size : 1 + 0.3f * arch_random();
+
+		if (narrow)
+			arch_put_narrow(&b, v);
+		else
+			put_f32(&b, v);
+	}
+	tensor(g, name, cols, rows,
+	       narrow && !arch_now->as_floats ? arch_now->narrow : 0, b.data,
+	       b.n);
 	free(b.data);
 }
 
@@ -423,6 +507,7 @@ static inline void arch_build(struct gguf_build *g, const struct arch_spec *s)
 	char key[96];
 
 	arch_state = 42;
+	arch_now = s;
 	kv_str(g, "general.architecture", arch);
 	if (arch_is_oss(s))
 		kv_str(g, "gpt-oss.rope.scaling.type", "yarn");

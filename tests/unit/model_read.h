@@ -176,7 +176,7 @@ static inline struct init model_init(struct model *m, const char *name)
 	}
 	if (!out.found)
 		return out;
-	size = out.dtype == 1 ? 4 : out.dtype == 10 ? 2 : 1;
+	size = out.dtype == 1 ? 4 : out.dtype == 2 ? 1 : 2;
 	ck_assert_uint_eq(out.bytes, out.n * size);
 	ck_assert_uint_eq((uint64_t)(out.data - m->data) % 256, 0);
 	ck_assert_uint_le((uint64_t)(out.data - m->data) + out.bytes,
@@ -192,6 +192,10 @@ static inline float init_float(const struct init *t, uint64_t i)
 	if (t->dtype == 10) {
 		memcpy(&h, t->data + 2 * i, 2);
 		return genai_float_from_half(h);
+	}
+	if (t->dtype == 16) {
+		memcpy(&h, t->data + 2 * i, 2);
+		return genai_float_from_bf16(h);
 	}
 	memcpy(&f, t->data + 4 * i, 4);
 	return f;

@@ -192,15 +192,17 @@ __device__ __forceinline__ void gemm(const P &q)
 			}
 }
 
-// float: 64 x 64 by 256 threads, four by four a thread, 16 of k at a time.
-template <int WK, class P> __device__ __forceinline__ void gemm_f32(const P &q)
+// float, B perhaps narrower: 64 x 64 by 256 threads, four by four a thread, 16 of
+// k at a time.
+template <int WK, class W, class P>
+__device__ __forceinline__ void gemm_f32(const P &q)
 {
 	const cep_mm &p = mm_of(q);
 	__shared__ float as[16][68], ws[16][68];
 	u32 tx = threadIdx.x % 16, ty = threadIdx.x / 16;
 	u32 n0 = blockIdx.x * 64, m0 = blockIdx.y * 64;
 	const float *a = (const float *)p.a + blockIdx.z * p.a_batch;
-	const float *b = (const float *)p.b + blockIdx.z * p.b_batch;
+	const W *b = (const W *)p.b + blockIdx.z * p.b_batch;
 	float *c = (float *)p.out + blockIdx.z * p.c_batch;
 	float acc[4][4] = {};
 	u32 own = n0 + threadIdx.x % 128 / 2;
@@ -233,8 +235,10 @@ template <int WK, class P> __device__ __forceinline__ void gemm_f32(const P &q)
 				float v = 0;
 
 				if (n < p.n && k < p.k)
-					v = WK == W_NK ? b[(u64)n * p.ldb + k]
-						       : b[(u64)k * p.ldb + n];
+					v = to_f(b[WK == W_NK
+							   ? (u64)n * p.ldb + k
+							   : (u64)k * p.ldb +
+								     n]);
 				ws[kk][r] = v;
 			}
 		}
@@ -269,7 +273,7 @@ template <int WK, class P> __device__ __forceinline__ void gemm_f32(const P &q)
 #define CEP_GEMM(kind, name, ptype)                                            \
 	CEP_KERNEL(cep_gemm_##name##_f32, ptype, 256)                          \
 	{                                                                      \
-		gemm_f32<kind>(p);                                             \
+		gemm_f32<kind, float>(p);                                             \
 	}                                                                      \
 	CEP_KERNEL(cep_gemm16_##name##_f16, ptype, 128)                        \
 	{                                                                      \
@@ -290,3 +294,11 @@ template <int WK, class P> __device__ __forceinline__ void gemm_f32(const P &q)
 CEP_GEMM(W_BITS, q, cep_mv_tiled)
 CEP_GEMM(W_NK, nk, cep_mm)
 CEP_GEMM(W_KN, kn, cep_mm)
+CEP_KERNEL(cep_gemm_kn_f32_f16, cep_mm, 256)
+{
+	gemm_f32<W_KN, __half>(p);
+}
+CEP_KERNEL(cep_gemm_kn_f32_bf16, cep_mm, 256)
+{
+	gemm_f32<W_KN, bf16>(p);
+}

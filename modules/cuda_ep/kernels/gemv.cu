@@ -84,7 +84,8 @@ template <class T> __device__ __forceinline__ void gemv_nk(const cep_mm &p)
 
 // Columns of B contiguous ([K, N]): a block takes 64 columns and 256 of K; the
 // last block of a column strip adds the parts in order.
-template <class T> __device__ __forceinline__ void gemv_kn(const cep_mm &p)
+template <class T, class W>
+__device__ __forceinline__ void gemv_kn(const cep_mm &p)
 {
 	__shared__ float red[8][64];
 	__shared__ u32 last;
@@ -92,7 +93,7 @@ template <class T> __device__ __forceinline__ void gemv_kn(const cep_mm &p)
 	u32 n = blockIdx.x * 64 + lane * 2, k0 = blockIdx.y * 256;
 	u32 k1 = k0 + 256 < p.k ? k0 + 256 : p.k;
 	const T *x = (const T *)p.a + blockIdx.z * p.a_batch;
-	const T *w = (const T *)p.b + blockIdx.z * p.b_batch;
+	const W *w = (const W *)p.b + blockIdx.z * p.b_batch;
 	float a0 = 0, a1 = 0;
 
 	cep_begin();
@@ -159,8 +160,16 @@ template <class T> __device__ __forceinline__ void gemv_kn(const cep_mm &p)
 	}                                                                      \
 	CEP_KERNEL(cep_gemv_kn_##suffix, cep_mm, 256)                          \
 	{                                                                      \
-		gemv_kn<type>(p);                                              \
+		gemv_kn<type, type>(p);                                              \
 	}
 CEP_GEMV(float, f32)
 CEP_GEMV(__half, f16)
 CEP_GEMV(bf16, bf16)
+CEP_KERNEL(cep_gemv_kn_f32_f16, cep_mm, 256)
+{
+	gemv_kn<float, __half>(p);
+}
+CEP_KERNEL(cep_gemv_kn_f32_bf16, cep_mm, 256)
+{
+	gemv_kn<float, bf16>(p);
+}
