@@ -1,15 +1,17 @@
 // op_nbits.c - MatMulNBits, alone and as the two products of a SwiGLU.
 // Which kernel multiplies depends on dtypes, K, the block size and whether
 // there is one row, up to EXACT_ROWS or more; never on how rows of the weight
-// are cut.  Where many sequences share the step it does not depend on the
-// number of rows either: those of gemv4 are done EXACT_ROWS at a time, others
-// by the general kernel.
+// are cut.  gemv4 (one row) and few4 (more) give a row the same bits.  Where
+// many sequences share the step, they take rows of any number; what they do not
+// take goes by the general kernel.
 #include "modules/cuda_ep/op_matmul.h"
 
-// As in kernels/gemv4.cu.
+// As in kernels/gemv4.cu, tile4.cuh, few4.cu.
 #define TILE 256
 #define DEPTH 3
 #define FEW_WARPS 8
+#define FEW_MOST 64 // rows of the step that a block of few4 has at once
+#define FEW_DEPTH 4 // stages, at most
 #define MOST_CLASSES 16
 #define EXACT_ROWS 64 // steps up to here give a row the same bits
 #define SM_WARPS 16   // of a kernel with 128 registers
@@ -18,7 +20,7 @@ struct nbits_state {
 	int64_t m, n, k;
 	int64_t bits, block, blocks; // blocks of a row
 	int64_t zp, zp_row;	     // CEP_ZP_*; bytes of a row of them
-	bool fast;		     // 1 to EXACT_ROWS rows go to gemv4
+	bool fast;		     // 1 to EXACT_ROWS rows: gemv4, few4
 	bool gemm4;		     // more rows go to gemm4
 	int64_t part;		     // parts of a sum, in the workspace
 	int64_t pair;		     // bytes of one of two products
@@ -99,6 +101,11 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 // How K is summed: classes of tiles, slices of classes.  Depends on K.
 static struct cep_sum4 sum_of(const struct cep_node *n)
 {
@@ -119,13 +126,17 @@ static uint32_t slices_of(const struct cep_sum4 *o)
 	return (o->n_class + o->slice_classes - 1) / o->slice_classes;
 }
 
+// Bytes of a tile.
+static uint32_t stage_of(const struct cep_node *n)
+{
+	return nbits_state(n)->zp ? 2560 : 2304;
+}
+
 // Shared memory of a block: tiles on the way, where its rows lie.
 static uint32_t ring_bytes(const struct cep_node *n, uint32_t warps,
 			   uint32_t groups)
 {
-	uint32_t stage = nbits_state(n)->zp ? 2560 : 2304;
-
-	return warps * DEPTH * stage +
+	return warps * DEPTH * stage_of(n) +
 	       groups * 16 * (nbits_state(n)->zp ? 24 : 16);
 }
 
@@ -140,28 +151,54 @@ static uint32_t one_bytes(const struct cep_node *n, const struct cep_sum4 *o,
 	       groups * o->n_class * 64;
 }
 
-// Of a block of several rows: tiles of their activations besides.
-static uint32_t few_bytes(const struct cep_node *n, uint32_t rows)
-{
-	uint32_t most = rows <= 8 ? 8 : rows <= 16 ? 16 : EXACT_ROWS;
+// How few4 takes m rows: so many at once, stages on the way, blocks of an SM.
+struct few {
+	uint32_t rows, depth, busy, smem;
+};
 
-	return ring_bytes(n, FEW_WARPS, FEW_WARPS) + DEPTH * most * TILE * 2;
+// As many stages as fit, two at least; fewer rows at once where they do not.
+static bool few_of(const struct cep_node *n, uint32_t m, struct few *f)
+{
+	uint32_t all = (uint32_t)n->self->max_smem, most = all - 20480;
+	uint32_t addresses = FEW_WARPS * 16 * 3 * 8;
+
+	for (f->rows = 8; f->rows < m && f->rows < FEW_MOST;)
+		f->rows *= 2;
+	for (; f->rows >= 8; f->rows /= 2)
+		for (f->busy = f->rows <= 32 ? 2 : 1; f->busy; f->busy--) {
+			uint32_t stage =
+				FEW_WARPS * stage_of(n) + f->rows * TILE * 2;
+			uint32_t room = min_u32(all / f->busy - 2048, most);
+
+			if (room < addresses + 2 * stage)
+				continue;
+			f->depth =
+				min_u32((room - addresses) / stage, FEW_DEPTH);
+			f->smem = f->depth * stage + addresses;
+			return true;
+		}
+	return false;
 }
 
-// Few rows: parts of sums, and a counter a block of columns; rows are what a
-// row group yields.
+// Several rows: the slices of units that are cut, which is what is left over
+// when all blocks have as many, and a counter for each; rows are what a row
+// group yields.  More rows never need less.
 static void slice_memory(struct cep_node *n, int64_t rows)
 {
 	struct nbits_state *s = nbits_state(n);
 	struct cep_sum4 o = sum_of(n);
-	int64_t groups = (s->n + rows - 1) / rows;
-	int64_t m = s->m < EXACT_ROWS ? s->m : EXACT_ROWS;
+	int64_t wide = rows * FEW_WARPS, units = (s->n + wide - 1) / wide;
+	int64_t m = s->m < EXACT_ROWS || n->exact ? s->m : EXACT_ROWS, at;
 
 	s->part = 0;
 	if (slices_of(&o) < 2 || m < 2)
 		return;
-	n->workspace_bytes = (uint64_t)(slices_of(&o) * m * groups) * 64;
-	n->sync_bytes = (uint64_t)((groups + FEW_WARPS - 1) / FEW_WARPS) * 4;
+	at = least(units * ((m + FEW_MOST - 1) / FEW_MOST * FEW_MOST),
+		   (int64_t)n->self->n_sms * FEW_MOST);
+	n->workspace_bytes =
+		(uint64_t)(at * slices_of(&o)) * FEW_WARPS * 16 * 4;
+	at = least(units * ((m + 7) / 8), (int64_t)n->self->n_sms * 2);
+	n->sync_bytes = (uint64_t)at * 4;
 }
 
 static int32_t prepare(struct cep_node *n, struct genai_error *err)
@@ -317,14 +354,15 @@ static int32_t set_parts(const struct cep_node *n, const struct cep_run *r,
 			{CEP_K_cep_##name##_bf16_0, CEP_K_cep_##name##_bf16_1, \
 			 CEP_K_cep_##name##_bf16_2},                           \
 	}
-// For up to 8, 16 and 64 rows.
+// For 8, 16, 32 and 64 rows at once.
 #define FEW(form)                                                              \
 	{                                                                      \
-		KERNELS(form##_8), KERNELS(form##_16), KERNELS(form##_64)      \
+		KERNELS(form##_8), KERNELS(form##_16), KERNELS(form##_32),     \
+			KERNELS(form##_64)                                     \
 	}
 
-// A product of one row, or of few: params is of the form that the kernel
-// takes, and holds m and o.
+// Rows one by one, or several: params is of the form that the kernel takes, and
+// holds m and o.
 static int32_t run_one(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
 		       const struct cep_sum4 *o, uint32_t rows,
 		       enum cep_kernel k, void *params)
@@ -352,32 +390,36 @@ static int32_t run_one(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
 
 static int32_t run_few(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
 		       const struct cep_sum4 *o, uint32_t rows,
-		       const enum cep_kernel k[3][2][3], void *params)
+		       const struct few *f, const enum cep_kernel k[4][2][3],
+		       void *params)
 {
-	uint32_t groups = (m->n + rows - 1) / rows;
+	uint32_t wide = rows * FEW_WARPS, i = 0, slices = slices_of(o);
+	uint64_t units = (uint64_t)((m->n + wide - 1) / wide) *
+			 ((m->m + f->rows - 1) / f->rows);
+	uint32_t blocks = (uint32_t)n->self->n_sms * f->busy;
 	struct cep_mv *q = params;
 
+	while (8u << i < f->rows)
+		i++;
 	m->part = r->workspace + (uint64_t)nbits_state(n)->part;
 	m->counters = r->sync;
+	m->depth = f->depth;
+	if (units * slices < blocks)
+		blocks = (uint32_t)units * slices;
 	q->m = *m;
 	q->o = *o;
 	return cep_run_kernel(
-		r,
-		k[m->m <= 8    ? 0
-		  : m->m <= 16 ? 1
-			       : 2][n->in[0]->dtype == GENAI_DT_BF16]
-		 [m->zp_kind],
-		(struct cep_dim3){(groups + FEW_WARPS - 1) / FEW_WARPS,
-				  slices_of(o), 1},
-		32 * FEW_WARPS, few_bytes(n, m->m), params);
+		r, k[i][n->in[0]->dtype == GENAI_DT_BF16][m->zp_kind],
+		(struct cep_dim3){blocks, 1, 1}, 32 * FEW_WARPS, f->smem,
+		params);
 }
 
 // Several rows by the kernel for them, or one by one if they do not begin on 16
 // bytes or the GPU has little shared memory; the same sums.
-static bool is_few(const struct cep_node *n, const struct cep_mm *m)
+static bool is_few(const struct cep_node *n, const struct cep_mm *m,
+		   struct few *f)
 {
-	return m->m > 1 && m->vec_a &&
-	       few_bytes(n, m->m) <= (uint32_t)n->self->max_smem - 20480;
+	return m->m > 1 && m->vec_a && few_of(n, m->m, f);
 }
 
 // Rows of scales and zero points that can be copied asynchronously.
@@ -468,14 +510,16 @@ static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
 {
 	static const enum cep_kernel one[2][3] = KERNELS(gemv4);
 	static const enum cep_kernel tiled[2][3] = KERNELS(gemv4t);
-	static const enum cep_kernel few[3][2][3] = FEW(few4t);
+	static const enum cep_kernel several[4][2][3] = FEW(few4);
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
 	struct cep_sum4 o = sum_for(n, r, p);
 	struct cep_mv_tiled q;
 	struct cep_mv q1;
+	struct few f;
+	bool few = is_few(n, p, &f);
 	int32_t rc;
 
-	if (!r->n_parts && !is_few(n, p)) {
+	if (!r->n_parts && !few) {
 		q1.n_tiles = 1;
 		q1.tile_rows = p->n;
 		rc = set_parts(n, r, 1, q1.b, q1.s, q1.z);
@@ -489,9 +533,8 @@ static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
 	o.async = async_of(n, q.s, q.z, q.n_tiles, o.shift);
 	if (rc)
 		return rc;
-	return is_few(n, p)
-		       ? run_few(n, r, p, &o, 16, few, &q)
-		       : run_one(n, r, p, &o, 16, tiled[bf][p->zp_kind], &q);
+	return few ? run_few(n, r, p, &o, 16, &f, several, &q)
+		   : run_one(n, r, p, &o, 16, tiled[bf][p->zp_kind], &q);
 }
 
 bool cep_is_vec(uint64_t addr, int64_t stride, uint32_t bytes)
@@ -619,26 +662,6 @@ static bool is_fast(const struct cep_node *n, const struct cep_mm *p)
 	return nbits_state(n)->fast && (p->m <= EXACT_ROWS || n->exact);
 }
 
-// A product of any number of rows, so many at a time.
-static int32_t by_pieces(struct cep_node *n, struct cep_run *r,
-			 const struct cep_mm *p,
-			 int32_t (*run)(struct cep_node *n, struct cep_run *r,
-					struct cep_mm *p))
-{
-	uint64_t size = cep_dtype_bytes(n->in[0]->dtype);
-	int32_t rc = 0;
-
-	for (uint32_t at = 0; at < p->m && !rc; at += EXACT_ROWS) {
-		struct cep_mm q = *p;
-
-		q.m = min_u32(p->m - at, EXACT_ROWS);
-		q.a += at * (uint64_t)p->lda * size;
-		q.out += at * (uint64_t)p->ldc * size;
-		rc = run(n, r, &q);
-	}
-	return rc;
-}
-
 int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
 {
 	struct cep_mm p = nbits_params(n, r, 1, 5);
@@ -650,7 +673,7 @@ int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
 	if (rc)
 		return rc;
 	if (is_fast(n, &p))
-		return by_pieces(n, r, &p, run_gemv4);
+		return run_gemv4(n, r, &p);
 	return nbits_general(n, r, &p, 1);
 }
 
@@ -694,10 +717,12 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 	if (nbits_state(n)->fast)
 		slice_memory(n, 8);
 	// both products before they are put together, then the parts; those
-	// of prompts need no room
+	// that are put together at once need no room
 	rows = s->m;
 	if (is_prompt(n, s))
 		rows = CEP_PROMPT_ROWS - 1;
+	if (n->exact && s->fast)
+		rows = 0;
 	s->pair = (rows * s->n * cep_dtype_bytes(n->in[0]->dtype) + 255) / 256 *
 		  256;
 	s->part = 2 * s->pair;
@@ -726,15 +751,17 @@ static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 {
 	static const enum cep_kernel one[2][3] = KERNELS(gemv4d);
 	static const enum cep_kernel tiled[2][3] = KERNELS(gemv4dt);
-	static const enum cep_kernel few[3][2][3] = FEW(few4dt);
+	static const enum cep_kernel several[4][2][3] = FEW(few4d);
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
 	uint64_t bias2 = n->in[UP + 3] ? n->in[UP + 3]->addr : 0;
 	struct cep_sum4 o = sum_for(n, r, p);
 	struct cep_mv_dual_tiled q;
 	struct cep_mv_dual q1;
+	struct few f;
+	bool few = is_few(n, p, &f);
 	int32_t rc;
 
-	if (!r->n_parts && !is_few(n, p)) {
+	if (!r->n_parts && !few) {
 		q1.n_tiles = 1;
 		q1.tile_rows = p->n;
 		q1.bias2 = bias2;
@@ -751,9 +778,8 @@ static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 	o.async = async_of(n, q.s, q.z, q.n_tiles, o.shift) &
 		  async_of(n, q.s + CEP_TILES, q.z + CEP_TILES, q.n_tiles,
 			   o.shift);
-	return is_few(n, p)
-		       ? run_few(n, r, p, &o, 8, few, &q)
-		       : run_one(n, r, p, &o, 8, tiled[bf][p->zp_kind], &q);
+	return few ? run_few(n, r, p, &o, 8, &f, several, &q)
+		   : run_one(n, r, p, &o, 8, tiled[bf][p->zp_kind], &q);
 }
 
 // silu(gate) up over the rows of this run, from scratch to the output.
@@ -797,7 +823,7 @@ int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r)
 	if (rc)
 		return rc;
 	if (is_fast(n, &p))
-		return by_pieces(n, r, &p, run_gemv4_dual);
+		return run_gemv4_dual(n, r, &p);
 	if (!n->exact && cep_prompt_takes(r->self, dtype, &p)) {
 		rc = set_pair(n, r, &p, &q);
 		return rc ? rc : cep_run_prompt_pair(r, dtype, &q);

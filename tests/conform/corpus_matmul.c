@@ -711,6 +711,17 @@ void corpus_matmul(struct check *c)
 						 .bits = 4,
 						 .zp = i / 3},
 				  i % 4 * 3 + 1);
+	// more units than a small device has blocks
+	for (int i = 0; i < 3; i++)
+		rows_case(c,
+			  (struct nbits){.dtype = floats[1 + i % 2],
+					 .m = i ? 64 : 10,
+					 .n = i ? 620 : 1100,
+					 .k = 1088,
+					 .block = 32,
+					 .bits = 4,
+					 .zp = i / 2},
+			  i + 2);
 	for (int d = 0; d < 3; d++)
 		swiglu_case(c,
 			    (struct nbits){.dtype = floats[d],
@@ -753,6 +764,16 @@ void corpus_matmul(struct check *c)
 		}
 	if (!c->full)
 		return;
+	for (int i = 0; i < 6; i++)
+		rows_case(c,
+			  (struct nbits){.dtype = floats[1 + i % 2],
+					 .m = 8 << i / 2 * 3 / 2,
+					 .n = 18944,
+					 .k = i % 2 ? 3584 : 4640,
+					 .block = 32,
+					 .bits = 4,
+					 .zp = i % 3},
+			  i + 2);
 	for (int d = 1; d < 3; d++)
 		matmul_case(c, GENAI_DT_F32, floats[d], 1, 3000, 2048, false,
 			    1);

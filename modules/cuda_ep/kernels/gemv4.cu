@@ -1,47 +1,18 @@
-// gemv4.cu - products of 1 to 64 rows with a 4-bit matrix: decoding.
+// gemv4.cu - products of one row with a 4-bit matrix: decoding.
 //
-// Tile: 16 rows of the matrix by 256 columns, 2,048 bytes of codes and up to
-// 512 of scales and zero points; a warp keeps DEPTH of them on the way in
-// shared memory.  ldmatrix hands a block of 32 columns out as the tensor core
-// wants it: lane (g, t) gets word t of rows g and g + 8.  A column of the
-// tensor core is a row of the step, so a step of 8 rows costs as many products
-// as one of a single row, and every row is summed in the same way.
+// A warp keeps DEPTH tiles (tile4.cuh) on the way in shared memory.  All
+// columns of the tensor core are the one row.
 //
 // Order of sums, of K alone: products of a block of 32 columns in the tensor
 // core; times its scale, block by block, over the tiles of a class (class_tiles
 // in a row); classes, slice_classes at most, to a slice; slices to the result.
-// Neither grid, parts of the matrix nor the number of rows are in it.
+// Neither grid nor parts of the matrix are in it; few4.cu sums many rows alike.
 //
-// One row: a warp takes units (row group, class), the block adds them up.
-// Several rows: a warp takes a row group and a slice, the last block of a row
-// group's slices adds them up.  With DUAL a row group is 8 rows of either
-// matrix, and the result is silu(a B0) (a B1), both rounded before.
-#include "modules/cuda_ep/kernels/tile.cuh"
+// A warp takes units (row group, class), the block adds them up.  With DUAL the
+// result is silu(a B0) (a B1), both rounded before.
+#include "modules/cuda_ep/kernels/tile4.cuh"
 
-#define TILE 256
-#define DEPTH 3	    // tiles on the way, as in op_nbits.c
-#define FEW_WARPS 8 // of a block of several rows, as in op_nbits.c
-#define SCALES 2048 // where they begin in a tile: 16 bytes a row
-#define ZEROS 2304  // the same for zero points
-
-__device__ __forceinline__ float silu(float x)
-{
-	return x * f_sigmoid(x);
-}
-
-template <class P> __device__ __forceinline__ u64 second_bias(const P &)
-{
-	return 0;
-}
-template <> __device__ __forceinline__ u64 second_bias(const cep_mv_dual &q)
-{
-	return q.bias2;
-}
-template <>
-__device__ __forceinline__ u64 second_bias(const cep_mv_dual_tiled &q)
-{
-	return q.bias2;
-}
+#define DEPTH 3 // tiles on the way, as in op_nbits.c
 
 // A tile in registers: block b of rows g and g + 8 in h[8 b..], scales (and
 // zero points) of blocks 2 i and 2 i + 1 in s[i] and s[4 + i].
@@ -54,249 +25,69 @@ struct cursor {
 	u32 rg, c, kt, end;
 };
 
-template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
-	static constexpr u32 ROWS = DUAL ? 8 : 16;
-	static constexpr u32 STAGE = ZP == CEP_ZP_NONE ? 2304 : 2560;
-	static constexpr int NT = (M + 7) / 8; // column groups
-	const P &q;
-	const cep_mm &p;
-	const cep_sum4 &o;
-	u32 lane, warp, warps, g, t, nb, rg0, n_rg, stride_rg, stride_c;
+template <class T, int ZP, bool DUAL, int TILES, class P>
+struct gemv4 : tile4<T, ZP, DUAL, TILES, P> {
+	typedef tile4<T, ZP, DUAL, TILES, P> tile;
+	using tile::g;
+	using tile::lane;
+	using tile::o;
+	using tile::p;
+	using tile::ROWS;
+	using tile::STAGE;
+	using tile::t;
+	using tile::warp;
+	u32 warps, rg0, n_rg, stride_rg, stride_c;
 	unsigned char *ring;
 	u64 *wrow, *srow, *zrow; // where the block's rows lie
-	const unsigned char *xs; // activations in shared memory: of the one
-				 // row, in order; or of the tile at hand
-	float acc[NT][4], sum[NT][4];
+	const unsigned char *xs; // activations in shared memory, in order
+	float acc[2];
 
-	__device__ __forceinline__ gemv4(const P &params)
-	    : q(params), p(params.m), o(params.o)
+	__device__ __forceinline__ gemv4(const P &params) : tile(params)
 	{
 	}
 
 	// Addresses of the rows of the block's row groups.
 	__device__ __forceinline__ void find_rows() const
 	{
-		for (u32 i = threadIdx.x; i < n_rg * 16; i += blockDim.x) {
-			u32 r = (rg0 + i / 16) * ROWS + i % ROWS, k = 0;
-
-			r = r < p.n ? r : p.n - 1;
-			if (TILES > 1) {
-				k = r / q.tile_rows;
-				r -= k * q.tile_rows;
-			}
-			if (DUAL && (i & 8))
-				k += TILES;
-			wrow[i] = q.b[k] + (u64)r * p.ldb;
-			srow[i] = q.s[k] + (u64)r * p.n_blocks * sizeof(T);
-			if (ZP == CEP_ZP_PACKED)
-				zrow[i] = q.z[k] + (u64)r * p.zp_row;
-			else if (ZP == CEP_ZP_FLOAT)
-				zrow[i] = q.z[k] +
-					  (u64)r * p.n_blocks * sizeof(T);
-		}
-	}
-
-	__device__ __forceinline__ u32 block_of(u32 c) const
-	{
-		u32 b = c >> o.shift;
-
-		return b < p.n_blocks ? b : p.n_blocks - 1;
-	}
-
-	// Eight values a row and tile, fewer with larger blocks.
-	__device__ __forceinline__ void fetch_values(unsigned char *to,
-						     const u64 *rows, u32 kt,
-						     bool async) const
-	{
-		u32 r = o.shift || !async ? lane & 15 : lane >> 1;
-		u32 e = o.shift || !async ? lane >> 4 : lane & 1;
-		const T *from = (const T *)rows[r];
-
-		if (!async) { // rows that no copy of 4 or 8 bytes fits
-			for (u32 i = e * 4; i < e * 4 + 4; i++)
-				((T *)(to + r * 16))[i] =
-					from[block_of(kt * 8 + i)];
-		} else if (o.shift == 0) {
-			u32 b = kt * 8 + e * 4;
-
-			copy_small<8>(to + r * 16 + e * 8, from + b,
-				      b < p.n_blocks);
-		} else if (o.shift == 1) {
-			if (e == 0)
-				copy_small<8>(to + r * 16, from + kt * 4, true);
-		} else if (e == 0) {
-			copy_small<4>(to + r * 16,
-				      from + (kt * 8 >> o.shift & ~1u), true);
-		}
-	}
-
-	// Eight nibbles a row and tile; not async: one for each 32 columns.
-	__device__ __forceinline__ void fetch_nibbles(unsigned char *to,
-						      const u64 *rows, u32 kt,
-						      bool async) const
-	{
-		const unsigned char *from =
-			(const unsigned char *)rows[lane & 15];
-		u32 v = 0;
-
-		if (lane >= 16)
-			return;
-		if (async) {
-			copy_small<4>(to + lane * 16,
-				      from + ((kt * 8 >> o.shift) / 2 & ~3u),
-				      true);
-			return;
-		}
-		for (u32 i = 0; i < 8; i++) {
-			u32 b = block_of(kt * 8 + i);
-
-			v |= (u32)(from[b / 2] >> (b & 1) * 4 & 15) << 4 * i;
-		}
-		*(u32 *)(to + lane * 16) = v;
-	}
-
-	__device__ __forceinline__ void fetch(unsigned char *st,
-					      const cursor &c) const
-	{
-		const u64 *w = wrow + c.rg * 16;
-		u32 at = lane & 7, kb = c.kt * 8 + at;
-
-#pragma unroll
-		for (u32 i = 0; i < 4; i++) {
-			u32 r = lane / 8 + 4 * i;
-
-			tile_copy(st + r * 128 + ((at ^ (r & 7)) << 4),
-				  (const void *)(w[r] + kb * 16), kb < nb);
-		}
-		fetch_values(st + SCALES, srow + c.rg * 16, c.kt,
-			     o.async & CEP_ASYNC_SCALES);
-		if (ZP == CEP_ZP_FLOAT)
-			fetch_values(st + ZEROS, zrow + c.rg * 16, c.kt,
-				     o.async & CEP_ASYNC_ZEROS);
-		else if (ZP == CEP_ZP_PACKED)
-			fetch_nibbles(st + ZEROS, zrow + c.rg * 16, c.kt,
-				      o.async & CEP_ASYNC_ZEROS);
-	}
-
-	// A row's eight values, in pairs.
-	__device__ __forceinline__ void
-	read_values(const unsigned char *row, u32 kt, bool async, u32 *s) const
-	{
-		if (!async || o.shift == 0) {
-			uint4 v = *(const uint4 *)row;
-
-			s[0] = v.x;
-			s[1] = v.y;
-			s[2] = v.z;
-			s[3] = v.w;
-			return;
-		}
-		for (u32 i = 0; i < 4; i++) {
-			u32 b = (kt * 8 + 2 * i) >> o.shift;
-			u32 v = ((const uint16_t *)
-					 row)[b & (o.shift == 1 ? 3 : 1)];
-
-			s[i] = v | v << 16;
-		}
+		for (u32 i = threadIdx.x; i < n_rg * 16; i += blockDim.x)
+			this->find_row(rg0 + i / 16, i % 16, wrow + i, srow + i,
+				       zrow + i);
 	}
 
 	__device__ __forceinline__ void unpack(const unsigned char *st, u32 kt,
 					       tile_regs &x) const
 	{
-		const unsigned char *at = st + (lane & 15) * 128;
-		u32 sw = (lane >> 4) ^ (lane & 7);
-
 #pragma unroll
-		for (u32 j = 0; j < 4; j++) {
-			u32 w[4];
-
-			load_rows(at + ((sw ^ (2 * j)) << 4), w);
-#pragma unroll
-			for (int i = 0; i < 4; i++)
-				unpack8(w[i], x.h + j * 16 + i * 4, T());
-		}
-		read_values(st + SCALES + g * 16, kt,
-			    o.async & CEP_ASYNC_SCALES, x.s);
-		read_values(st + SCALES + (g + 8) * 16, kt,
-			    o.async & CEP_ASYNC_SCALES, x.s + 4);
-		if (ZP == CEP_ZP_FLOAT) {
-			read_values(st + ZEROS + g * 16, kt,
-				    o.async & CEP_ASYNC_ZEROS, x.z);
-			read_values(st + ZEROS + (g + 8) * 16, kt,
-				    o.async & CEP_ASYNC_ZEROS, x.z + 4);
-		} else if (ZP == CEP_ZP_PACKED) {
-			x.z[0] = *(const u32 *)(st + ZEROS + g * 16);
-			x.z[1] = *(const u32 *)(st + ZEROS + (g + 8) * 16);
-		}
-	}
-
-	// Zero point of block b less 8; row 0 is g, 1 is g + 8.
-	__device__ __forceinline__ float zero(const tile_regs &x, u32 kt, u32 b,
-					      u32 row) const
-	{
-		u32 i = kt * 8 + b;
-
-		if (ZP == CEP_ZP_FLOAT) {
-			u32 v = x.z[row * 4 + b / 2];
-
-			return (b & 1 ? high(v, T()) : low(v, T())) - 8.f;
-		}
-		if (o.async & CEP_ASYNC_ZEROS)
-			i >>= o.shift;
-		return (float)(int)((x.z[row] >> (i & 7) * 4 & 15) - 8);
-	}
-
-	// Block b of tile kt of the activations of column group n.
-	__device__ __forceinline__ uint4 activations(u32 kt, u32 b, u32 n) const
-	{
-		u32 m = n * 8 + g, at = (b * 4 + t) ^ (m & 1) << 2;
-
-		if (M == 1)
-			return *(const uint4 *)(xs + (kt * 8 + b) * 64 +
-						t * 16);
-		return in_order(*(const uint4 *)(xs + m * 512 + at * 16));
+		for (u32 j = 0; j < 4; j++)
+			this->unpack_part(st, j, x.h + j * 16);
+		this->read_scales(st, kt, x.s, x.z);
 	}
 
 	__device__ __forceinline__ void multiply(const tile_regs &x, u32 kt)
 	{
 #pragma unroll
 		for (u32 b = 0; b < 8; b++) {
-			const u32 *h = x.h + b * 8;
-			float s0 = b & 1 ? high(x.s[b / 2], T())
-					 : low(x.s[b / 2], T());
-			float s1 = b & 1 ? high(x.s[4 + b / 2], T())
-					 : low(x.s[4 + b / 2], T());
-#pragma unroll
-			for (u32 n = 0; n < NT; n++) {
-				float d[4] = {0, 0, 0, 0};
-				uint4 v;
+			float z0 = 0, z1 = 0, d[4];
 
-				if (n && n * 8 >= p.m)
-					continue;
-				v = activations(kt, b, n);
-				mma16(d, h[0], h[4], h[1], h[5], v.x, v.y, T());
-				mma16(d, h[2], h[6], h[3], h[7], v.z, v.w, T());
-				if (ZP != CEP_ZP_NONE) {
-					float e[4] = {0, 0, 0, 0};
-					float z0 = zero(x, kt, b, 0);
-					float z1 = zero(x, kt, b, 1);
-					u32 l = ones(T());
-
-					mma16(e, l, l, l, l, v.x, v.y, T());
-					mma16(e, l, l, l, l, v.z, v.w, T());
-					d[0] = fmaf(-z0, e[0], d[0]);
-					d[1] = fmaf(-z0, e[1], d[1]);
-					d[2] = fmaf(-z1, e[0], d[2]);
-					d[3] = fmaf(-z1, e[1], d[3]);
-				}
-				acc[n][0] = fmaf(d[0], s0, acc[n][0]);
-				acc[n][2] = fmaf(d[2], s1, acc[n][2]);
-				if (M > 1) {
-					acc[n][1] = fmaf(d[1], s0, acc[n][1]);
-					acc[n][3] = fmaf(d[3], s1, acc[n][3]);
-				}
+			if (ZP != CEP_ZP_NONE) {
+				z0 = this->zero(x.z, kt, b, 0);
+				z1 = this->zero(x.z, kt, b, 1);
 			}
+			this->product(x.h + b * 8,
+				      *(const uint4 *)(xs + (kt * 8 + b) * 64 +
+						       t * 16),
+				      z0, z1, d);
+			acc[0] = fmaf(d[0], tile::nth(x.s, b), acc[0]);
+			acc[1] = fmaf(d[2], tile::nth(x.s + 4, b), acc[1]);
 		}
+	}
+
+	__device__ __forceinline__ void fetch(unsigned char *st,
+					      const cursor &c) const
+	{
+		u32 at = c.rg * 16;
+
+		tile::fetch(st, wrow + at, srow + at, zrow + at, c.kt);
 	}
 
 	__device__ __forceinline__ void set(cursor &c) const
@@ -324,26 +115,6 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 	__device__ __forceinline__ bool more(const cursor &c) const
 	{
 		return c.rg < n_rg;
-	}
-
-	__device__ __forceinline__ void emit(u32 m, u32 row, float v,
-					     float u) const
-	{
-		u64 at = (u64)m * p.ldc + p.n0 + row;
-		u64 bias2 = second_bias(q);
-		T r;
-
-		if (p.bias)
-			v += to_f(((const T *)p.bias)[p.n0 + row]);
-		if (DUAL) {
-			if (bias2)
-				u += to_f(((const T *)bias2)[p.n0 + row]);
-			v = silu(to_f(from_f<T>(v))) * to_f(from_f<T>(u));
-		}
-		r = from_f<T>(v);
-		if (!DUAL && o.add)
-			r = from_f<T>(to_f(((const T *)o.add)[at]) + to_f(r));
-		((T *)p.out)[at] = r;
 	}
 
 	// The warp's tiles; done(cursor) when a class ended.
@@ -389,8 +160,6 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 			unpack(st, c.kt, x);
 		}
 	}
-
-	// ---- one row ----
 
 	// Activations to shared memory, in order, zeros behind the end.
 	__device__ __forceinline__ void stage(unsigned char *to) const
@@ -538,7 +307,7 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 		return v;
 	}
 
-	__device__ __forceinline__ void run_one(unsigned char *smem)
+	__device__ __forceinline__ void run(unsigned char *smem)
 	{
 		__shared__ float red[32];
 		unsigned char *x, *gamma;
@@ -559,7 +328,7 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 		c.rg = warp / o.n_class;
 		c.c = warp % o.n_class;
 		set(c);
-		acc[0][0] = acc[0][2] = 0;
+		acc[0] = acc[1] = 0;
 		walk(
 			c,
 			[&] {
@@ -577,10 +346,10 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 					slot + (d.rg * o.n_class + d.c) * 16;
 
 				if (t == 0) {
-					to[g] = acc[0][0];
-					to[g + 8] = acc[0][2];
+					to[g] = acc[0];
+					to[g + 8] = acc[1];
 				}
-				acc[0][0] = acc[0][2] = 0;
+				acc[0] = acc[1] = 0;
 			});
 		__syncthreads();
 		for (u32 i = threadIdx.x; i < n_rg * ROWS; i += blockDim.x) {
@@ -588,179 +357,15 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 				slot + i / ROWS * o.n_class * 16 + i % ROWS;
 
 			if (rg0 * ROWS + i < p.n)
-				emit(0, rg0 * ROWS + i, finish(s),
-				     DUAL ? finish(s + 8) : 0.f);
+				this->emit(0, rg0 * ROWS + i, finish(s),
+					   DUAL ? finish(s + 8) : 0.f);
 		}
-	}
-
-	// ---- several rows ----
-
-	__device__ __forceinline__ void clear(float (*x)[4]) const
-	{
-#pragma unroll
-		for (int n = 0; n < NT; n++)
-#pragma unroll
-			for (int i = 0; i < 4; i++)
-				x[n][i] = 0;
-	}
-
-	// The warp's slice of its row group: to the result if there is no
-	// other, else to the parts.
-	__device__ __forceinline__ void leave() const
-	{
-		u32 rows = (p.n + ROWS - 1) / ROWS * 16;
-		float *out = (float *)p.part + (u64)blockIdx.y * p.m * rows +
-			     (rg0 + warp) * 16;
-
-		if (warp >= n_rg)
-			return;
-#pragma unroll
-		for (int n = 0; n < NT; n++)
-#pragma unroll
-			for (int e = 0; e < 2; e++) {
-				u32 m = n * 8 + 2 * t + e;
-				u32 row = (rg0 + warp) * ROWS + g;
-				float v = sum[n][e], w = sum[n][e + 2];
-
-				if (m >= p.m)
-					continue;
-				if (gridDim.y > 1) {
-					out[(u64)m * rows + g] = v;
-					out[(u64)m * rows + g + 8] = w;
-					continue;
-				}
-				if (row < p.n)
-					emit(m, row, v, w);
-				if (!DUAL && row + 8 < p.n)
-					emit(m, row + 8, w, 0.f);
-			}
-	}
-
-	__device__ __forceinline__ float slices(u32 m, u32 at) const
-	{
-		u32 rows = (p.n + ROWS - 1) / ROWS * 16;
-		const float *s = (const float *)p.part + (u64)m * rows + at;
-		float v = 0;
-
-		for (u32 k = 0; k < gridDim.y; k++)
-			v += load_fresh(s + (u64)k * p.m * rows);
-		return v;
-	}
-
-	// The block that comes last adds the slices.
-	__device__ __forceinline__ void gather() const
-	{
-		__shared__ u32 last;
-
-		__threadfence();
-		__syncthreads();
-		if (threadIdx.x == 0)
-			last = atomicInc((u32 *)p.counters + blockIdx.x,
-					 gridDim.y - 1) == gridDim.y - 1;
-		__syncthreads();
-		if (!last)
-			return;
-		__threadfence();
-		for (u32 i = threadIdx.x; i < p.m * FEW_WARPS * ROWS;
-		     i += blockDim.x) {
-			u32 m = i / (FEW_WARPS * ROWS);
-			u32 r = i % (FEW_WARPS * ROWS);
-			u32 at = (rg0 + r / ROWS) * 16 + r % ROWS;
-
-			if (rg0 * ROWS + r < p.n)
-				emit(m, rg0 * ROWS + r, slices(m, at),
-				     DUAL ? slices(m, at + 8) : 0.f);
-		}
-	}
-
-	// A tile of all rows' activations, 512 bytes a row; odd rows with
-	// their 64-byte halves swapped, for the banks' sake.
-	__device__ __forceinline__ void fetch_rows(unsigned char *to,
-						   u32 kt) const
-	{
-		for (u32 i = threadIdx.x; i < p.m * 32; i += blockDim.x) {
-			u32 m = i / 32, at = i % 32, k = kt * TILE + at * 8;
-
-			tile_copy(to + m * 512 + ((at ^ (m & 1) << 2) << 4),
-				  (const T *)p.a + (u64)m * p.lda + k, k < p.k);
-		}
-	}
-
-	__device__ __forceinline__ void run_few(unsigned char *smem)
-	{
-		static constexpr u32 XS = NT * 8 * 512;
-		unsigned char *x0;
-		u32 first, last, st = 0, class_end;
-		tile_regs x;
-		cursor c;
-
-		rg0 = blockIdx.x * FEW_WARPS;
-		n_rg = (p.n + ROWS - 1) / ROWS - rg0;
-		n_rg = n_rg < FEW_WARPS ? n_rg : FEW_WARPS;
-		begin(smem, FEW_WARPS);
-		x0 = (unsigned char *)(zrow + (ZP == CEP_ZP_NONE
-						       ? 0
-						       : FEW_WARPS * 16));
-		first = blockIdx.y * o.slice_classes * o.class_tiles;
-		last = first + o.slice_classes * o.class_tiles;
-		last = last < o.tiles ? last : o.tiles;
-		class_end = first + o.class_tiles;
-		clear(acc);
-		clear(sum);
-		c.rg = warp;
-		for (u32 i = 0; i < DEPTH - 1; i++) {
-			c.kt = first + i;
-			if (c.kt < last && more(c))
-				fetch(ring + i * STAGE, c);
-		}
-		cep_wait();
-		for (u32 i = 0; i < DEPTH - 1; i++) {
-			if (first + i < last)
-				fetch_rows(x0 + i * XS, first + i);
-			tile_commit();
-		}
-		for (u32 kt = first; kt < last; kt++) {
-			u32 free = st ? st - 1 : DEPTH - 1;
-
-			tile_wait<DEPTH - 2>();
-			__syncthreads(); // here, and stage free is read
-			c.kt = kt + DEPTH - 1;
-			if (c.kt < last) {
-				if (more(c))
-					fetch(ring + free * STAGE, c);
-				fetch_rows(x0 + free * XS, c.kt);
-			}
-			tile_commit();
-			xs = x0 + st * XS;
-			if (more(c)) {
-				unpack(ring + st * STAGE, kt, x);
-				multiply(x, kt);
-			}
-			st = st + 1 == DEPTH ? 0 : st + 1;
-			if (kt + 1 < class_end && kt + 1 < last)
-				continue;
-			class_end += o.class_tiles;
-#pragma unroll
-			for (int n = 0; n < NT; n++)
-#pragma unroll
-				for (int i = 0; i < 4; i++)
-					sum[n][i] += acc[n][i];
-			clear(acc);
-		}
-		leave();
-		if (gridDim.y > 1)
-			gather();
 	}
 
 	__device__ __forceinline__ void begin(unsigned char *smem, u32 groups)
 	{
 		cep_trigger();
-		lane = threadIdx.x & 31;
-		warp = threadIdx.x / 32;
 		warps = blockDim.x / 32;
-		g = lane >> 2;
-		t = lane & 3;
-		nb = p.k / 32;
 		ring = smem + warp * DEPTH * STAGE;
 		wrow = (u64 *)(smem + warps * DEPTH * STAGE);
 		srow = wrow + groups * 16;
@@ -770,33 +375,20 @@ template <class T, int ZP, bool DUAL, int TILES, int M, class P> struct gemv4 {
 	}
 };
 
-#define CEP_GEMV4(name, type, zp, dual, tiles, rows, threads, ptype)           \
-	CEP_KERNEL(name, ptype, threads)                                       \
+#define CEP_GEMV4(name, type, zp, dual, tiles, ptype)                          \
+	CEP_KERNEL(name, ptype, 512)                                           \
 	{                                                                      \
 		CEP_SMEM(raw);                                                 \
-		gemv4<type, zp, dual, tiles, rows, ptype> g(p);                \
-		if (rows == 1)                                                 \
-			g.run_one(raw);                                        \
-		else                                                           \
-			g.run_few(raw);                                        \
+		gemv4<type, zp, dual, tiles, ptype> g(p);                      \
+		g.run(raw);                                                    \
 	}
-#define CEP_GEMV4_FEW(suffix, type, zp, rows)                                  \
-	CEP_GEMV4(cep_few4t_##rows##_##suffix##_##zp, type, zp, false,         \
-		  CEP_TILES, rows, 32 * FEW_WARPS, cep_mv_tiled)               \
-	CEP_GEMV4(cep_few4dt_##rows##_##suffix##_##zp, type, zp, true,         \
-		  CEP_TILES, rows, 32 * FEW_WARPS, cep_mv_dual_tiled)
 #define CEP_GEMV4_FORMS(suffix, type, zp)                                      \
-	CEP_GEMV4(cep_gemv4_##suffix##_##zp, type, zp, false, 1, 1, 512,       \
-		  cep_mv)                                                      \
-	CEP_GEMV4(cep_gemv4t_##suffix##_##zp, type, zp, false, CEP_TILES, 1,   \
-		  512, cep_mv_tiled)                                           \
-	CEP_GEMV4(cep_gemv4d_##suffix##_##zp, type, zp, true, 1, 1, 512,       \
-		  cep_mv_dual)                                                 \
-	CEP_GEMV4(cep_gemv4dt_##suffix##_##zp, type, zp, true, CEP_TILES, 1,   \
-		  512, cep_mv_dual_tiled)                                      \
-	CEP_GEMV4_FEW(suffix, type, zp, 8)                                     \
-	CEP_GEMV4_FEW(suffix, type, zp, 16)                                    \
-	CEP_GEMV4_FEW(suffix, type, zp, 64)
+	CEP_GEMV4(cep_gemv4_##suffix##_##zp, type, zp, false, 1, cep_mv)       \
+	CEP_GEMV4(cep_gemv4t_##suffix##_##zp, type, zp, false, CEP_TILES,      \
+		  cep_mv_tiled)                                                \
+	CEP_GEMV4(cep_gemv4d_##suffix##_##zp, type, zp, true, 1, cep_mv_dual)  \
+	CEP_GEMV4(cep_gemv4dt_##suffix##_##zp, type, zp, true, CEP_TILES,      \
+		  cep_mv_dual_tiled)
 CEP_GEMV4_FORMS(f16, __half, 0)
 CEP_GEMV4_FORMS(f16, __half, 1)
 CEP_GEMV4_FORMS(f16, __half, 2)

@@ -1,0 +1,273 @@
+// tile4.cuh - tiles of a 4-bit matrix, for the kernels that sum blocks of 32
+// columns in the tensor core: gemv4.cu, few4.cu.
+//
+// Tile: 16 rows of the matrix by 256 columns, 2,048 bytes of codes and up to
+// 512 of scales and zero points.  ldmatrix hands a block of 32 columns out as
+// the tensor core wants it: lane (g, t) gets word t of rows g and g + 8.  With
+// DUAL a row group is 8 rows of either matrix.
+#ifndef CEP_TILE4_CUH
+#define CEP_TILE4_CUH
+
+#include "modules/cuda_ep/kernels/tile.cuh"
+
+#define TILE 256
+#define SCALES 2048 // where they begin in a tile: 16 bytes a row
+#define ZEROS 2304  // the same for zero points
+
+__device__ __forceinline__ float silu(float x)
+{
+	return x * f_sigmoid(x);
+}
+
+template <class P> __device__ __forceinline__ u64 second_bias(const P &)
+{
+	return 0;
+}
+template <> __device__ __forceinline__ u64 second_bias(const cep_mv_dual &q)
+{
+	return q.bias2;
+}
+template <>
+__device__ __forceinline__ u64 second_bias(const cep_mv_dual_tiled &q)
+{
+	return q.bias2;
+}
+
+template <class T, int ZP, bool DUAL, int TILES, class P> struct tile4 {
+	static constexpr u32 ROWS = DUAL ? 8 : 16;
+	static constexpr u32 STAGE = ZP == CEP_ZP_NONE ? 2304 : 2560;
+	const P &q;
+	const cep_mm &p;
+	const cep_sum4 &o;
+	u32 lane, warp, g, t, nb;
+
+	__device__ __forceinline__ tile4(const P &params)
+	    : q(params), p(params.m), o(params.o), lane(threadIdx.x & 31),
+	      warp(threadIdx.x / 32), g(lane >> 2), t(lane & 3), nb(p.k / 32)
+	{
+	}
+
+	// Where row i of 16 of row group rg lies: codes, scales, zero points.
+	__device__ __forceinline__ void find_row(u32 rg, u32 i, u64 *w, u64 *s,
+						 u64 *z) const
+	{
+		u32 r = rg * ROWS + i % ROWS, k = 0;
+
+		r = r < p.n ? r : p.n - 1;
+		if (TILES > 1) {
+			k = r / q.tile_rows;
+			r -= k * q.tile_rows;
+		}
+		if (DUAL && i >= 8)
+			k += TILES;
+		*w = q.b[k] + (u64)r * p.ldb;
+		*s = q.s[k] + (u64)r * p.n_blocks * sizeof(T);
+		if (ZP == CEP_ZP_PACKED)
+			*z = q.z[k] + (u64)r * p.zp_row;
+		else if (ZP == CEP_ZP_FLOAT)
+			*z = q.z[k] + (u64)r * p.n_blocks * sizeof(T);
+	}
+
+	__device__ __forceinline__ u32 block_of(u32 c) const
+	{
+		u32 b = c >> o.shift;
+
+		return b < p.n_blocks ? b : p.n_blocks - 1;
+	}
+
+	// Eight values a row and tile, fewer with larger blocks.
+	__device__ __forceinline__ void fetch_values(unsigned char *to,
+						     const u64 *rows, u32 kt,
+						     bool async) const
+	{
+		u32 r = o.shift || !async ? lane & 15 : lane >> 1;
+		u32 e = o.shift || !async ? lane >> 4 : lane & 1;
+		const T *from = (const T *)rows[r];
+
+		if (!async) { // rows that no copy of 4 or 8 bytes fits
+			for (u32 i = e * 4; i < e * 4 + 4; i++)
+				((T *)(to + r * 16))[i] =
+					from[block_of(kt * 8 + i)];
+		} else if (o.shift == 0) {
+			u32 b = kt * 8 + e * 4;
+
+			copy_small<8>(to + r * 16 + e * 8, from + b,
+				      b < p.n_blocks);
+		} else if (o.shift == 1) {
+			if (e == 0)
+				copy_small<8>(to + r * 16, from + kt * 4, true);
+		} else if (e == 0) {
+			copy_small<4>(to + r * 16,
+				      from + (kt * 8 >> o.shift & ~1u), true);
+		}
+	}
+
+	// Eight nibbles a row and tile; not async: one for each 32 columns.
+	__device__ __forceinline__ void fetch_nibbles(unsigned char *to,
+						      const u64 *rows, u32 kt,
+						      bool async) const
+	{
+		const unsigned char *from =
+			(const unsigned char *)rows[lane & 15];
+		u32 v = 0;
+
+		if (lane >= 16)
+			return;
+		if (async) {
+			copy_small<4>(to + lane * 16,
+				      from + ((kt * 8 >> o.shift) / 2 & ~3u),
+				      true);
+			return;
+		}
+		for (u32 i = 0; i < 8; i++) {
+			u32 b = block_of(kt * 8 + i);
+
+			v |= (u32)(from[b / 2] >> (b & 1) * 4 & 15) << 4 * i;
+		}
+		*(u32 *)(to + lane * 16) = v;
+	}
+
+	// Tile kt of a row group, whose rows lie at w, s and z.
+	__device__ __forceinline__ void fetch(unsigned char *st, const u64 *w,
+					      const u64 *s, const u64 *z,
+					      u32 kt) const
+	{
+		u32 at = lane & 7, kb = kt * 8 + at;
+
+#pragma unroll
+		for (u32 i = 0; i < 4; i++) {
+			u32 r = lane / 8 + 4 * i;
+
+			tile_copy(st + r * 128 + ((at ^ (r & 7)) << 4),
+				  (const void *)(w[r] + kb * 16), kb < nb);
+		}
+		fetch_values(st + SCALES, s, kt, o.async & CEP_ASYNC_SCALES);
+		if (ZP == CEP_ZP_FLOAT)
+			fetch_values(st + ZEROS, z, kt,
+				     o.async & CEP_ASYNC_ZEROS);
+		else if (ZP == CEP_ZP_PACKED)
+			fetch_nibbles(st + ZEROS, z, kt,
+				      o.async & CEP_ASYNC_ZEROS);
+	}
+
+	// A row's eight values, in pairs.
+	__device__ __forceinline__ void
+	read_values(const unsigned char *row, u32 kt, bool async, u32 *s) const
+	{
+		if (!async || o.shift == 0) {
+			uint4 v = *(const uint4 *)row;
+
+			s[0] = v.x;
+			s[1] = v.y;
+			s[2] = v.z;
+			s[3] = v.w;
+			return;
+		}
+		for (u32 i = 0; i < 4; i++) {
+			u32 b = (kt * 8 + 2 * i) >> o.shift;
+			u32 v = ((const uint16_t *)
+					 row)[b & (o.shift == 1 ? 3 : 1)];
+
+			s[i] = v | v << 16;
+		}
+	}
+
+	// Columns 64 j to 64 j + 63 of a tile: two blocks of eight words each.
+	__device__ __forceinline__ void unpack_part(const unsigned char *st,
+						    u32 j, u32 *h) const
+	{
+		const unsigned char *at = st + (lane & 15) * 128;
+		u32 sw = (lane >> 4) ^ (lane & 7), w[4];
+
+		load_rows(at + ((sw ^ (2 * j)) << 4), w);
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			unpack8(w[i], h + i * 4, T());
+	}
+
+	// Scales and zero points of rows g and g + 8.
+	__device__ __forceinline__ void
+	read_scales(const unsigned char *st, u32 kt, u32 *s, u32 *z) const
+	{
+		bool async = o.async & CEP_ASYNC_SCALES;
+
+		read_values(st + SCALES + g * 16, kt, async, s);
+		read_values(st + SCALES + (g + 8) * 16, kt, async, s + 4);
+		if (ZP == CEP_ZP_FLOAT) {
+			async = o.async & CEP_ASYNC_ZEROS;
+			read_values(st + ZEROS + g * 16, kt, async, z);
+			read_values(st + ZEROS + (g + 8) * 16, kt, async,
+				    z + 4);
+		} else if (ZP == CEP_ZP_PACKED) {
+			z[0] = *(const u32 *)(st + ZEROS + g * 16);
+			z[1] = *(const u32 *)(st + ZEROS + (g + 8) * 16);
+		}
+	}
+
+	// Zero point of block b less 8; row 0 is g, 1 is g + 8.
+	__device__ __forceinline__ float zero(const u32 *z, u32 kt, u32 b,
+					      u32 row) const
+	{
+		u32 i = kt * 8 + b;
+
+		if (ZP == CEP_ZP_FLOAT) {
+			u32 v = z[row * 4 + b / 2];
+
+			return (b & 1 ? high(v, T()) : low(v, T())) - 8.f;
+		}
+		if (o.async & CEP_ASYNC_ZEROS)
+			i >>= o.shift;
+		return (float)(int)((z[row] >> (i & 7) * 4 & 15) - 8);
+	}
+
+	// Value b of eight in pairs.
+	__device__ __forceinline__ static float nth(const u32 *s, u32 b)
+	{
+		return b & 1 ? high(s[b / 2], T()) : low(s[b / 2], T());
+	}
+
+	// The products of a block, h its eight words, v its activations: sums
+	// of rows g and g + 8 with the tensor core's columns 2 t and 2 t + 1,
+	// zero points z0 and z1 taken off.
+	__device__ __forceinline__ void product(const u32 *h, const uint4 &v,
+						float z0, float z1,
+						float *d) const
+	{
+		d[0] = d[1] = d[2] = d[3] = 0;
+		mma16(d, h[0], h[4], h[1], h[5], v.x, v.y, T());
+		mma16(d, h[2], h[6], h[3], h[7], v.z, v.w, T());
+		if (ZP != CEP_ZP_NONE) {
+			float e[4] = {0, 0, 0, 0};
+			u32 l = ones(T());
+
+			mma16(e, l, l, l, l, v.x, v.y, T());
+			mma16(e, l, l, l, l, v.z, v.w, T());
+			d[0] = fmaf(-z0, e[0], d[0]);
+			d[1] = fmaf(-z0, e[1], d[1]);
+			d[2] = fmaf(-z1, e[0], d[2]);
+			d[3] = fmaf(-z1, e[1], d[3]);
+		}
+	}
+
+	__device__ __forceinline__ void emit(u32 m, u32 row, float v,
+					     float u) const
+	{
+		u64 at = (u64)m * p.ldc + p.n0 + row;
+		u64 bias2 = second_bias(q);
+		T r;
+
+		if (p.bias)
+			v += to_f(((const T *)p.bias)[p.n0 + row]);
+		if (DUAL) {
+			if (bias2)
+				u += to_f(((const T *)bias2)[p.n0 + row]);
+			v = silu(to_f(from_f<T>(v))) * to_f(from_f<T>(u));
+		}
+		r = from_f<T>(v);
+		if (!DUAL && o.add)
+			r = from_f<T>(to_f(((const T *)o.add)[at]) + to_f(r));
+		((T *)p.out)[at] = r;
+	}
+};
+
+#endif
