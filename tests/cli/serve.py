@@ -168,32 +168,6 @@ def parameters(s):
 
 # ---- calls and reasoning ----
 
-# A folder whose last token spells a text; a bias makes the model write it.
-def taught(folder, text, template):
-    shutil.copytree(MODEL, folder, copy_function=shutil.copyfile)
-    name = os.path.join(folder, "tokenizer.json")
-    with open(name) as f:
-        t = json.load(f)
-    m = t["model"]
-    last = max(m["vocab"], key=m["vocab"].get)
-    m["vocab"] = {text if k == last else k: v for k, v in m["vocab"].items()}
-    m["merges"] = [p for p in m["merges"]
-                   if "".join(p if isinstance(p, list) else p.split(" "))
-                   != last]
-    with open(name, "w") as f:
-        json.dump(t, f)
-    with open(os.path.join(folder, "chat_template.jinja"), "w") as f:
-        f.write(template)
-    return folder
-
-
-TEMPLATE = """\
-{% if tools %}{{ tools | tojson }}{% endif %}\
-{% for m in messages %}<|{{ m['role'] }}|>
-{{ m['content'] }}{% for c in m['tool_calls'] %}CALL{% endfor %}<|end|>
-{% endfor %}{% if add_generation_prompt %}<|assistant|>
-{% if thinking %}<think>
-{% endif %}{% endif %}"""
 WRITTEN = {  # what templates make of a call, and a model then writes
     "hermes": ('<tool_call>{"name": "probe_fn"}</tool_call>',
                '<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>'),
@@ -396,6 +370,21 @@ def structured():
         "regex": "(" * 60 + "a" + "{50})" * 60})
     check("50 to the 60th repeats: an answer, soon",
           status in (200, 400) and time.time() - began < 20, status)
+    # ids that end a text are no part of one, though they spell something
+    shutil.copytree(MODEL, "ends", copy_function=shutil.copyfile)
+    with open("ends/genai_config.json") as f:
+        j = json.load(f)
+    j["model"]["eos_token_id"] = [0] + list(range(300, 360))
+    with open("ends/genai_config.json", "w") as f:
+        json.dump(j, f)
+    e = Server(model="ends")
+    texts = [c["text"] for c in e.post(
+        TEXT, prompt="a", max_tokens=100, n=32, temperature=1.5, seed=1,
+        structured_outputs={"regex": "(the|quick|brown|fox ){12}"})[1][
+            "choices"]]
+    check("many ends of a text", all(re.fullmatch(
+        "(the|quick|brown|fox ){12}", t) for t in texts), texts)
+    e.stop()
     same("ignore_eos does not go with it", s.post(
         TEXT, prompt="a", ignore_eos=True,
         structured_outputs={"regex": "a"})[0], 400)
@@ -411,6 +400,18 @@ def structured():
                    "additionalProperties": False})]]
     for form in "hermes", "coder", "llama", "mistral", "python":
         s = Server(model=form)
+        refs = {"type": "object", "$defs": {"t": {"enum": ["#/$defs/t"]}},
+                "properties": {"c": {"$ref": "#/$defs/t"}}, "required": ["c"],
+                "additionalProperties": False}
+        m = s.post(CHAT, messages=user("a"), max_tokens=150, tools=[
+            {"type": "function", "function": {"name": "h", "parameters":
+                                              refs | tight}}], tool_choice={
+            "type": "function", "function": {"name": "h"}})[1]
+        m = m.get("choices", [{"message": {}}])[0]["message"]
+        args = [json.loads(c["function"]["arguments"])
+                for c in m.get("tool_calls", [])]
+        check(form + ": references of its schema",
+              args == [{"c": "#/$defs/t"}], m)
         for choice, names in [
                 ("required", "fg"),
                 ({"type": "function", "function": {"name": "g"}}, "g")]:
@@ -1053,44 +1054,6 @@ def browse(s, driver, chrome):
         p.wait()
 
 
-# OpenAI's own client, where there is one.
-def client(s):
-    try:
-        import openai
-    except ImportError:
-        print("# no module openai here")
-        return
-    c = openai.OpenAI(base_url="http://127.0.0.1:%d/v1" % s.port,
-                      api_key="none", max_retries=0)
-    want = cli("--prompt", "hello", "--chat", "-n", "12")["text"]
-    r = c.chat.completions.create(model=NAME, messages=user("hello"),
-                                  max_tokens=12)
-    same("openai: a chat", r.choices[0].message.content, want)
-    text = ""
-    for k in c.chat.completions.create(
-            model=NAME, messages=user("hello"), max_tokens=12, stream=True,
-            stream_options={"include_usage": True}):
-        text += (k.choices[0].delta.content or "") if k.choices else ""
-        last = k
-    same("openai: a stream", (text, last.usage.completion_tokens), (want, 12))
-    same("openai: models", [m.id for m in c.models.list()], [NAME])
-    try:
-        c.completions.create(model="gpt", prompt="a")
-        check("openai: an unknown model", False)
-    except openai.NotFoundError as e:
-        same("openai: an unknown model", e.code, "model_not_found")
-    r = c.responses.create(model=NAME, input="hello", max_output_tokens=12)
-    same("openai: a response", r.output_text, want)
-    got = list(c.responses.create(model=NAME, input="hello", stream=True,
-                                  max_output_tokens=12))
-    same("openai: its stream", got[-1].response.output_text, want)
-    try:
-        c.completions.create(model=NAME, prompt="a", n=0)
-        check("openai: a bad request", False)
-    except openai.BadRequestError as e:
-        same("openai: a bad request", e.code, "invalid_value")
-
-
 s = Server("--max-body", "65536")
 same("it says where it is", s.line, "genai: %s at http://127.0.0.1:%d\n"
      % (NAME, s.port))
@@ -1104,7 +1067,6 @@ parameters(s)
 refusals(s)
 vanish(s)
 site(s)
-client(s)
 same("it ends with 0 and without a word", s.stop(), (0, ""))
 calls()
 slow()

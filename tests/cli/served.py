@@ -4,6 +4,7 @@ import atexit
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -147,6 +148,34 @@ def head(path, body):
     return (b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
             b"\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body))
             + body)
+
+
+# A folder whose last token spells a text; a bias makes the model write it.
+def taught(folder, text, template):
+    shutil.copytree(MODEL, folder, copy_function=shutil.copyfile)
+    name = os.path.join(folder, "tokenizer.json")
+    with open(name) as f:
+        t = json.load(f)
+    m = t["model"]
+    last = max(m["vocab"], key=m["vocab"].get)
+    m["vocab"] = {text if k == last else k: v for k, v in m["vocab"].items()}
+    m["merges"] = [p for p in m["merges"]
+                   if "".join(p if isinstance(p, list) else p.split(" "))
+                   != last]
+    with open(name, "w") as f:
+        json.dump(t, f)
+    with open(os.path.join(folder, "chat_template.jinja"), "w") as f:
+        f.write(template)
+    return folder
+
+
+TEMPLATE = """\
+{% if tools %}{{ tools | tojson }}{% endif %}\
+{% for m in messages %}<|{{ m['role'] }}|>
+{{ m['content'] }}{% for c in m['tool_calls'] %}CALL{% endfor %}<|end|>
+{% endfor %}{% if add_generation_prompt %}<|assistant|>
+{% if thinking %}<think>
+{% endif %}{% endif %}"""
 
 
 # That was all.

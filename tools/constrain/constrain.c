@@ -325,6 +325,7 @@ int32_t constraint_allow(void *ctx, uint32_t choice, const int64_t *ids,
 	const struct constrain *c = k->c;
 	void *m = k->of[choice].matcher;
 	size_t bytes = c->llg.matcher_get_mask_byte_size(m);
+	bool may_end;
 
 	for (; k->of[choice].n < n; k->of[choice].n++)
 		if (c->llg.matcher_consume_token(
@@ -336,10 +337,17 @@ int32_t constraint_allow(void *ctx, uint32_t choice, const int64_t *ids,
 	memcpy(bits, k->mask, bytes < c->words * 4 ? bytes : c->words * 4);
 	if (c->vocab % 32)
 		bits[c->words - 1] &= (1u << (c->vocab % 32)) - 1;
-	// all ends are one
-	for (size_t i = 1; i < c->n_eos; i++)
-		if (bits[c->eos[0] / 32] >> (c->eos[0] % 32) & 1 &&
-		    c->eos[i] >= 0 && c->eos[i] < c->vocab)
-			bits[c->eos[i] / 32] |= 1u << (c->eos[i] % 32);
+	// all ends are one, and none of them is text
+	may_end = bits[c->eos[0] / 32] >> (c->eos[0] % 32) & 1;
+	for (size_t i = 1; i < c->n_eos; i++) {
+		uint32_t bit = 1u << (c->eos[i] % 32);
+
+		if (c->eos[i] < 0 || c->eos[i] >= c->vocab)
+			continue;
+		if (may_end)
+			bits[c->eos[i] / 32] |= bit;
+		else
+			bits[c->eos[i] / 32] &= ~bit;
+	}
 	return 0;
 }

@@ -150,11 +150,41 @@ static void put_mark(struct serve *s, struct evbuffer *b, const char *mark)
 	json_decref(text);
 }
 
+// References of a schema from its root, which is at a place of another's now.
+static void move_references(json_t *schema, const char *place)
+{
+	static const char *const data[] = {"const", "enum", "default",
+					   "examples"};
+	const char *key, *to;
+	size_t i;
+	json_t *v;
+
+	json_array_foreach(schema, i, v) move_references(v, place);
+	json_object_foreach(schema, key, v)
+	{
+		bool is_data = false;
+
+		for (i = 0; i < sizeof(data) / sizeof(data[0]); i++)
+			is_data |= !strcmp(key, data[i]);
+		if (is_data)
+			continue;
+		to = json_string_value(v);
+		if (!to || strcmp(key, "$ref") || *to != '#' ||
+		    (to[1] && to[1] != '/'))
+			move_references(v, place);
+		else
+			json_object_set_new(
+				schema, key,
+				json_sprintf("#%s%s", place, to + 1));
+	}
+}
+
 // A schema of the calls: of one function, or of any.
 static json_t *calls_schema(const json_t *tools, const char *name,
 			    const char *arguments)
 {
 	json_t *any = json_array(), *tool;
+	char place[64];
 	size_t i;
 
 	json_array_foreach((json_t *)(uintptr_t)tools, i, tool)
@@ -167,8 +197,11 @@ static json_t *calls_schema(const json_t *tools, const char *name,
 		    (name && strcmp(name, json_string_value(known))))
 			continue;
 		given = json_is_object(given)
-				? json_incref(given)
+				? json_deep_copy(given)
 				: json_pack("{s:s}", "type", "object");
+		snprintf(place, sizeof(place), "/anyOf/%zu/properties/%s",
+			 json_array_size(any), arguments);
+		move_references(given, place);
 		json_array_append_new(
 			any, json_pack("{s:s, s:{s:{s:O}, s:o}, s:[s, s], s:b}",
 				       "type", "object", "properties", "name",

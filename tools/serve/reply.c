@@ -253,8 +253,10 @@ static json_t *message(struct choice *ch, bool whole)
 	if (ch->calls)
 		json_object_set_new(m, "tool_calls", ch->calls);
 	ch->calls = NULL;
-	if (whole)
+	if (whole) {
 		json_object_set_new(m, "refusal", json_null());
+		json_object_set_new(m, "annotations", json_array());
+	}
 	return m;
 }
 

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // ---- what is asked ----
 
@@ -295,32 +296,87 @@ static json_t *usage(const struct answer *a)
 			 "total_tokens", (json_int_t)(a->n_prompt + a->n_new));
 }
 
+// With every key that a function has.
+static json_t *tools_of(const json_t *body)
+{
+	static const char *const names[] = {"description", "parameters",
+					    "strict"};
+	json_t *tools = get(body, "tools"), *tool, *all = json_array();
+	size_t i;
+
+	json_array_foreach(tools, i, tool)
+	{
+		tool = json_copy(tool);
+		for (size_t k = 0; k < 3; k++)
+			if (!json_object_get(tool, names[k]))
+				json_object_set_new(tool, names[k],
+						    json_null());
+		json_array_append_new(all, tool);
+	}
+	return all;
+}
+
+static json_t *text_form(const json_t *body)
+{
+	json_t *text = get(body, "text");
+
+	return get(text, "format")
+		       ? json_incref(text)
+		       : json_pack("{s:{s:s}}", "format", "type", "text");
+}
+
+// What it was asked for, with what goes where nothing was said.
+static json_t *asked(const struct answer *a)
+{
+	const struct genai_sampling *s = &a->ask->sampling;
+	const json_t *body = a->ask->response;
+	json_t *choice = get(body, "tool_choice");
+	json_t *metadata = get(body, "metadata");
+	const json_t *reason = get(body, "reasoning");
+
+	return json_pack(
+		"{s:o, s:n, s:o, s:o, s:s, s:b, s:o, s:f, s:f, s:f, s:f, s:i, "
+		"s:o, s:o, s:n, s:b, s:b, s:s, s:o, s:o, s:o}",
+		"instructions", or_null(get(body, "instructions")),
+		"previous_response_id", "tools", tools_of(body), "tool_choice",
+		choice ? json_incref(choice) : json_string("auto"),
+		"truncation", "disabled", "parallel_tool_calls", 1, "text",
+		text_form(body), "temperature",
+		s->do_sample ? (double)s->temperature : 0.0, "top_p",
+		(double)s->top_p, "presence_penalty",
+		(double)s->presence_penalty, "frequency_penalty",
+		(double)s->frequency_penalty, "top_logprobs", 0, "reasoning",
+		reason ? json_pack("{s:o, s:n}", "effort",
+				   or_null(get(reason, "effort")), "summary")
+		       : json_null(),
+		"max_output_tokens", or_null(get(body, "max_output_tokens")),
+		"max_tool_calls", "store", 0, "background", 0, "service_tier",
+		"default", "metadata",
+		metadata ? json_incref(metadata) : json_object(),
+		"safety_identifier", or_null(get(body, "safety_identifier")),
+		"prompt_cache_key", or_null(get(body, "prompt_cache_key")));
+}
+
 static json_t *object(const struct answer *a, const char *status)
 {
 	const struct choice *ch = &a->choices[0];
-	const json_t *body = a->ask->response;
 	bool is_cut = !strcmp(status, "incomplete");
 	bool has_ended = strcmp(status, "in_progress") != 0;
-	json_t *tools = get(body, "tools"), *choice = get(body, "tool_choice");
-
-	return json_pack(
-		"{s:s, s:s, s:I, s:s, s:s, s:n, s:o, s:o, s:o, s:o, s:b, s:o, "
-		"s:o, s:o, s:o, s:o}",
-		"id", a->id, "object", "response", "created_at",
-		(json_int_t)a->created, "status", status, "model", a->s->name,
-		"error", "incomplete_details",
+	json_t *j = json_pack(
+		"{s:s, s:s, s:I, s:o, s:s, s:s, s:n, s:o, s:o, s:o}", "id",
+		a->id, "object", "response", "created_at",
+		(json_int_t)a->created, "completed_at",
+		has_ended && !is_cut ? json_integer(time(NULL)) : json_null(),
+		"status", status, "model", a->s->name, "error",
+		"incomplete_details",
 		is_cut ? json_pack("{s:s}", "reason", "max_output_tokens")
 		       : json_null(),
-		"instructions", or_null(get(body, "instructions")),
-		"max_output_tokens", or_null(get(body, "max_output_tokens")),
 		"output",
-		ch->output ? json_deep_copy(ch->output) : json_array(),
-		"parallel_tool_calls", 1, "temperature",
-		or_null(get(body, "temperature")), "top_p",
-		or_null(get(body, "top_p")), "tools",
-		tools ? json_incref(tools) : json_array(), "tool_choice",
-		choice ? json_incref(choice) : json_string("auto"), "usage",
+		ch->output ? json_deep_copy(ch->output) : json_array(), "usage",
 		has_ended ? usage(a) : json_null());
+
+	json_object_update_new(j, asked(a));
+	return j;
 }
 
 // ---- items, and events where it is a stream ----
