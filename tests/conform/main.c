@@ -18,18 +18,31 @@
 struct cf cf;
 
 const struct cf_suite *const cf_suites[] = {
-	&cf_suite_handshake, &cf_suite_image,
-	&cf_suite_memory,    &cf_suite_stream,
-	&cf_suite_graphs,    &cf_suite_record,
-	&cf_suite_barrier,   &cf_suite_pager,
-	&cf_suite_paging,    &cf_suite_pages,
-	&cf_suite_executor,  &cf_suite_ops, &cf_suite_numbers,
-	&cf_suite_steps,     &cf_suite_minor,
-	&cf_suite_torture,   &cf_suite_many,
-	&cf_suite_life,	     &cf_suite_failure,
-	&cf_suite_keys,	     &cf_suite_guest,
-	&cf_suite_sessions,  &cf_suite_signal,
-	&cf_suite_layer,     NULL,
+	&cf_suite_handshake,
+	&cf_suite_image,
+	&cf_suite_memory,
+	&cf_suite_stream,
+	&cf_suite_graphs,
+	&cf_suite_record,
+	&cf_suite_barrier,
+	&cf_suite_pager,
+	&cf_suite_paging,
+	&cf_suite_pages,
+	&cf_suite_executor,
+	&cf_suite_ops,
+	&cf_suite_numbers,
+	&cf_suite_steps,
+	&cf_suite_minor,
+	&cf_suite_torture,
+	&cf_suite_many,
+	&cf_suite_life,
+	&cf_suite_failure,
+	&cf_suite_keys,
+	&cf_suite_guest,
+	&cf_suite_sessions,
+	&cf_suite_signal,
+	&cf_suite_layer,
+	NULL,
 };
 
 #define MAX_CASES 512
@@ -59,7 +72,8 @@ static const char usage[] =
 	"Every configuration gives the same tokens: docs/PARITY.md.\n"
 	"or: genai-conform --parity DIR... --reference MODULE [--seeds N]\n"
 	"  [--tokens N] [--config FILE] [--set KEY=VALUE]...\n"
-	"The configured modules against another's numbers, as near as rounding lets.\n"
+	"The configured modules against another's numbers, as near as rounding "
+	"lets.\n"
 	"or: genai-conform --goldens [--config FILE] [--set KEY=VALUE]...\n"
 	"  [--model DIR] DIR...\n"
 	"Model folders against what was recorded with them (golden/).\n"
@@ -78,21 +92,14 @@ static int add_to(const char **list, uint32_t *n, const char *what)
 }
 
 static const struct option options[] = {
-	{"module", 1, NULL, 'm'},
-	{"iface", 1, NULL, 'i'},
-	{"test", 1, NULL, 't'},
-	{"config", 1, NULL, 'c'},
-	{"set", 1, NULL, 's'},
-	{"expect", 1, NULL, 'e'},
-	{"strict", 0, NULL, 'S'},
-	{"require-device", 0, NULL, 'r'},
-	{"torture", 0, NULL, 'T'},
-	{"tap", 0, NULL, 'a'}, {"brief", 0, NULL, 'b'},
-	{"list", 0, NULL, 'l'},
-	{"version", 0, NULL, 'v'},
-	{"help", 0, NULL, 'h'},
-	{"seed", 1, NULL, 'd'},
-	{0},
+	{"module", 1, NULL, 'm'},  {"iface", 1, NULL, 'i'},
+	{"test", 1, NULL, 't'},	   {"config", 1, NULL, 'c'},
+	{"set", 1, NULL, 's'},	   {"expect", 1, NULL, 'e'},
+	{"strict", 0, NULL, 'S'},  {"require-device", 0, NULL, 'r'},
+	{"torture", 0, NULL, 'T'}, {"tap", 0, NULL, 'a'},
+	{"brief", 0, NULL, 'b'},   {"list", 0, NULL, 'l'},
+	{"version", 0, NULL, 'v'}, {"help", 0, NULL, 'h'},
+	{"seed", 1, NULL, 'd'},	   {0},
 };
 
 static int take_seed(struct cf_options *o)
@@ -349,20 +356,18 @@ START_TEST(run_claim)
 }
 END_TEST
 
-static SRunner *run_all(void)
+// Each in a runner of its own, so that it is reported when it has ended.
+static SRunner *run_one(uint32_t i)
 {
 	Suite *s = suite_create("conform");
+	TCase *tc = tcase_create(cases[i].test->id);
+	bool claim = cases[i].reason && cases[i].unsupported;
 	SRunner *sr;
 
-	for (uint32_t i = 0; i < n_cases; i++) {
-		TCase *tc = tcase_create(cases[i].test->id);
-		bool claim = cases[i].reason && cases[i].unsupported;
-
-		tcase_set_timeout(tc, cf.o.torture ? 1200 : 120);
-		tcase_add_loop_test(tc, claim ? run_claim : run_case, (int)i,
-				    (int)i + 1);
-		suite_add_tcase(s, tc);
-	}
+	tcase_set_timeout(tc, cf.o.torture ? 1200 : 120);
+	tcase_add_loop_test(tc, claim ? run_claim : run_case, (int)i,
+			    (int)i + 1);
+	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_SILENT);
 	return sr;
@@ -432,22 +437,28 @@ static void print_case(uint32_t i, enum verdict v, const char *why)
 	}
 }
 
-static uint32_t report(SRunner *sr)
+static enum verdict run_and_report(uint32_t i)
 {
+	SRunner *sr = run_one(i);
 	TestResult **results = srunner_results(sr);
-	uint32_t n = (uint32_t)srunner_ntests_run(sr), count[3] = {0};
+	const char *why = tr_msg(results[0]);
+	enum verdict v = judge(&cases[i], &notes[i],
+			       tr_rtype(results[0]) != CK_PASS, &why);
+
+	print_case(i, v, why ? why : "no message");
+	free(results);
+	srunner_free(sr);
+	return v;
+}
+
+static uint32_t run_all(void)
+{
+	uint32_t count[3] = {0};
 
 	if (cf.o.tap)
-		printf("1..%u\n", n);
-	for (uint32_t i = 0; i < n && i < n_cases; i++) {
-		const char *why = tr_msg(results[i]);
-		enum verdict v = judge(&cases[i], &notes[i],
-				       tr_rtype(results[i]) != CK_PASS, &why);
-
-		count[v]++;
-		print_case(i, v, why ? why : "no message");
-	}
-	free(results);
+		printf("1..%u\n", n_cases);
+	for (uint32_t i = 0; i < n_cases; i++)
+		count[run_and_report(i)]++;
 	printf("%s%u passed, %u failed, %u skipped\n", cf.o.tap ? "# " : "",
 	       count[PASSED], count[FAILED], count[SKIPPED]);
 	if (count[FAILED] && cf.o.seed)
@@ -470,10 +481,10 @@ static void list(void)
 int main(int argc, char **argv)
 {
 	struct genai_error err = GENAI_ERROR_INIT;
-	uint32_t failed;
-	SRunner *sr;
 	int rc;
 
+	// who is killed has said what came before
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (int i = 1; i < argc; i++)
 		if (!strcmp(argv[i], "--goldens"))
 			return conform_goldens(argc, argv);
@@ -508,8 +519,5 @@ int main(int argc, char **argv)
 		perror("genai-conform");
 		return 1;
 	}
-	sr = run_all();
-	failed = report(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return run_all() ? 1 : 0;
 }
