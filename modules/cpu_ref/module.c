@@ -1,5 +1,6 @@
 // module.c - the handshake: what cpu_ref is, its keys, init and fini.
 #include "modules/cpu_ref/cpu_ref.h"
+#include "modules/cpu_ref/simd.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -102,12 +103,33 @@ static int32_t configure_threads(struct cref_device *dev, uint32_t *out,
 	return 0;
 }
 
+// One level for the process, the one asked for last: all give the same bits.
+static int32_t configure_simd(struct cref_device *dev, struct genai_error *err)
+{
+	static const char *const names[] = {"generic", "avx2", "avx512"};
+	char text[16];
+	int32_t level = -1, rc = get_str(dev, "simd", text, sizeof(text), err);
+
+	if (rc)
+		return rc;
+	for (int32_t i = 0; i < 3; i++)
+		if (!strcmp(text, names[i]))
+			level = i;
+	if (cref_simd_force(level) != level && level >= 0)
+		return CREF_FAIL(dev, err, GENAI_E_CONFIG,
+				 "simd = %s: this machine has %s at most", text,
+				 cref_simd_name());
+	return 0;
+}
+
 static int32_t configure(struct cref_device *dev, uint32_t *out_threads,
 			 struct genai_error *err)
 {
 	char text[4096];
 	int32_t rc = configure_threads(dev, out_threads, err);
 
+	if (!rc)
+		rc = configure_simd(dev, err);
 	if (!rc)
 		rc = get_str(dev, "schedule", text, sizeof(text), err);
 	if (!rc)
@@ -209,6 +231,8 @@ static const struct genai_config_key keys[] = {
 	 "order in which queued work of several streams runs"},
 	{"threads", "0", GENAI_KEY_U64, 0, NULL,
 	 "threads that compute; 0 = one per core"},
+	{"simd", "auto", GENAI_KEY_STR, 0, "auto|generic|avx2|avx512",
+	 "vector instructions; auto: the widest that the machine has"},
 	{"clock", "real", GENAI_KEY_STR, 0, "real|simulated",
 	 "simulated: time is counted, from the five rates"},
 	{"link_bytes_per_s", "0", GENAI_KEY_U64, 0, NULL,

@@ -1,5 +1,6 @@
 // queue.c - streams, what is enqueued on them, points; and the table.
 #include "modules/cpu_ref/cpu_ref.h"
+#include "modules/cpu_ref/simd.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -469,7 +470,8 @@ static int32_t caps(void *self, struct genai_stream_caps *out,
 	if (dev->clock.on)
 		c.flags |= GENAI_STREAM_CAP_RATES;
 	snprintf(c.device_name, sizeof(c.device_name),
-		 "simulated device, %u threads", cref_pool_threads(dev->pool));
+		 "simulated device, %u threads, %s",
+		 cref_pool_threads(dev->pool), cref_simd_name());
 	c.link_bytes_per_s = dev->clock.link_bytes_per_s;
 	c.memory_bytes_per_s = dev->clock.memory_bytes_per_s;
 	c.copy_latency_ns = dev->clock.copy_latency_ns;

@@ -231,6 +231,7 @@ START_TEST(bad_settings)
 		"module.cpu_ref.fault=melt:1",
 		"module.cpu_ref.clock=wrong",
 		"module.cpu_ref.poison=maybe",
+		"module.cpu_ref.simd=sse2",
 		"module.cpu_ref.link_bytes_per_s=-1",
 	};
 
@@ -553,7 +554,7 @@ static Suite *suite(void)
 	tcase_add_test(t, early_goes_on);
 	tcase_add_test(t, threads);
 	tcase_add_test(t, threads_run_by_themselves);
-	tcase_add_loop_test(t, bad_settings, 0, 12);
+	tcase_add_loop_test(t, bad_settings, 0, 13);
 	tcase_add_test(t, poison);
 	tcase_add_test(t, poison_of_mapped);
 	tcase_add_test(t, freed_addresses_stay_away);

@@ -38,6 +38,31 @@ START_TEST(same_tokens)
 }
 END_TEST
 
+// Every level that the machine has; the others are refused by name.
+START_TEST(same_tokens_of_any_level)
+{
+	static const char *const levels[] = {"generic", "avx2", "avx512"};
+	int64_t want[SIM_TALK], got[SIM_TALK];
+	char set[64], name[32];
+	int32_t rc;
+
+	talk_of(NULL, "eager", "pager_sync", want);
+	snprintf(set, sizeof(set), "module.cpu_ref.simd=%s", levels[_i]);
+	snprintf(name, sizeof(name), ", %s", levels[_i]);
+	rc = try_device(SETS(set));
+	if (rc) {
+		ck_assert_int_eq(rc, GENAI_E_CONFIG);
+		ck_assert_ptr_nonnull(strstr(err.text, levels[_i]));
+		ck_assert_int_gt(_i, 0);
+		return;
+	}
+	ck_assert_ptr_nonnull(strstr(dev->caps.device_name, name));
+	close_device();
+	talk_of(SETS(set), "captured", "pager_async", got);
+	ck_assert_mem_eq(want, got, sizeof(want));
+}
+END_TEST
+
 // What ran in which order, of a conversation.
 static void trace_of(const char *seed, char *text, size_t cap)
 {
@@ -227,6 +252,7 @@ static Suite *suite(void)
 	TCase *t = tcase_create("all");
 
 	tcase_add_loop_test(t, same_tokens, 0, 10);
+	tcase_add_loop_test(t, same_tokens_of_any_level, 0, 3);
 	tcase_add_test(t, same_run);
 	tcase_add_loop_test(t, recovers, 0, 2);
 	tcase_add_test(t, survives_loss);
