@@ -8,10 +8,13 @@
  *	run -= zero * (sum of the run's activations)	if there are zero points
  *	sum += scale * run
  *
- * each rounded once.  Codes and zero points count from the middle of the codes'
- * range.  They stand in the top bits of a word of 32, 2^(32 - bits) times as
- * large, and the last sum is divided by that, which is exact.  So the same bits
- * come out whatever the level, the number of rows of A and the cut of W. */
+ * each rounded once.  Codes of 4 bits count from 0, and there always is a zero
+ * point.  Code k is taken from its word where it stands, 16^(k % 8) times as
+ * large, and its activation is as much smaller; the last of a word is moved
+ *down. Other codes and zero points count from the middle of the codes' range,
+ *and stand in the top bits of a word of 32, 2^(32 - bits) times as large; the
+ *last sum is divided by that.  All of that is exact, so the same bits come out
+ * whatever the level, the number of rows of A and the cut of W. */
 
 /* Elements that are turned at once: 16 bytes of 4-bit codes, or 32 of 8; codes
  * of 2 bits become such of 8 first. */
@@ -27,6 +30,30 @@ VF uint64_t nb_min(uint64_t a, uint64_t b)
 VF float nb_power(int e)
 {
 	return cref_unbits((uint32_t)(127 + e) << 23);
+}
+
+/* What codes are multiplied by, besides where they stand. */
+VF float nb_up(const struct cref_nbits *w)
+{
+	return w->bits == 4 ? 1 : nb_power(32 - (int)w->bits);
+}
+VF float nb_down(const struct cref_nbits *w)
+{
+	return w->bits == 4 ? 1 : nb_power((int)w->bits - 32);
+}
+VF bool nb_has_zero(const struct cref_nbits *w)
+{
+	return w->bits == 4 || w->z_kind != CREF_Z_NONE;
+}
+
+/* 16^-i, that of the last nibble of a word 1. */
+VF vf nb_places(void)
+{
+	static const float p[16] = {
+		1, 0x1p-4f, 0x1p-8f, 0x1p-12f, 0x1p-16f, 0x1p-20f, 0x1p-24f, 1,
+		1, 0x1p-4f, 0x1p-8f, 0x1p-12f, 0x1p-16f, 0x1p-20f, 0x1p-24f, 1};
+
+	return vf_load(p);
 }
 
 /* Where the rows of a tile lie; those past its end repeat its last. */
@@ -120,26 +147,15 @@ VF void nb_turn(const uint32_t bits, const uint32_t width,
 		vi_turn(c->v + 4, p, at + 16);
 }
 
-/* The codes of a vector of a unit: ready to be taken one by one. */
-struct nb_ready {
-	vi4 four;
-	vi eight;
-};
-
-VF struct nb_ready nb_ready(const uint32_t width, vi x)
+/* A vector of a unit: ready for its codes to be taken one by one. */
+VF vi nb_ready(const uint32_t width, vi x)
 {
-	struct nb_ready c;
-
-	if (width == 4)
-		c.four = vi4_make(x);
-	else
-		c.eight = vi_xor(x, vi_set1(0x80808080u));
-	return c;
+	return width == 4 ? x : vi_xor(x, vi_set1(0x80808080u));
 }
 
-VF vf nb_code(const uint32_t width, struct nb_ready c, unsigned i)
+VF vf nb_code(const uint32_t width, vi x, const unsigned i)
 {
-	return width == 4 ? vi4_at(c.four, i) : vi_top(c.eight, i);
+	return width == 4 ? vi_nibble(x, i) : vi_top(x, i);
 }
 
 /* ---- scales and zero points ---- */
@@ -196,10 +212,14 @@ VF void nb_zeros(const struct cref_nbits *w, const uint32_t bits,
 	}
 	nb_turn(bits, width, p, 0, room, &c);
 	UNROLL16
-	for (unsigned b = 0; b < CREF_NB_BLOCKS; b++)
-		vf_store(to[b],
-			 nb_code(width, nb_ready(width, c.v[b * width / 32]),
-				 b % (32 / width)));
+	for (unsigned b = 0; b < CREF_NB_BLOCKS; b++) {
+		const unsigned i = b % (32 / width);
+		vf z = nb_code(width, nb_ready(width, c.v[b * width / 32]), i);
+
+		if (width == 4 && i < 7)
+			z = vf_mul(z, vf_set1(nb_power(-4 * (int)i)));
+		vf_store(to[b], z);
+	}
 }
 
 /* Blocks [b0, b0 + n) of 16 rows. */
@@ -207,8 +227,8 @@ VF void nb_scales(const struct cref_nbits *w, const uint64_t *row, uint64_t b0,
 		  unsigned n, float (*s)[CREF_NB_TILE],
 		  float (*z)[CREF_NB_TILE])
 {
-	const float up = nb_power(32 - (int)w->bits);
-	const float mid = (float)(1u << (w->bits - 1));
+	const float up = nb_up(w);
+	const float mid = w->bits == 4 ? 0 : (float)(1u << (w->bits - 1));
 
 	nb_floats(w, w->s, w->s_row, row, b0, n, s);
 	if (w->z_kind == CREF_Z_FLOAT) {
@@ -220,6 +240,9 @@ VF void nb_scales(const struct cref_nbits *w, const uint64_t *row, uint64_t b0,
 		nb_zeros(w, 4, 4, row, b0, n, z);
 	} else if (w->z_kind == CREF_Z_PACKED) {
 		nb_zeros(w, w->bits, 8, row, b0, n, z);
+	} else if (w->bits == 4) {
+		for (unsigned b = 0; b < n; b++)
+			vf_store(z[b], vf_set1(8));
 	}
 }
 
@@ -251,7 +274,7 @@ VF void nb_dot(const unsigned G, const uint32_t width, const unsigned run,
 	const unsigned per = 32 / width; /* codes of a vector */
 
 	for (unsigned j = i * run / per; j < (i + 1) * run / per; j++) {
-		struct nb_ready q[NB_GROUPS];
+		vi q[NB_GROUPS];
 
 		if (j * per % 8 == 0)
 			nb_ahead(x->t, u * 4 + j * per / 8);
@@ -315,7 +338,7 @@ VF void nb_gemv_kind(const unsigned G, const uint32_t width, const unsigned run,
 		     const struct nb_row *x, uint64_t b0, uint64_t u0,
 		     uint64_t u1, vf *acc)
 {
-	if (x->w->z_kind != CREF_Z_NONE)
+	if (width == 4 || x->w->z_kind != CREF_Z_NONE)
 		nb_gemv_units(G, width, run, true, x, b0, u0, u1, acc);
 	else
 		nb_gemv_units(G, width, run, false, x, b0, u0, u1, acc);
@@ -327,7 +350,7 @@ VF void nb_gemv_tile(const unsigned G, const struct cref_nbits *w,
 {
 	const uint64_t blocks = (w->K + w->block - 1) / w->block;
 	const uint64_t units = (w->K + NB_UNIT - 1) / NB_UNIT;
-	const vf down = vf_set1(nb_power((int)w->bits - 32));
+	const vf down = vf_set1(nb_down(w));
 	struct nb_tile t;
 	struct nb_row x;
 	vf acc[NB_GROUPS];
@@ -389,7 +412,7 @@ VF void nb_panel(const struct cref_nbits *w, const uint32_t width,
 
 		nb_turn(w->bits, width, t->q + g * 16, at, w->b_row - at, &c);
 		for (unsigned j = 0; j < NB_UNIT / per; j++) {
-			const struct nb_ready x = nb_ready(width, c.v[j]);
+			const vi x = nb_ready(width, c.v[j]);
 
 			if (g == 0 && j * per % 8 == 0)
 				nb_ahead(t, u * 4 + j * per / 8);
@@ -514,7 +537,7 @@ static void KERN(nb_gemm)(const struct cref_nbits *w, const float *a,
 	struct nb_part p = {.lda = cref_nb_stride(w->K),
 			    .run = run,
 			    .shift = (unsigned)__builtin_ctz(w->block),
-			    .zero = w->z_kind != CREF_Z_NONE,
+			    .zero = nb_has_zero(w),
 			    .t = t};
 	struct nb_tile tile;
 	struct nb_scale x;
@@ -551,36 +574,45 @@ static void KERN(nb_gemm)(const struct cref_nbits *w, const float *a,
 			nb_product(&p, M);
 		}
 	}
-	nb_finish(M, (unsigned)(n1 - n0), out, nb_power((int)w->bits - 32), t);
+	nb_finish(M, (unsigned)(n1 - n0), out, nb_down(w), t);
+}
+
+/* From 0 on, as the codes' products are: those of codes that are 8 throughout
+ * less 8 times this are nothing. */
+VF float nb_sum(const float *x, unsigned n)
+{
+	float sum = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		sum += x[i];
+	return sum;
 }
 
 static void KERN(nb_fill)(float *dst, const void *src, uint32_t dtype,
 			  const struct cref_nbits *w)
 {
 	const uint64_t units = (w->K + NB_UNIT - 1) / NB_UNIT;
+	const unsigned run = w->block == 16 ? 16 : 32;
 	const char *s = src;
 	const uint64_t size = vd_size(dtype);
 	float *sums = dst + units * NB_UNIT;
 
 	for (uint64_t u = 0; u < units; u++, dst += NB_UNIT) {
-		vf v[2];
+		float a[NB_UNIT];
 
-		for (unsigned i = 0; i < 2; i++) {
-			const uint64_t k = u * NB_UNIT + i * 16;
+		for (unsigned i = 0; i < NB_UNIT; i += 16) {
+			const uint64_t k = u * NB_UNIT + i;
+			const vf v = k + 16 <= w->K
+					     ? vd_load(s + k * size, dtype)
+				     : k < w->K ? vd_loadn(s + k * size, dtype,
+							   (unsigned)(w->K - k))
+						: vf_zero();
 
-			v[i] = k + 16 <= w->K ? vd_load(s + k * size, dtype)
-			       : k < w->K     ? vd_loadn(s + k * size, dtype,
-							 (unsigned)(w->K - k))
-					      : vf_zero();
-			vf_store(dst + i * 16, v[i]);
+			vf_store(a + i, v);
+			vf_store(dst + i,
+				 w->bits == 4 ? vf_mul(v, nb_places()) : v);
 		}
-		if (w->z_kind == CREF_Z_NONE)
-			continue;
-		if (w->block > 16) {
-			*sums++ = -vf_sum(vf_add(v[0], v[1]));
-			continue;
-		}
-		*sums++ = -vf_sum(v[0]);
-		*sums++ = -vf_sum(v[1]);
+		for (unsigned i = 0; nb_has_zero(w) && i < NB_UNIT; i += run)
+			*sums++ = -nb_sum(a + i, run);
 	}
 }

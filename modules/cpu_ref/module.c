@@ -168,8 +168,8 @@ static int32_t init(const struct genai_host *host,
 		    const struct genai_init_params *params, void **out_self,
 		    struct genai_error *err)
 {
-	struct cref_device *dev = host->alloc(host->ctx, sizeof(*dev),
-					      "device");
+	struct cref_device *dev =
+		host->alloc(host->ctx, sizeof(*dev), "device");
 	uint32_t threads = 1;
 	int32_t rc;
 

@@ -276,24 +276,11 @@ VF vf vi_top(vi x, const unsigned i)
 	return vf_make(vi_top8(x.a, i), vi_top8(x.b, i));
 }
 
-/* Eight codes of 4 bits in every lane: code i, from 8 on, in the top bits of a
- * signed number. */
-typedef struct {
-	vi even, odd;
-} vi4;
-VF vi4 vi4_make(vi x)
+/* Nibble i of every lane, 16^i times as large; the last one as it is. */
+VF vf vi_nibble(vi x, const unsigned i)
 {
-	const vi high = vi_set1(0xf0f0f0f0u);
-	vi4 c;
-
-	x = vi_xor(x, vi_set1(0x88888888u));
-	c.even = vi_and(vi_shl(x, 4), high);
-	c.odd = vi_and(x, high);
-	return c;
-}
-VF vf vi4_at(vi4 c, const unsigned i)
-{
-	return vi_top(i % 2 ? c.odd : c.even, i / 2);
+	return vi_to_float(i < 7 ? vi_and(x, vi_set1(15u << 4 * i))
+				 : vi_shr(x, 28));
 }
 
 VF vf vf_fold(vf v) /* the tree, in every lane */

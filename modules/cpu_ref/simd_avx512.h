@@ -197,21 +197,11 @@ VF vf vi_top(vi x, const unsigned i)
 		vi_and(_mm512_slli_epi32(x, 24 - 8 * i), vi_set1(0xff000000u)));
 }
 
-/* Eight codes of 4 bits in every lane: code i, from 8 on, in the top bits of a
- * signed number. */
-typedef vi vi4;
-VF vi4 vi4_make(vi x)
+/* Nibble i of every lane, 16^i times as large; the last one as it is. */
+VF vf vi_nibble(vi x, const unsigned i)
 {
-	return x;
-}
-VF vf vi4_at(vi4 c, const unsigned i)
-{
-	const vf from8 = _mm512_setr_ps(-0x8p28f, -0x7p28f, -0x6p28f, -0x5p28f,
-					-0x4p28f, -0x3p28f, -0x2p28f, -0x1p28f,
-					0, 0x1p28f, 0x2p28f, 0x3p28f, 0x4p28f,
-					0x5p28f, 0x6p28f, 0x7p28f);
-
-	return _mm512_permutexvar_ps(_mm512_srli_epi32(c, 4 * i), from8);
+	return _mm512_cvtepi32_ps(i < 7 ? vi_and(x, vi_set1(15u << 4 * i))
+					: vi_shr(x, 28));
 }
 
 VF vf vf_fold(vf v) /* the tree, in every lane */

@@ -238,18 +238,11 @@ VF vf vi_top(vi x, const unsigned i)
 	return vi_to_float(x);
 }
 
-/* Eight codes of 4 bits in every lane: code i, from 8 on, in the top bits of a
- * signed number. */
-typedef vi vi4;
-VF vi4 vi4_make(vi x)
+/* Nibble i of every lane, 16^i times as large; the last one as it is. */
+VF vf vi_nibble(vi x, const unsigned i)
 {
-	QUADS(j) x.q[j] ^= 0x88888888u;
-	return x;
-}
-VF vf vi4_at(vi4 c, const unsigned i)
-{
-	QUADS(j) c.q[j] = c.q[j] << (28 - 4 * i) & 0xf0000000u;
-	return vi_to_float(c);
+	QUADS(j) x.q[j] = i < 7 ? x.q[j] & 15u << 4 * i : x.q[j] >> 28;
+	return vi_to_float(x);
 }
 
 /* The tree (i, i+8), (i, i+4), (i, i+2), (i, i+1). */
