@@ -80,6 +80,31 @@ static const char *known_key(const char *name, int where)
 	return NULL;
 }
 
+// What routers of other servers add: taken with the value that changes nothing.
+static const struct {
+	const char *name;
+	bool only;
+} neutral[] = {
+	{"no_stop_trim", false},	{"return_hidden_states", false},
+	{"separate_reasoning", true},	{"stream_reasoning", true},
+	{"include_reasoning", true},
+};
+
+// 0: it is none of those; 1: it is; -1: with another value.
+static int is_neutral(const char *name, const json_t *v, struct serve_error *e)
+{
+	for (size_t i = 0; i < sizeof(neutral) / sizeof(neutral[0]); i++) {
+		if (strcmp(neutral[i].name, name))
+			continue;
+		if (json_is_boolean(v) && json_is_true(v) == neutral[i].only)
+			return 1;
+		refuse(e, 400, "unsupported_value", name, "%s: only %s", name,
+		       neutral[i].only ? "true" : "false");
+		return -1;
+	}
+	return 0;
+}
+
 int ask_keys(const json_t *body, int where, struct serve_error *e)
 {
 	const char *name;
@@ -88,8 +113,14 @@ int ask_keys(const json_t *body, int where, struct serve_error *e)
 	json_object_foreach((json_t *)(uintptr_t)body, name, v)
 	{
 		struct genai_spell near = {.word = name};
+		int passes;
 
 		if (json_is_null(v) || known_key(name, where))
+			continue;
+		passes = is_neutral(name, v, e);
+		if (passes < 0)
+			return -1;
+		if (passes)
 			continue;
 		for (size_t i = 0; i < N_KEYS; i++)
 			if (keys[i].where & where)
