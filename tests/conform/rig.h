@@ -9,7 +9,7 @@
 #include "core/model/paging.h"
 
 #define RIG_MAX_IO 20
-#define RIG_MAX_PARTS 128
+#define RIG_MAX_PARTS 512
 #define RIG_MAX_TENSORS 64
 
 /* One entry of the sweep in the hostile pager. */
