@@ -414,6 +414,49 @@ static void units(void)
 	cf_close(&r);
 }
 
+#define MANY 24
+
+// Access i has a byte i: the last one gets them in order.
+static int32_t line_up(void *ctx, void *const *mem, struct genai_error *err)
+{
+	(void)ctx;
+	(void)err;
+	for (int i = 0; i < MANY; i++)
+		memcpy((unsigned char *)mem[MANY] + i, mem[i], 1);
+	return 0;
+}
+
+// A fused operator reads more than three things.
+static void units_wide(void)
+{
+	struct genai_work w = {sizeof(w), 3, "wide", line_up, NULL};
+	struct genai_access acc[MANY + 1];
+	unsigned char in[MANY], out[MANY];
+	struct genai_mem m;
+	struct genai_stream *s;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	m = cf_alloc(&r, 4096);
+	cf_pattern(in, MANY, 5);
+	cf_put(&r, m.range.addr, in, MANY);
+	for (uint32_t i = 0; i < MANY; i++)
+		acc[i] = (struct genai_access){m.range.addr + i, 1, GENAI_READ,
+					       0};
+	acc[MANY] = (struct genai_access){m.range.addr + 2048, MANY,
+					  GENAI_WRITE, 0};
+	CF_OK(r.st->launch(r.d, s, &w, acc, MANY + 1, &cf_err));
+	cf_finish(&r, s);
+	cf_get(&r, out, m.range.addr + 2048, MANY);
+	for (int i = 0; i < MANY; i++)
+		ck_assert_msg(out[i] == in[i],
+			      "access %d of a unit with %d is byte %d, not %d",
+			      i, MANY + 1, out[i], in[i]);
+	cf_free(&r, &m);
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
 static void unmapped(void)
 {
 	atomic_int n = 0;
@@ -591,6 +634,7 @@ static const struct cf_test tests[] = {
 	{"stream/stats", "GM-34", S, 0, stats},
 	{"stream/access-flags", "GM-39", S, 0, access_flags},
 	{"stream/units", "GM-35", S, CF_UNITS, units},
+	{"stream/units-wide", "GM-35", S, CF_UNITS, units_wide},
 	{"stream/unmapped", "GM-36", S, CF_UNITS, unmapped},
 	{"stream/native", "GM-37", S, CF_NATIVE, native},
 	{"stream/host-units", "GM-38", S, 0, host_units},

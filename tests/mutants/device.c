@@ -241,6 +241,26 @@ static int believed(struct genai_stream *s, struct genai_point p)
 	return yes;
 }
 
+// Streams that this one has waited for; it has room for two.
+static int a_third(struct genai_stream *s, struct genai_stream *other)
+{
+	static struct {
+		struct genai_stream *s, *of[2];
+	} known[64];
+	uint32_t at = 0;
+
+	while (at < 63 && known[at].s && known[at].s != s)
+		at++;
+	known[at].s = s;
+	for (uint32_t i = 0; i < 2; i++) {
+		if (!known[at].of[i])
+			known[at].of[i] = other;
+		if (known[at].of[i] == other)
+			return 0;
+	}
+	return 1;
+}
+
 static int32_t s_wait(void *self, struct genai_stream *s, struct genai_point p,
 		      struct genai_error *err)
 {
@@ -250,6 +270,10 @@ static int32_t s_wait(void *self, struct genai_stream *s, struct genai_point p,
 	if (is("wait-believed") && recording && believed(s, p))
 		return 0;
 
+	if (is("wait-third") && p.stream && a_third(s, p.stream))
+		return 0;
+	if (is("wait-own-refused") && p.stream == s)
+		return mutant_fail(err, GENAI_E_INVAL, "its own point");
 	if (is("wait-ignored") && !recording)
 		return 0;
 	if (is("wait-sometimes") && ++calls % 3 == 0 && !recording)
@@ -264,15 +288,19 @@ int mutant_forgiven; // an error was told once
 
 static int32_t s_poll(void *self, struct genai_point p, struct genai_error *err)
 {
+	static struct genai_stream *done;
 	int32_t rc;
 
 	if (mutant_forgiven)
+		return 0;
+	if (is("poll-cached") && done == p.stream)
 		return 0;
 	if (is("poll-lies"))
 		return 0;
 	if (is("poll-never"))
 		return GENAI_PENDING;
 	rc = stream->poll(self, p, err);
+	done = rc ? NULL : p.stream;
 	return rc < 0 && is("poll-no-error") ? 0 : rc;
 }
 
@@ -285,6 +313,10 @@ static int32_t s_copy(void *self, struct genai_stream *s, uint64_t dst,
 
 	if (is("copy-short") && bytes > 1)
 		bytes--;
+	if (is("copy-d2d-odd") && kind == GENAI_COPY_D2D && bytes > 64)
+		bytes &= ~(uint64_t)1;
+	if (is("copy-source-odd") && kind == GENAI_COPY_H2D)
+		src &= ~(uint64_t)1;
 	if (is("copy-nothing") && !bytes)
 		return mutant_fail(err, GENAI_E_INVAL, "0 bytes");
 	if (is("copy-long") && kind == GENAI_COPY_D2H && bytes < 5000)
@@ -310,6 +342,10 @@ static int32_t s_launch(void *self, struct genai_stream *s,
 	if (is("units-swapped") && n == 3) {
 		copy[0] = acc[1];
 		copy[1] = acc[0];
+	}
+	if (is("units-of-eight") && n > 9 && n <= 64) {
+		copy[8] = acc[9];
+		copy[9] = acc[8];
 	}
 	for (uint32_t i = 0; is("access-flags") && i < n && i < 64; i++)
 		copy[i].flags &= GENAI_READ | GENAI_WRITE | GENAI_SPARSE;
