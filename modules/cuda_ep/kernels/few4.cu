@@ -1,10 +1,12 @@
 // few4.cu - products of several rows with a 4-bit matrix, each with the bits
 // that gemv4.cu gives it alone: steps of many sequences, and their prompts.
 //
-// A unit is FEW_WARPS row groups of the matrix, one a warp, by R rows of the
-// step.  A warp unpacks a tile (tile4.cuh) once and multiplies it with all R
-// rows, 8 columns of the tensor core each; their activations lie beside it in
-// shared memory, for all warps.  p.depth such stages are on the way.
+// A unit is FEW_WARPS row groups of the matrix by R rows of the step.  Their
+// tiles (tile4.cuh) and the activations beside them are in shared memory, and
+// p.depth such stages on the way.  A warp unpacks GROUPS tiles once and
+// multiplies them with R / GROUPS rows, 8 columns of the tensor core each: two
+// tiles where there are so many rows that shared memory would be read too
+// often.
 //
 // Blocks stay: block i takes units i, i + gridDim.x, ...  Those that are left
 // over when they do not come out even (all, where there are few) are cut into
@@ -38,7 +40,8 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, P> {
 	using tile::STAGE;
 	using tile::t;
 	using tile::warp;
-	static constexpr int NT = R / 8; // column groups
+	static constexpr int GROUPS = R > 32 ? 2 : 1; // of a warp
+	static constexpr int NT = R / GROUPS / 8;     // column groups
 	static constexpr u32 WEIGHTS = FEW_WARPS * STAGE;
 	static constexpr u32 SIZE = WEIGHTS + R * TILE * 2; // of a stage
 	static constexpr u32 OUT = FEW_WARPS * 16; // sums of a unit and row
@@ -48,7 +51,7 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, P> {
 	u32 n_whole, n_slices; // of this block; of a unit
 	u32 n_cut;	       // slices of all units that are cut
 	u32 slice_tiles;
-	float acc[NT][4], sum[NT][4], all[NT][4];
+	float acc[GROUPS * NT][4], sum[GROUPS * NT][4], all[GROUPS * NT][4];
 
 	__device__ __forceinline__ few4(const P &params) : tile(params)
 	{
@@ -113,9 +116,21 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, P> {
 		return w.unit % row_tiles * R;
 	}
 
-	__device__ __forceinline__ bool has_rows(const way &w) const
+	// Does the unit have its row group i?
+	__device__ __forceinline__ bool has(const way &w, u32 i) const
 	{
-		return (group_of(w) + warp) * ROWS < p.n;
+		return (group_of(w) + i) * ROWS < p.n;
+	}
+
+	// This warp's row groups of the unit, and its rows of the step, begin
+	// at
+	__device__ __forceinline__ u32 first() const
+	{
+		return warp / GROUPS * GROUPS;
+	}
+	__device__ __forceinline__ u32 first_row() const
+	{
+		return warp % GROUPS * NT * 8;
 	}
 
 	// Addresses of the rows of the matrix that this warp fetches next.
@@ -134,7 +149,7 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, P> {
 	__device__ __forceinline__ void fetch(unsigned char *st,
 					      const way &w) const
 	{
-		if (has_rows(w))
+		if (has(w, warp))
 			tile::fetch(st + warp * STAGE, rows, rows + 16,
 				    rows + 32, w.kt);
 	}
@@ -160,56 +175,71 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, P> {
 		}
 	}
 
-	// A tile by all rows.
+	// Scales and zero points of a tile.
+	struct factors {
+		u32 s[8], z[8];
+	};
+
+	// The warp's tiles by its rows.
 	__device__ __forceinline__ void multiply(const unsigned char *stage,
 						 u32 kt)
 	{
-		const unsigned char *st = stage + warp * STAGE;
-		const unsigned char *x = stage + WEIGHTS + g * 512 + t * 16;
-		u32 s[8], z[8], odd = (g & 1) << 6;
+		const unsigned char *st = stage + first() * STAGE;
+		const unsigned char *x =
+			stage + WEIGHTS + (first_row() + g) * 512 + t * 16;
+		u32 odd = (g & 1) << 6;
+		factors f[GROUPS];
 
-		this->read_scales(st, kt, s, z);
+#pragma unroll
+		for (u32 i = 0; i < GROUPS; i++)
+			this->read_scales(st + i * STAGE, kt, f[i].s, f[i].z);
 #pragma unroll
 		for (u32 j = 0; j < 4; j++) {
-			u32 h[16];
+			u32 h[GROUPS][16];
 
-			this->unpack_part(st, j, h);
 #pragma unroll
-			for (u32 i = 0; i < 2; i++) {
-				u32 b = 2 * j + i;
-				float s0 = tile::nth(s, b);
-				float s1 = tile::nth(s + 4, b);
-				float z0 = 0, z1 = 0;
-
-				if (ZP != CEP_ZP_NONE) {
-					z0 = this->zero(z, kt, b, 0);
-					z1 = this->zero(z, kt, b, 1);
-				}
+			for (u32 i = 0; i < GROUPS; i++)
+				this->unpack_part(st + i * STAGE, j, h[i]);
+#pragma unroll
+			for (u32 k = 0; k < 2; k++)
 #pragma unroll
 				for (u32 n = 0; n < NT; n++) {
-					float d[4];
+					u32 b = 2 * j + k;
+					uint4 v = in_order(*(
+						const uint4 *)(x + n * 4096 +
+							       (b * 64 ^ odd)));
 
-					this->product(
-						h + i * 8,
-						in_order(*(const uint4
-								   *)(x +
-								      n * 4096 +
-								      (b * 64 ^
-								       odd))),
-						z0, z1, d);
-					acc[n][0] = fmaf(d[0], s0, acc[n][0]);
-					acc[n][1] = fmaf(d[1], s0, acc[n][1]);
-					acc[n][2] = fmaf(d[2], s1, acc[n][2]);
-					acc[n][3] = fmaf(d[3], s1, acc[n][3]);
+#pragma unroll
+					for (u32 i = 0; i < GROUPS; i++)
+						block(h[i] + k * 8, v, f[i], kt,
+						      b, acc[i * NT + n]);
 				}
-			}
 		}
+	}
+
+	// Block b of a tile.
+	__device__ __forceinline__ void block(const u32 *h, const uint4 &v,
+					      const factors &f, u32 kt, u32 b,
+					      float *to) const
+	{
+		float s0 = tile::nth(f.s, b), s1 = tile::nth(f.s + 4, b);
+		float z0 = 0, z1 = 0, d[4];
+
+		if (ZP != CEP_ZP_NONE) {
+			z0 = this->zero(f.z, kt, b, 0);
+			z1 = this->zero(f.z, kt, b, 1);
+		}
+		this->product(h, v, z0, z1, d);
+		to[0] = fmaf(d[0], s0, to[0]);
+		to[1] = fmaf(d[1], s0, to[1]);
+		to[2] = fmaf(d[2], s1, to[2]);
+		to[3] = fmaf(d[3], s1, to[3]);
 	}
 
 	__device__ __forceinline__ static void clear(float (*x)[4])
 	{
 #pragma unroll
-		for (int n = 0; n < NT; n++)
+		for (int n = 0; n < GROUPS * NT; n++)
 #pragma unroll
 			for (int i = 0; i < 4; i++)
 				x[n][i] = 0;
@@ -220,7 +250,7 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, P> {
 						   float (*from)[4])
 	{
 #pragma unroll
-		for (int n = 0; n < NT; n++)
+		for (int n = 0; n < GROUPS * NT; n++)
 #pragma unroll
 			for (int i = 0; i < 4; i++) {
 				to[n][i] += from[n][i];
@@ -247,25 +277,24 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, P> {
 	// The warp's sums to the result, or to the parts of a unit that is cut.
 	__device__ __forceinline__ void leave(const way &w) const
 	{
-		float *out =
-			part_of(w) + (u64)w.slice * R * OUT + warp * 16 + g;
+		float *out = part_of(w) + (u64)w.slice * R * OUT + g;
 
 #pragma unroll
-		for (int n = 0; n < NT; n++)
-#pragma unroll
-			for (int e = 0; e < 2; e++) {
-				u32 m = n * 8 + 2 * t + e, r = warp * ROWS + g;
-				float v = all[n][e], u = all[n][e + 2];
+		for (u32 k = 0; k < GROUPS * NT * 2; k++) {
+			u32 n = k / 2, e = k % 2, i = first() + n / NT;
+			u32 m = first_row() + n % NT * 8 + 2 * t + e;
+			u32 r = i * ROWS + g;
+			float v = all[n][e], u = all[n][e + 2];
 
-				if (w.cut) {
-					out[m * OUT] = v;
-					out[m * OUT + 8] = u;
-				} else {
-					give(w, m, r, v, u);
-					if (!DUAL)
-						give(w, m, r + 8, u, 0.f);
-				}
+			if (w.cut) {
+				out[m * OUT + i * 16] = v;
+				out[m * OUT + i * 16 + 8] = u;
+			} else {
+				give(w, m, r, v, u);
+				if (!DUAL)
+					give(w, m, r + 8, u, 0.f);
 			}
+		}
 	}
 
 	__device__ __forceinline__ float slices(const float *s) const
@@ -373,7 +402,7 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, P> {
 					find_rows(in);
 			}
 			tile_commit();
-			if (has_rows(now))
+			if (has(now, first()))
 				multiply(ring + st * SIZE, now.kt);
 			st = st + 1 == p.depth ? 0 : st + 1;
 			more = advance(w);

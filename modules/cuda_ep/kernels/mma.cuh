@@ -133,9 +133,15 @@ __device__ __forceinline__ void unpack8(u32 v, u32 *o, bf16)
 	}
 }
 
+// The high or the low halves of a and b, in one instruction: the compiler makes
+// several of it.
 __device__ __forceinline__ u32 pick16(u32 a, u32 b, bool high)
 {
+#ifdef CEP_EMU
 	return high ? (a >> 16) | (b & 0xffff0000u) : (a & 0xffffu) | (b << 16);
+#else
+	return __byte_perm(a, b, high ? 0x7632 : 0x5410);
+#endif
 }
 
 #endif
