@@ -14,8 +14,8 @@ fi
 export top_srcdir
 mkdir -p .config/genai # replicas run elsewhere
 cp genai.ini .config/genai
-RAY_USAGE_STATS_ENABLED=0
-export RAY_USAGE_STATS_ENABLED
+RAY_USAGE_STATS_ENABLED=0 PYTHONDONTWRITEBYTECODE=1
+export RAY_USAGE_STATS_ENABLED PYTHONDONTWRITEBYTECODE
 ray_folder=$(mktemp -d /tmp/rayXXXX)
 export ray_folder
 genai=$genai model=$plain \

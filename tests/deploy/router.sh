@@ -10,6 +10,12 @@ if "$genai" serve "$plain" --port 0 --max-body 1 2>&1 | grep -q libevent; then
 	echo "1..0 # SKIP built without libevent"
 	exit 0
 fi
+missing=$(awk '/^vllm-router / { on = 1 } /^```/ { on = 0 } on' \
+	"$top_srcdir/docs/DEPLOYING.md" | grep -o -- '--[a-z-]*' |
+	while read -r flag; do
+		vllm-router --help | grep -q -- "$flag" || echo "$flag"
+	done)
+[ -z "$missing" ] || echo "not ok - docs/DEPLOYING.md: no $missing"
 export top_srcdir
 genai=$genai model=$plain PYTHONPATH=$top_srcdir/tests/cli \
 	python3 -B "$top_srcdir/tests/deploy/router.py"
