@@ -14,6 +14,10 @@ import sys
 import threading
 import time
 from served import *
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
 
 
 # ---- what it answers ----
@@ -238,7 +242,11 @@ def calls():
 
 # ---- structured output, where llguidance is ----
 
+# PyPI's jsonschema where it is, else what is needed of one.
 def matches(schema, v):
+    if jsonschema:
+        return jsonschema.Draft202012Validator(
+            schema, format_checker=jsonschema.FormatChecker()).is_valid(v)
     kind = {"object": dict, "array": list, "string": str, "integer": int,
             "boolean": bool, "number": (int, float), "null": type(None)}
     if "enum" in schema:
@@ -264,6 +272,8 @@ def matches(schema, v):
 
 def a_schema(r, depth=0):
     kinds = ["string", "integer", "boolean", "null", "enum", "any"]
+    if jsonschema:
+        kinds += ["pattern", "date", "number", "const", "tuple"]
     kind = r.choice(kinds + ["object", "array"] * (2 - depth))
     if kind == "object":
         p = {"k%d" % i: a_schema(r, depth + 1) for i in range(r.randint(1, 3))}
@@ -281,6 +291,17 @@ def a_schema(r, depth=0):
                 "maximum": lo + r.randint(0, 100)}
     if kind == "enum":
         return {"enum": r.sample(["a", "b\"", 1, None, True, "\u00fc"], 3)}
+    if kind == "pattern":
+        return {"type": "string", "pattern": "^[a-f]{1,4}(-[0-9]{2})?$"}
+    if kind == "date":
+        return {"type": "string", "format": "date"}
+    if kind == "number":
+        return {"type": "number", "minimum": -2.5, "exclusiveMaximum": 7}
+    if kind == "const":
+        return {"const": {"x": [1, "y", None]}}
+    if kind == "tuple":
+        return {"type": "array", "prefixItems": [a_schema(r, 2)],
+                "items": False, "minItems": 1}
     if kind == "any":
         return {"anyOf": [a_schema(r, 2), a_schema(r, 2)]}
     return {"type": kind}
@@ -317,7 +338,7 @@ def structured():
         except ValueError:
             wrong.append((schema, c["text"]))
     same("150 schemas, drawn at temperature 1.5: each answer is one of its "
-         "schema", (wrong[:3], ended), ([], 150))
+         "schema" + ", says jsonschema" * bool(jsonschema), (wrong[:3], ended), ([], 150))
     for kind, data, pattern in [
         ("regex", "[0-9]{3}-[a-f]{2}", "[0-9]{3}-[a-f]{2}"),
         ("grammar", 'start: "(" NUM ("," NUM)? ")"\nNUM: /[0-9]+/',
@@ -359,6 +380,15 @@ def structured():
          {"json": {"unevaluatedProperties": False}}, "unevaluatedProperties"),
         ("one that nothing matches",
          {"json": {"allOf": [{"const": 1}, {"const": 2}]}}, "nsatisf"),
+        ("one that is itself", {"json": {"$ref": "#"}}, "no text matches"),
+        ("two that are each other", {"json": {"$defs": {
+            "a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
+            "$ref": "#/$defs/a"}}, "no text matches"),
+        ("one that is very large", {"json": {"enum": list(range(20000))}},
+         "more than the 65536"),
+        ("one that explodes", {"json": {"allOf": [
+            {"anyOf": [{"type": "string", "minLength": i * 10 + j}
+                       for i in range(10)]} for j in range(10)]}}, "large"),
         ("a reference that is not there",
          {"json": {"$ref": "#/$defs/x"}}, "x"),
     ]:
@@ -385,6 +415,14 @@ def structured():
     check("many ends of a text", all(re.fullmatch(
         "(the|quick|brown|fox ){12}", t) for t in texts), texts)
     e.stop()
+    for wrap in '{"type":"array","items":%s}', '{"anyOf":[%s]}', \
+            '{"allOf":[%s]}':
+        a, b = wrap.split("%s")
+        n = 600
+        status = s.ask("POST", TEXT, '{"prompt":"a","max_tokens":4,'
+                       '"structured_outputs":{"json":%s}}' % (
+                           a * n + '{"type":"null"}' + b * n))[0]
+        check("a schema %d deep: an answer" % n, status in (200, 400), status)
     same("ignore_eos does not go with it", s.post(
         TEXT, prompt="a", ignore_eos=True,
         structured_outputs={"regex": "a"})[0], 400)
@@ -924,6 +962,16 @@ def many():
     same("it ends with 0", s.stop(), (0, ""))
 
 
+# Many short requests over connections that stay, by the script for many more.
+def flood():
+    r = subprocess.run([sys.executable, "-B", os.path.join(
+        os.environ["top_srcdir"], "tests/bench/serve_load.py"), "flood", GENAI,
+        MODEL, "--requests", "1000", "--active", "32", "--idle", "64"],
+        capture_output=True, text=True)
+    check("1000 requests over 32 connections, beside 64 idle ones: none fails",
+          r.returncode == 0 and "0 failed" in r.stdout, r)
+
+
 # ---- the page: every command on it ----
 
 def page():
@@ -1082,5 +1130,6 @@ page()
 drain()
 elsewhere()
 many()
+flood()
 structured()
 finish()

@@ -297,6 +297,88 @@ START_TEST(garbage)
 }
 END_TEST
 
+static unsigned next(unsigned *seed)
+{
+	*seed = *seed * 1103515245u + 12345u;
+	return *seed >> 16 & 0x7fff;
+}
+
+// A text with some bytes gone, doubled, made others, moved.
+static size_t bend(char *s, size_t n, unsigned *seed)
+{
+	static const char bytes[] = "<>|{}[]()\"'\\/:,=_ \n\0\x80\xc3\xff"
+				    "0e-fu";
+
+	for (unsigned edits = 1 + next(seed) % 4; edits && n > 1; edits--) {
+		size_t at = next(seed) % n, m = 1 + next(seed) % 12;
+
+		m = m < n - at ? m : n - at;
+		switch (next(seed) % 4) {
+		case 0:
+			memmove(s + at, s + at + m, n - at - m);
+			n -= m;
+			break;
+		case 1:
+			if (n + m > 700)
+				break;
+			memmove(s + at + m, s + at, n - at);
+			n += m;
+			break;
+		case 2:
+			s[at] = bytes[next(seed) % (sizeof(bytes) - 1)];
+			break;
+		default:
+			memmove(s + at, s + n - m, m);
+		}
+	}
+	return n;
+}
+
+static void push_cut(const struct parse_case *k, json_t *tools, const char *s,
+		     size_t n, unsigned *seed, struct got *g)
+{
+	struct parse_format f;
+	struct parse *p = open_case(k, tools, &f, g);
+
+	ck_assert_ptr_nonnull(p);
+	for (size_t at = 0, m; at < n; at += m) {
+		m = seed ? 1 + next(seed) % 24 : n;
+		m = m < n - at ? m : n - at;
+		ck_assert(parse_push(p, s + at, m));
+	}
+	parse_end(p);
+	end_piece(g);
+	parse_close(p);
+}
+
+// Bent texts: the same whatever the pieces.  GENAI_ROUNDS: how many.
+START_TEST(bent)
+{
+	const char *more = getenv("GENAI_ROUNDS");
+	long rounds = more ? strtol(more, NULL, 10) : 5000;
+	json_t *tools = json_loads(tools_text, 0, NULL);
+	unsigned seed = 7;
+
+	for (long i = 0; i < rounds; i++) {
+		const struct parse_case *k = &cases[next(&seed) % N_CASES];
+		const struct parse_case *of = &cases[next(&seed) % N_CASES];
+		struct got whole, cut;
+		size_t n = strlen(of->text);
+		char s[1024];
+
+		memcpy(s, of->text, n);
+		n = bend(s, n, &seed);
+		push_cut(k, tools, s, n, NULL, &whole);
+		push_cut(k, tools, s, n, &seed, &cut);
+		ck_assert_msg(whole.n == cut.n &&
+				      !memcmp(whole.text, cut.text, cut.n),
+			      "round %ld, %s: %.*s\nwhole %s\ncut %s", i,
+			      k->name, (int)n, s, whole.text, cut.text);
+	}
+	json_decref(tools);
+}
+END_TEST
+
 // Deep and long ones end, in a bounded time.
 START_TEST(deep)
 {
@@ -326,6 +408,7 @@ int main(void)
 	tcase_add_loop_test(t, every_cut, 0, N_CASES);
 	tcase_add_test(t, at_once);
 	tcase_add_test(t, garbage);
+	tcase_add_test(t, bent);
 	tcase_add_test(t, deep);
 	suite_add_tcase(s, t);
 	return genai_check_main(s);

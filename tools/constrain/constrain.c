@@ -296,12 +296,17 @@ int32_t constraint_open(struct constrain *c, const char *kind, const char *data,
 	why = c->llg.matcher_get_error(k->of[0].matcher);
 	if (why)
 		rc = genai_fail(err, GENAI_E_INVAL, "%s: %.400s", kind, why);
-	for (uint32_t i = 1; !rc && i < choices; i++)
-		k->of[i].matcher = c->llg.clone_matcher(k->of[0].matcher);
 	bytes = rc ? 0 : c->llg.matcher_get_mask_byte_size(k->of[0].matcher);
 	k->mask = calloc(1, bytes + 4);
 	if (!rc && !k->mask)
 		rc = genai_fail(err, GENAI_E_NOMEM, "no memory");
+	// one that goes round in circles is known by its first mask
+	if (!rc &&
+	    c->llg.matcher_compute_mask_into(k->of[0].matcher, k->mask, bytes))
+		rc = genai_fail(err, GENAI_E_INVAL, "%s: no text matches it",
+				kind);
+	for (uint32_t i = 1; !rc && i < choices; i++)
+		k->of[i].matcher = c->llg.clone_matcher(k->of[0].matcher);
 	if (rc)
 		constraint_close(k);
 	else

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_GRAMMAR 65536 // bytes
+
 static int set(struct ask *a, const char *kind, const json_t *data,
 	       const char *param, struct serve_error *e)
 {
@@ -20,7 +22,15 @@ static int set(struct ask *a, const char *kind, const json_t *data,
 		a->grammar = strdup(json_string_value(data));
 	else
 		a->grammar = json_dumps(data, JSON_COMPACT);
-	return a->grammar ? 0 : refuse(e, 500, NULL, NULL, "no memory");
+	if (!a->grammar)
+		return refuse(e, 500, NULL, NULL, "no memory");
+	// it is compiled while the others wait
+	return strlen(a->grammar) <= MAX_GRAMMAR
+		       ? 0
+		       : refuse(e, 400, "invalid_value", param,
+				"%s: %zu bytes are more than the %d that a "
+				"structure may have",
+				param, strlen(a->grammar), MAX_GRAMMAR);
 }
 
 static int format(const json_t *f, struct ask *a, struct serve_error *e)

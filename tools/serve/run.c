@@ -1,6 +1,9 @@
 // run.c - a server's life: opened, served, drained.
 #include "tools/serve/serve.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,8 +254,14 @@ static void close_all(struct serve *s)
 int serve_run(struct cli *c, const struct serve_options *o)
 {
 	struct serve s = {.c = c, .o = o, .started = time(NULL)};
-	int32_t rc = read_keys(&s, &c->err);
+	int32_t rc;
 
+#ifdef M_ARENA_MAX
+	// what the engine's thread takes, this one gives back: with a heap
+	// each, both grow for hours
+	mallopt(M_ARENA_MAX, 1);
+#endif
+	rc = read_keys(&s, &c->err);
 	if (!rc)
 		rc = open_model(&s, &c->err);
 	if (!rc)
