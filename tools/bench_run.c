@@ -197,6 +197,7 @@ static json_t *row_json(const struct bench *b, const struct cli_model *m,
 	set_bytes(j, "ring_bytes", st->ring_bytes);
 	set_bytes(j, "in_place_bytes", st->in_place_bytes);
 	set_bytes(j, "streamed_bytes_per_token", st->streamed_bytes_per_token);
+	set_bytes(j, "beside_bytes_per_token", st->beside_bytes_per_token);
 	return j;
 }
 

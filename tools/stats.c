@@ -70,6 +70,9 @@ json_t *cli_stats_json(const struct cli_model *m, const struct cli_result *r,
 		rate((double)st.h2d_bytes * 1e-9, r->prefill_s + r->decode_s),
 		"captures", (json_int_t)st.captures, "replays",
 		(json_int_t)st.replays, "fallbacks", fb);
+	json_object_set_new(
+		j, "beside_bytes_per_token",
+		json_integer((json_int_t)st.beside_bytes_per_token));
 	if (st.simulated_ns) {
 		json_object_set_new(j, "simulated_s",
 				    json_real((double)st.simulated_ns * 1e-9));

@@ -100,6 +100,7 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 	st.ring_bytes = r->ring_bytes;
 	st.in_place_bytes = r->in_place_bytes;
 	st.streamed_bytes_per_token = r->streamed_bytes;
+	st.beside_bytes_per_token = r->beside_bytes;
 	st.h2d_bytes = ss.h2d_bytes;
 	st.captures = sum.captures;
 	st.replays = sum.replays;

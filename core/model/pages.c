@@ -108,7 +108,13 @@ static int32_t add_visit(struct genai_pages *b, uint32_t visit,
 		.bytes = v->flags & GENAI_WEIGHT_GATHER
 				 ? 0
 				 : v->device_bytes / v->rows *
-					   (row_end - row_begin)};
+					   (row_end - row_begin),
+		.flags = v->flags & GENAI_WEIGHT_HOST &&
+					 b->p->rt->pager_caps.flags &
+						 GENAI_PAGER_CAP_HOST
+				 ? GENAI_VISIT_HOST
+				 : 0,
+	};
 	set_work(b, &b->sweep[b->n_sweep], visit, row_begin);
 	b->p->pages[b->n_sweep] = (struct genai_sweep_page){
 		sizeof(b->p->pages[0]), visit, row_begin, row_end};
@@ -483,7 +489,7 @@ int32_t genai_pages_build(struct genai_pages *b,
 #define MAX_BYTES (UINT64_C(1) << 48)
 #define KNOWN_FLAGS                                                            \
 	(GENAI_WEIGHT_GATHER | GENAI_WEIGHT_ROWS | GENAI_WEIGHT_FILL_PARTS |   \
-	 GENAI_WEIGHT_ANY_ROWS)
+	 GENAI_WEIGHT_ANY_ROWS | GENAI_WEIGHT_HOST)
 
 static bool is_sound(const struct genai_graph *g, const struct genai_visit *v)
 {
@@ -493,7 +499,8 @@ static bool is_sound(const struct genai_graph *g, const struct genai_visit *v)
 
 	if (v->tensor >= g->n_tensors || v->first_node > v->last_node ||
 	    v->last_node >= g->n_nodes || !v->rows || (!rows && v->rows > 1) ||
-	    (parts && (!rows || !v->fill)))
+	    (parts && (!rows || !v->fill)) ||
+	    (v->flags & GENAI_WEIGHT_HOST && !rows))
 		return false;
 	bytes = genai_graph_tensor(g, v->tensor)->bytes;
 	if ((!v->fill || parts) && v->device_bytes != bytes)

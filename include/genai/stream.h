@@ -118,6 +118,11 @@ struct genai_stream_caps {
 	uint64_t launch_ns;	     /* of every unit of work */
 	/* Of host memory that units read where it lies; 0: as copies. */
 	uint64_t in_place_bytes_per_s;
+	/* Of weights that the host's cores multiply where they lie while copies
+	 * go on, and what each node with such rows takes besides; 0: they do
+	 * not.  Known without RATES, too, and link_bytes_per_s with it. */
+	uint64_t host_bytes_per_s;
+	uint64_t host_latency_ns;
 };
 
 struct genai_stream_stats {

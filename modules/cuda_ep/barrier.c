@@ -47,6 +47,12 @@ static void fault_text(struct cep *self, const struct cep_fault *f,
 			 "%s: block %lld of a block table: there are %lld",
 			 node, v, n);
 		break;
+	case CEP_FAULT_HOST:
+		cep_fail(self, out, GENAI_E_DEVICE,
+			 "%s: the host's threads did not multiply their rows "
+			 "within %lld ms",
+			 node, v / 1000000);
+		break;
 	default:
 		cep_fail(self, out, GENAI_E_DEVICE,
 			 "%s: integer division by zero", node);

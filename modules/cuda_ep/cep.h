@@ -173,6 +173,10 @@ struct cep {
 	char device_name[64];
 	uint64_t total_bytes, granule, limit;
 	uint64_t free_before; /* of the device, before this process */
+	/* threads of the host that multiply: beside.h; and what plans are made
+	 * by then */
+	struct cep_team *team;
+	uint64_t patience_ns, link_rate, host_rate;
 	CUmodule *modules;
 	CUfunction kernels[CEP_N_KERNELS];
 
@@ -362,6 +366,11 @@ int32_t cep_graph_destroy(void *self, struct genai_recording *recording,
 extern const struct genai_stream_ops cep_stream_ops;
 extern const struct genai_barrier_ops cep_barrier_ops;
 extern const struct exec_module cep_executors;
+
+/* ---- op_beside.c ---- */
+
+/* The rates of the link and of the team beside it that are not known yet. */
+int32_t cep_measure(struct cep *self, struct genai_error *err);
 
 /* ---- plan.c, for messages ---- */
 

@@ -17,6 +17,7 @@ static struct cep_run run_of(const struct exec_step *s, uint32_t node)
 		.sync = base + p->sync_at + p->sync_offset[node],
 		.overlap = s->overlap,
 		.settled = cep_plan(s->plan)->settled,
+		.side = cep_plan(s->plan)->side,
 		.graph = p->graph,
 		.plan = p->id,
 		.err = s->err,
@@ -67,6 +68,10 @@ static int32_t declare(struct exec_step *s, const struct cep_node *n,
 
 		if (!exec_reads(x, i))
 			continue;
+		// no matrix is read where the host is asked or met
+		if ((r->beside == EXEC_ASK || r->beside == EXEC_MEET) &&
+		    EXEC_HAS(x->cut, i))
+			continue;
 		if (r->n_parts && EXEC_HAS(x->cut, i)) {
 			add_parts(a, &count, n, r, i);
 			continue;
@@ -105,11 +110,12 @@ int32_t cep_launch(struct exec_step *s, uint32_t node,
 	r.n_parts = part->n_parts;
 	r.parts = part->parts;
 	r.part_rows = part->part_rows;
+	r.beside = part->beside;
 	rc = n->op->run(n, &r);
 	s->overlap = r.overlap;
 	if (r.alone)
 		cep_plan(s->plan)->settled = node;
-	return rc ? rc : declare(s, n, &r);
+	return rc || r.idle ? rc : declare(s, n, &r);
 }
 
 bool cep_settled(const struct cep_node *n, const struct cep_run *r, uint32_t i)

@@ -1,4 +1,5 @@
 // module.c - the module block of cuda_ep, bringing it up and down.
+#include "modules/cuda_ep/beside.h"
 #include "modules/cuda_ep/cep.h"
 
 static void cep_fini(void *p)
@@ -6,6 +7,7 @@ static void cep_fini(void *p)
 	struct cep *self = p;
 	const struct genai_host *host = self->host;
 
+	cep_team_stop(self->team);
 	if (self->retained) {
 		cep_memory_close(self);
 		cep_kernels_close(self);
@@ -18,6 +20,43 @@ static void cep_fini(void *p)
 	pthread_mutex_destroy(&self->lock);
 	pthread_mutex_destroy(&self->call_lock);
 	host->free(host->ctx, self);
+}
+
+#define MOST_THREADS 1024
+#define MOST_PATIENCE_MS 3600000
+
+// Threads that multiply rows beside the link, if any are wanted.
+static int32_t open_team(struct cep *self, struct genai_error *err)
+{
+	const struct genai_host *host = self->host;
+	uint64_t threads = 0, ms = 10000;
+	uint32_t n;
+	int32_t rc;
+
+	(void)host->config_get_u64(host->ctx, "host_threads", &threads);
+	(void)host->config_get_u64(host->ctx, "host_patience_ms", &ms);
+	(void)host->config_get_u64(host->ctx, "link_bytes_per_s",
+				   &self->link_rate);
+	(void)host->config_get_u64(host->ctx, "host_bytes_per_s",
+				   &self->host_rate);
+	if (threads > MOST_THREADS)
+		return cep_fail(self, err, GENAI_E_CONFIG,
+				"host_threads: at most %d", MOST_THREADS);
+	if (!ms || ms > MOST_PATIENCE_MS)
+		return cep_fail(self, err, GENAI_E_CONFIG,
+				"host_patience_ms: 1 to %d", MOST_PATIENCE_MS);
+	self->patience_ns = ms * 1000000;
+	if (!threads)
+		return 0;
+	rc = cep_team_start(host, (uint32_t)threads, &self->team, &n, err);
+	if (rc)
+		return rc;
+	if (n < threads)
+		host->log(host->ctx, GENAI_LOG_INFO,
+			  "host_threads: %u, not %u: this process may use no "
+			  "more cores",
+			  n, (uint32_t)threads);
+	return self->link_rate && self->host_rate ? 0 : cep_measure(self, err);
 }
 
 static int32_t cep_init(const struct genai_host *host,
@@ -50,6 +89,8 @@ static int32_t cep_init(const struct genai_host *host,
 		goto err_fini;
 	self->own_driver = *path;
 	rc = cep_device_open(self, err);
+	if (!rc)
+		rc = open_team(self, err);
 	if (rc)
 		goto err_fini;
 	*out_self = self;
@@ -72,6 +113,16 @@ static const struct genai_config_key keys[] = {
 	 "path of the CUDA driver library; empty: libcuda.so.1"},
 	{"overlap", "on", GENAI_KEY_BOOL, 0, NULL,
 	 "start a kernel while the one before it ends (compute capability 9)"},
+	{"host_threads", "0", GENAI_KEY_U64, 0, NULL,
+	 "threads that multiply rows of 4-bit matrices on the host's cores "
+	 "while "
+	 "the link brings others; 0: none"},
+	{"host_bytes_per_s", "0", GENAI_KEY_U64, 0, NULL,
+	 "weights that they multiply, beside copies; 0: measured at the start"},
+	{"link_bytes_per_s", "0", GENAI_KEY_U64, 0, NULL,
+	 "what the link brings, beside them; 0: measured at the start"},
+	{"host_patience_ms", "10000", GENAI_KEY_U64, 0, NULL,
+	 "a step fails if they have not answered for so long"},
 };
 
 static const struct genai_module_block block = {

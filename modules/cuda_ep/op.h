@@ -61,6 +61,10 @@ struct cep_run {
 	 * kernel of this run waited for all that went before it */
 	uint32_t settled;
 	bool alone;
+	/* rows that the host's cores multiply: op_beside.h */
+	enum exec_beside beside;
+	struct cep_side *side;
+	bool idle; /* nothing was enqueued */
 	const struct genai_graph *graph;
 	uint32_t plan;
 	struct genai_error *err;
@@ -198,6 +202,8 @@ extern const struct cep_op cep_op_gate_up;  /* a; b, scales, zp, bias; twice */
 int32_t cep_prepare_silu_mul(struct cep_node *n, struct genai_error *err);
 int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err);
 int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r);
+/* May rows of this product be left to the host? */
+bool cep_nbits_beside(const struct cep_node *n);
 
 /* ---- op_rowwise.c ---- */
 

@@ -3,7 +3,9 @@
 // there is one row, up to EXACT_ROWS or more; never on how rows of the weight
 // are cut.  gemv4 (one row) and few4 (more) give a row the same bits.  Where
 // many sequences share the step, they take rows of any number; what they do not
-// take goes by the general kernel.
+// take goes by the general kernel.  With threads of the host (host_threads) the
+// kernels of beside.cu stand in the place of both.
+#include "modules/cuda_ep/op_beside.h"
 #include "modules/cuda_ep/op_matmul.h"
 
 // As in kernels/gemv4.cu, tile4.cuh, few4.cu.
@@ -22,6 +24,7 @@ struct nbits_state {
 	int64_t zp, zp_row;	     // CEP_ZP_*; bytes of a row of them
 	bool fast;		     // 1 to EXACT_ROWS rows: gemv4, few4
 	bool gemm4;		     // more rows go to gemm4
+	bool beside;		     // 1 to EXACT_ROWS rows go to beside
 	int64_t part;		     // parts of a sum, in the workspace
 	int64_t pair;		     // bytes of one of two products
 	int64_t normed;		     // where a norm's result lies
@@ -234,13 +237,17 @@ static int32_t prepare(struct cep_node *n, struct genai_error *err)
 	if (rc)
 		return rc;
 	o = sum_of(n);
-	s->fast = a->dtype != GENAI_DT_F32 && s->bits == 4 && s->block >= 32 &&
-		  s->k % 32 == 0 &&
+	s->beside = n->self->team && a->dtype != GENAI_DT_F32 && s->bits == 4 &&
+		    s->block >= 32 && s->k % 32 == 0;
+	s->fast = !s->beside && a->dtype != GENAI_DT_F32 && s->bits == 4 &&
+		  s->block >= 32 && s->k % 32 == 0 &&
 		  one_bytes(n, &o, 4, 1) <= (uint32_t)n->self->max_smem - 20480;
 	s->gemm4 = a->dtype != GENAI_DT_F32 && s->bits == 4 && s->block >= 32 &&
 		   s->k % 64 == 0 && s->zp != CEP_ZP_FLOAT;
 	if (s->fast)
 		slice_memory(n, 16);
+	if (s->beside)
+		n->sync_bytes = 4; // the job's turn
 	memcpy(dims, a->dims, sizeof(dims));
 	dims[a->rank - 1] = s->n;
 	return cep_out(n, 0, a->dtype, a->rank, dims, err);
@@ -662,6 +669,80 @@ static bool is_fast(const struct cep_node *n, const struct cep_mm *p)
 	return nbits_state(n)->fast && (p->m <= EXACT_ROWS || n->exact);
 }
 
+// ---- rows beside the link ----
+
+bool cep_nbits_beside(const struct cep_node *n)
+{
+	return (n->op->run == cep_run_nbits || n->op->run == cep_run_gate_up) &&
+	       nbits_state(n)->beside;
+}
+
+static bool goes_beside(const struct cep_node *n, const struct cep_mm *p)
+{
+	return nbits_state(n)->beside && (p->m <= EXACT_ROWS || n->exact);
+}
+
+static int32_t norm_beside(const struct cep_node *n, struct cep_run *r,
+			   struct cep_mm *p)
+{
+	uint32_t dtype = n->in[0]->dtype;
+	struct cep_norm x;
+
+	if (!n->norm)
+		return 0;
+	x = norm_of(n, r, p);
+	p->a = x.out;
+	p->vec_a = cep_is_vec(p->a, p->lda, cep_dtype_bytes(dtype));
+	return cep_beside_norms(n, r) ? cep_run_norm_of(n, r, dtype, &x) : 0;
+}
+
+// second 0: there is one matrix.
+static int32_t run_beside(struct cep_node *n, struct cep_run *r,
+			  struct cep_mm *p, uint32_t second)
+{
+	struct cep_product4 x = {
+		.o = sum_of(n),
+		.first = 1,
+		.second = second,
+		.dual = second,
+	};
+	struct cep_mv_dual_tiled q;
+	int32_t rc = 0;
+
+	q.n_tiles = r->n_parts ? r->n_parts : 1;
+	q.tile_rows = r->n_parts ? r->part_rows : p->n;
+	if (r->beside != EXEC_ASK && r->beside != EXEC_MEET) {
+		rc = set_parts(n, r, 1, q.b, q.s, q.z);
+		if (!rc && second)
+			rc = set_parts(n, r, second, q.b + CEP_TILES,
+				       q.s + CEP_TILES, q.z + CEP_TILES);
+	}
+	if (second && n->in[second + 3])
+		x.bias2 = n->in[second + 3]->addr;
+	if (!rc)
+		rc = norm_beside(n, r, p);
+	x.m = *p;
+	return rc ? rc : cep_run_beside(n, r, &x, &q);
+}
+
+// Of more rows the host multiplies none: true if there is nothing to do.
+static bool only_learns(struct cep_node *n, struct cep_run *r,
+			const struct cep_mm *p, uint32_t second,
+			int32_t *out_rc)
+{
+	const struct cep_product4 x = {
+		.m = *p,
+		.o = sum_of(n),
+		.first = 1,
+		.second = second,
+		.dual = second,
+	};
+
+	*out_rc = 0;
+	return r->beside != EXEC_NOT_BESIDE &&
+	       (cep_beside_learn(n, r, &x, out_rc) || *out_rc);
+}
+
 int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
 {
 	struct cep_mm p = nbits_params(n, r, 1, 5);
@@ -669,6 +750,10 @@ int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
 
 	if (!p.m || !p.n)
 		return 0;
+	if (goes_beside(n, &p))
+		return run_beside(n, r, &p, 0);
+	if (only_learns(n, r, &p, 0, &rc))
+		return rc;
 	rc = norm_before(n, r, &p);
 	if (rc)
 		return rc;
@@ -721,7 +806,7 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 	rows = s->m;
 	if (is_prompt(n, s))
 		rows = CEP_PROMPT_ROWS - 1;
-	if (n->exact && s->fast)
+	if (n->exact && (s->fast || s->beside))
 		rows = 0;
 	s->pair = (rows * s->n * cep_dtype_bytes(n->in[0]->dtype) + 255) / 256 *
 		  256;
@@ -819,6 +904,10 @@ int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r)
 
 	if (!p.m || !p.n)
 		return 0;
+	if (goes_beside(n, &p))
+		return run_beside(n, r, &p, UP);
+	if (only_learns(n, r, &p, UP, &rc))
+		return rc;
 	rc = norm_before(n, r, &p);
 	if (rc)
 		return rc;

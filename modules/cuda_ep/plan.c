@@ -2,6 +2,7 @@
 // the loop is told of it; what the executors are.
 #include <stdio.h>
 
+#include "modules/cuda_ep/op_beside.h"
 #include "modules/cuda_ep/plan.h"
 
 void cep_node_text(struct cep *self, uint32_t plan, uint32_t node, char *buf,
@@ -134,9 +135,11 @@ static void visit(struct exec_variant *v, uint32_t node, uint32_t input,
 	const struct genai_tensor *t = genai_graph_tensor(g, x->tensor);
 	const struct genai_file *f = genai_graph_file(g, t->file);
 
-	(void)node;
 	(void)input;
 	(void)index;
+	if (x->flags & GENAI_WEIGHT_ROWS &&
+	    cep_nbits_beside(cep_node_of(v, node)))
+		x->flags |= GENAI_WEIGHT_HOST;
 	if (((uintptr_t)f->data + t->offset) % 16)
 		x->fill = copy_fill;
 }
@@ -146,6 +149,7 @@ static void visit(struct exec_variant *v, uint32_t node, uint32_t input,
 static int32_t open_plan(struct exec_plan *p, struct genai_error *err)
 {
 	struct genai_plan *plan = cep_plan(p);
+	int32_t rc;
 
 	plan->self = (struct cep *)p->shared;
 	if (!p->stream->ops->native)
@@ -155,11 +159,16 @@ static int32_t open_plan(struct exec_plan *p, struct genai_error *err)
 		if (!strcmp(genai_graph_node(p->graph, i)->op,
 			    "PagedAttention"))
 			plan->exact = true;
-	return cep_fuse(plan, err);
+	rc = cep_fuse(plan, err);
+	if (!rc && plan->self->team)
+		rc = cep_side_open(plan->self, p->graph->n_nodes, &plan->side,
+				   err);
+	return rc;
 }
 
 static void close_plan(struct exec_plan *p)
 {
+	cep_side_close(cep_plan(p)->side);
 	p->host->free(p->host->ctx, cep_plan(p)->fusions);
 }
 

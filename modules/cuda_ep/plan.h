@@ -45,6 +45,7 @@ struct genai_plan {
 	bool synced;		    /* sync words are zero */
 	uint32_t settled;	    /* of the step: as in cep_run */
 	bool exact;		    /* of its nodes */
+	struct cep_side *side;	    /* with threads of the host */
 };
 
 static inline struct genai_plan *cep_plan(struct exec_plan *p)

@@ -5,6 +5,9 @@
 #include "modules/cuda_ep/cep.h"
 #include "modules/cuda_ep/timeline.h"
 
+// To ask the host's threads and to meet them, beside copies.
+#define HOST_LATENCY_NS 16000
+
 static int32_t cep_caps(void *ctx, struct genai_stream_caps *out,
 			struct genai_error *err)
 {
@@ -32,6 +35,11 @@ static int32_t cep_caps(void *ctx, struct genai_stream_caps *out,
 	left = self->limit > left ? self->limit - left : 0;
 	memcpy(c.device_name, self->device_name, sizeof(c.device_name));
 	c.free_bytes = free_bytes < left ? free_bytes : left;
+	if (self->team) {
+		c.link_bytes_per_s = self->link_rate;
+		c.host_bytes_per_s = self->host_rate;
+		c.host_latency_ns = HOST_LATENCY_NS;
+	}
 	genai_struct_give(out, &c);
 	return 0;
 }
@@ -136,8 +144,7 @@ int32_t cep_count(struct genai_stream *s, bool owes_event,
 
 struct genai_stream_stats *cep_stats_of(struct genai_stream *s)
 {
-	return s->recording ? &s->self->recording->per_replay
-			    : &s->self->stats;
+	return s->recording ? &s->self->recording->per_replay : &s->self->stats;
 }
 
 // The host end of a copy: pinned or registered, or the copy would not be

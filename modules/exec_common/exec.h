@@ -141,12 +141,18 @@ struct exec_plan {
 	uint32_t *part_rows;  /* per node: rows of parts that may run at once */
 	genai_addr parts[EXEC_MAX_PARTS * EXEC_MAX_IN];
 	bool has_pages, submitted;
-	uint8_t *stays; /* per page: on the device, or read in place, for good */
+	uint8_t *stays;	 /* per page: GENAI_PLACE_* for good, or 0 */
+	bool takes_host; /* a visit is WEIGHT_HOST: the module knows exec_beside
+			  */
 
 	struct exec_recording recorded[EXEC_RECORDINGS];
 	uint32_t n_recorded;
 	struct genai_exec_stats stats;
 };
+
+/* Of a node some of whose parts are left to the host's cores: launched before
+ * all parts, with each that is left to them, and after all. */
+enum exec_beside { EXEC_NOT_BESIDE, EXEC_ASK, EXEC_LEFT, EXEC_MEET };
 
 /* The rows that a launch computes. */
 struct exec_part {
@@ -156,6 +162,7 @@ struct exec_part {
 	 * where part k of input i lies is parts[k * EXEC_MAX_IN + i]. */
 	uint32_t n_parts, part_rows;
 	const genai_addr *parts;
+	enum exec_beside beside; /* ASK and MEET: of all rows */
 };
 
 /* A step being enqueued. */

@@ -38,7 +38,7 @@ static int32_t acquire(struct exec_step *s, uint32_t node, uint32_t page)
 		rc = S(p)->wait(SELF(p), s->stream, ready, s->err);
 	if (!rc && MUTANT(3))
 		rc = mark(s);
-	if (!rc && place.kind == GENAI_PLACE_HOST)
+	if (!rc && place.kind == GENAI_PLACE_HOST && !p->takes_host)
 		rc = EXEC_FAIL(p, s->err, GENAI_E_UNSUPPORTED,
 			       "page %u was placed on the host", page);
 	s->copied |= !p->stays[page];
@@ -93,7 +93,22 @@ static int32_t at_once(struct exec_step *s, uint32_t node, uint32_t from,
 	return rc;
 }
 
-// The rows of one range, which begin at page from; *to is the next one's.
+// The pages of one range of rows, which begin at page from: where they end.
+// *out_left: all of them were left to the host's cores.
+static uint32_t part_end(const struct exec_plan *p, uint32_t from, uint32_t end,
+			 bool *out_left)
+{
+	uint32_t to = from;
+
+	*out_left = true;
+	for (; to < end && p->pages[to].row_begin == p->pages[from].row_begin;
+	     to++)
+		*out_left &= p->stays[to] == GENAI_PLACE_HOST;
+	return to;
+}
+
+// The rows of one range; *to is the next one's.  What is left to the host's
+// cores is held until they are met.
 static int32_t one_part(struct exec_step *s, uint32_t node, uint32_t from,
 			uint32_t end, uint32_t *to)
 {
@@ -101,14 +116,43 @@ static int32_t one_part(struct exec_step *s, uint32_t node, uint32_t from,
 	struct exec_part part = {.row_begin = g[from].row_begin,
 				 .row_end = g[from].row_end};
 	int32_t rc = 0;
+	bool left;
 
-	for (*to = from; !rc && *to < end && g[*to].row_begin == part.row_begin;
-	     ++*to)
-		rc = acquire(s, node, *to);
+	*to = part_end(s->plan, from, end, &left);
+	part.beside = left ? EXEC_LEFT : EXEC_NOT_BESIDE;
+	for (uint32_t i = from; !rc && i < *to; i++)
+		rc = acquire(s, node, i);
 	if (!rc)
 		rc = launch(s, node, &part);
-	for (uint32_t i = from; !rc && i < *to; i++)
+	for (uint32_t i = from; !rc && !left && i < *to; i++)
 		rc = release(s, i);
+	return rc;
+}
+
+// Part by part.  The host's cores are asked first, and met last: meanwhile the
+// others are multiplied as they come.
+static int32_t by_parts(struct exec_step *s, uint32_t node, uint32_t from,
+			uint32_t end)
+{
+	const struct exec_plan *p = s->plan;
+	struct exec_part part = {.beside = EXEC_ASK};
+	bool any = false, left;
+	int32_t rc = 0;
+
+	for (uint32_t i = from; i < end && !any;)
+		i = part_end(p, i, end, &any);
+	if (any)
+		rc = launch(s, node, &part);
+	for (uint32_t i = from; !rc && i < end;)
+		rc = one_part(s, node, i, end, &i);
+	part.beside = EXEC_MEET;
+	if (!rc && any)
+		rc = launch(s, node, &part);
+	for (uint32_t i = from, to; !rc && any && i < end; i = to) {
+		to = part_end(p, i, end, &left);
+		for (; !rc && left && i < to; i++)
+			rc = release(s, i);
+	}
 	return rc;
 }
 
@@ -129,8 +173,7 @@ static int32_t run_node(struct exec_step *s, uint32_t node)
 	else if (p->part_rows[node] && s->variant->facts[node].parts)
 		rc = at_once(s, node, base, end);
 	else
-		for (uint32_t i = base; !rc && i < end;)
-			rc = one_part(s, node, i, end, &i);
+		rc = by_parts(s, node, base, end);
 	for (uint32_t i = begin; !rc && i < base; i++)
 		rc = release(s, i);
 	return rc;
@@ -141,7 +184,9 @@ static int32_t run_node(struct exec_step *s, uint32_t node)
 static int32_t take_contexts(struct exec_step *s)
 {
 	const struct exec_plan *p = s->plan;
-	uint64_t n = p->graph->n_nodes + p->node_pages[p->graph->n_nodes];
+	// with both ends of what goes on beside it
+	uint64_t n = 3 * (uint64_t)p->graph->n_nodes +
+		     p->node_pages[p->graph->n_nodes];
 
 	if (s->variant->contexts)
 		return 0;

@@ -17,8 +17,9 @@ static int32_t ask_resident(struct exec_plan *p, struct genai_error *err)
 						     err);
 			if (rc)
 				return rc;
-			p->stays[i] = kind != 0;
-			if (!kind && exec_by_rows(p, &p->pages[i]))
+			p->stays[i] = (uint8_t)kind;
+			if ((!kind || kind == GENAI_PLACE_HOST) &&
+			    exec_by_rows(p, &p->pages[i]))
 				p->part_rows[node] = 0;
 		}
 	return 0;

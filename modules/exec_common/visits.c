@@ -55,6 +55,7 @@ static void visit_input(struct exec_plan *p, struct exec_variant *v,
 	}
 	if (p->m->visit)
 		p->m->visit(v, node, input, i, x);
+	p->takes_host |= !!(x->flags & GENAI_WEIGHT_HOST);
 }
 
 // ---- work ----

@@ -18,11 +18,12 @@ static bool may_stream(const struct pager_page *pg)
 // ---- one plan ----
 
 // slots of slot_bytes; of what is not pinned, the share in_place of the bytes
-// is read in place; one page less is pinned than could be.
+// is read in place, or the share host left to the host's cores; one page less
+// is pinned than could be.
 struct shape {
 	uint32_t slots;
 	uint64_t slot_bytes;
-	double in_place;
+	double in_place, host;
 	bool one_less;
 };
 
@@ -127,9 +128,17 @@ static void spread(struct genai_pager *p, const struct pager_plan *plan,
 	}
 }
 
-// Of the pages in the ring, an even share is read where it lies instead.
+// Pages of which a step reads next to nothing else may be left to the host.
+static bool may_leave(const struct pager_page *pg)
+{
+	return pg->host_bytes >= pg->bytes - pg->bytes / 8;
+}
+
+// Of the pages that lie as from, an even share of the bytes goes to another
+// place instead.
 static void take_out(struct genai_pager *p, const struct pager_plan *plan,
-		     double share)
+		     double share, enum pager_placement from,
+		     enum pager_placement to)
 {
 	double credit = 0;
 
@@ -138,13 +147,13 @@ static void take_out(struct genai_pager *p, const struct pager_plan *plan,
 		struct pager_page *pg = &p->pages[e->page];
 		double bytes = (double)pager_up(pg->bytes);
 
-		if (pg->placement != PAGER_STREAMED || !e->first)
+		if (pg->placement != from || !e->first)
 			continue;
 		credit += bytes * share;
-		if (credit < bytes / 2)
+		if (credit < bytes / 2 || (to == PAGER_HOST && !may_leave(pg)))
 			continue;
 		credit -= bytes;
-		pg->placement = PAGER_IN_PLACE;
+		pg->placement = to;
 	}
 }
 
@@ -198,12 +207,15 @@ static void place_all(struct genai_pager *p, const struct pager_plan *plan,
 	if (s->slots) {
 		spread(p, plan, c, room);
 		pin_largest(p, plan, c, room, CAN_STREAM, PAGER_STREAMED);
-		take_out(p, plan, s->in_place);
+		take_out(p, plan, s->host, PAGER_STREAMED, PAGER_HOST);
+		take_out(p, plan, s->in_place, PAGER_STREAMED, PAGER_IN_PLACE);
 	}
 	pin_largest(p, plan, c, room, CAN_STREAM, PAGER_IN_PLACE);
 	pin_largest(p, plan, c, room, SPARSE, PAGER_IN_PLACE);
 	if (s->slots)
 		number(p, plan, c);
+	else
+		take_out(p, plan, s->host, PAGER_IN_PLACE, PAGER_HOST);
 }
 
 // False if a plan of that shape would be no good.
@@ -259,16 +271,20 @@ static double least_score(const struct search *s, const struct shape *shape)
 	const struct pager_rates *r = &s->plan->rates;
 	double room = (double)(s->budget - shape->slots * shape->slot_bytes);
 	double out = pager_max((double)s->plan->read_bytes - room, 0);
-	double there = shape->slots ? out * shape->in_place : out;
+	double host = out * shape->host;
+	double there = shape->slots ? out * shape->in_place : out - host;
 	double ns = s->plan->resident_ns + there * (r->in_place - r->memory);
-	double link = (out - there) * r->link;
+	double link = out - there - host;
 
 	if (shape->slots)
-		link += (out - there) / (double)shape->slot_bytes * r->latency;
+		link = link * r->link +
+		       link / (double)shape->slot_bytes * r->latency;
+	host *= r->host - r->memory;
 	return score(s, shape,
-		     s->p->m->async ? pager_max(ns, link + there * r->in_place)
-				    : ns + link,
-		     ns + link);
+		     s->p->m->async
+			     ? pager_max(ns + host, link + there * r->in_place)
+			     : ns + pager_max(link, host),
+		     ns + pager_max(link, host));
 }
 
 // Returns what a step takes; infinite where that is not the best, or cannot be.
@@ -291,10 +307,26 @@ static double consider(struct search *s, const struct shape *shape)
 	return c.step_ns;
 }
 
+// The host's cores take as long as the link; some less, where other work keeps
+// a step from them, or more, where the link has to wait.
+static double consider_host(struct search *s, struct shape shape, double best)
+{
+	static const double of_even[] = {0.6, 0.75, 0.85, 0.92, 1, 1.1};
+	const struct pager_rates *r = &s->plan->rates;
+	double even = r->host > 0 ? r->link / (r->link + r->host) : 0;
+
+	for (uint32_t i = 0; even > 0 && i < 6; i++) {
+		shape.host = even * of_even[i];
+		if (shape.host < 1)
+			best = pager_min(best, consider(s, &shape));
+	}
+	return best;
+}
+
 static double consider_slots(struct search *s, uint64_t slot_bytes,
 			     uint32_t slots)
 {
-	struct shape shape = {slots, slot_bytes, 0, false};
+	struct shape shape = {.slots = slots, .slot_bytes = slot_bytes};
 	double best = consider(s, &shape), ns;
 
 	if (s->plan->n_events > PAGER_MANY ||
@@ -303,6 +335,7 @@ static double consider_slots(struct search *s, uint64_t slot_bytes,
 	shape.one_less = true;
 	best = pager_min(best, consider(s, &shape));
 	shape.one_less = false;
+	best = consider_host(s, shape, best);
 	for (shape.in_place = 0.25; shape.in_place < 1;
 	     shape.in_place += 0.25) {
 		ns = consider(s, &shape);
@@ -359,7 +392,7 @@ static void search(struct search *s)
 void pager_choose(struct genai_pager *p, const struct pager_plan *plan,
 		  uint64_t budget, struct pager_choice *c)
 {
-	static const struct shape none;
+	static const struct shape none, all_host = {.host = 1};
 	struct search s = {.p = p, .plan = plan, .budget = budget};
 	uint64_t total = 0;
 
@@ -376,6 +409,8 @@ void pager_choose(struct genai_pager *p, const struct pager_plan *plan,
 	// slots that somebody asked for are used if they can be
 	if (!p->m->ring_slots || budget == total)
 		consider(&s, &none);
+	if (plan->rates.host > 0 && !p->m->ring_slots)
+		consider(&s, &all_host);
 	if (budget < total)
 		search(&s);
 	try_shape(p, plan, budget, &s.best, c);

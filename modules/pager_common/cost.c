@@ -9,12 +9,12 @@ static double ns_per_byte(uint64_t rate)
 }
 
 // Without the device's rates: those of a GPU, but never such that a copy or a
-// unit of work is long beside all of the weights.
-static void guess(struct pager_rates *r, uint64_t total)
+// unit of work is long beside all of the weights.  link: its rate, if known.
+static void guess(struct pager_rates *r, uint64_t total, uint64_t link)
 {
 	double all;
 
-	r->link = ns_per_byte(UINT64_C(25000000000));
+	r->link = ns_per_byte(link ? link : UINT64_C(25000000000));
 	r->memory = r->link / 40;
 	r->in_place = r->link * 2;
 	all = (double)total * r->link;
@@ -27,6 +27,8 @@ void pager_rates(const struct genai_pager *p, struct pager_rates *r)
 	const struct genai_stream_caps *c = &p->caps;
 	uint64_t total = 0;
 
+	r->host = ns_per_byte(c->host_bytes_per_s);
+	r->host_latency = (double)c->host_latency_ns;
 	if (c->flags & GENAI_STREAM_CAP_RATES) {
 		r->link = ns_per_byte(c->link_bytes_per_s);
 		r->memory = ns_per_byte(c->memory_bytes_per_s);
@@ -40,7 +42,7 @@ void pager_rates(const struct genai_pager *p, struct pager_rates *r)
 	}
 	for (uint32_t i = 0; i < p->n_pages; i++)
 		total += p->pages[i].bytes;
-	guess(r, total);
+	guess(r, total, c->host_bytes_per_s ? c->link_bytes_per_s : 0);
 }
 
 // Visits of one page in a row are one event.  Returns how many there are; with
@@ -100,12 +102,18 @@ uint32_t pager_held(const struct genai_pager *p,
 	return known ? most : 2;
 }
 
-// Kernels and copies one after the other.
+// What it takes the host's cores to multiply a page, once they are asked.
+static double host_ns(const struct pager_rates *r, const struct pager_event *e)
+{
+	return r->host_latency + (double)e->bytes * r->host;
+}
+
+// Kernels and copies one after the other; the host's cores beside both.
 static double serial_ns(const struct genai_pager *p,
 			const struct pager_plan *plan)
 {
 	const struct pager_rates *r = &plan->rates;
-	double t = plan->resident_ns;
+	double t = plan->resident_ns, link = 0, host = 0;
 
 	for (uint32_t i = 0; i < plan->n_events; i++) {
 		const struct pager_event *e = &plan->events[i];
@@ -113,10 +121,12 @@ static double serial_ns(const struct genai_pager *p,
 
 		if (pg->placement == PAGER_IN_PLACE)
 			t += (double)e->bytes * (r->in_place - r->memory);
+		else if (pg->placement == PAGER_HOST)
+			host += host_ns(r, e) - (double)e->bytes * r->memory;
 		else if (pg->placement == PAGER_STREAMED && e->first)
-			t += r->latency + (double)pg->bytes * r->link;
+			link += r->latency + (double)pg->bytes * r->link;
 	}
-	return t;
+	return t + pager_max(link, host);
 }
 
 // A step that begins with a full ring and ends when the ring is full again, as
@@ -141,8 +151,12 @@ static double overlapped_ns(const struct genai_pager *p,
 		if (in_place)
 			link = pager_max(link, t) +
 			       (double)e->bytes * r->in_place;
-		t += e->inside +
-		     (double)e->bytes * (in_place ? r->in_place : r->memory);
+		t += e->inside;
+		if (pg->placement == PAGER_HOST)
+			t += host_ns(r, e);
+		else
+			t += (double)e->bytes *
+			     (in_place ? r->in_place : r->memory);
 		if (pg->placement != PAGER_STREAMED || !e->last)
 			continue;
 		next = pg->stream_index + c->slots;

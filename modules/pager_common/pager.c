@@ -14,7 +14,8 @@ static int32_t caps(void *self, struct genai_pager_caps *out,
 	struct pager_module *m = self;
 	struct genai_pager_caps c = {.size = sizeof(c),
 				     .flags = GENAI_PAGER_CAP_STABLE |
-					      GENAI_PAGER_CAP_IN_PLACE,
+					      GENAI_PAGER_CAP_IN_PLACE |
+					      GENAI_PAGER_CAP_HOST,
 				     .page_bytes = m->page_bytes};
 
 	(void)err;
@@ -189,11 +190,12 @@ static int32_t check_sweep(struct genai_pager *p,
 	for (uint32_t i = 0; i < p->n_pages; i++) {
 		p->pages[i].visits = 0;
 		p->pages[i].sparse = true;
+		p->pages[i].host_bytes = 0;
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		struct pager_page *pg;
 
-		if (sweep[i].flags)
+		if (sweep[i].flags & ~GENAI_VISIT_HOST)
 			return PAGER_FAIL(p, err, GENAI_E_UNSUPPORTED,
 					  "visit %u: flags %#x are not served",
 					  i, sweep[i].flags);
@@ -219,6 +221,8 @@ static int32_t check_sweep(struct genai_pager *p,
 			pg->first = i;
 		if (sweep[i].bytes)
 			pg->sparse = false;
+		if (sweep[i].flags & GENAI_VISIT_HOST)
+			pg->host_bytes += sweep[i].bytes;
 		pg->last = i;
 		pg->visits++;
 	}
@@ -391,6 +395,7 @@ static int32_t acquire(struct genai_pager *p, uint32_t visit,
 	pg = &p->pages[v->page];
 	out_place->size = sizeof(*out_place);
 	out_place->kind = pg->placement == PAGER_IN_PLACE ? GENAI_PLACE_IN_PLACE
+			  : pg->placement == PAGER_HOST	  ? GENAI_PLACE_HOST
 							  : GENAI_PLACE_DEVICE;
 	if (pg->placement == PAGER_STREAMED) {
 		struct pager_slot *slot = &p->slots[pg->slot];
@@ -514,6 +519,7 @@ static int32_t resident(struct genai_pager *p, uint32_t visit,
 	static const uint32_t kinds[] = {
 		[PAGER_PINNED] = GENAI_PLACE_DEVICE,
 		[PAGER_IN_PLACE] = GENAI_PLACE_IN_PLACE,
+		[PAGER_HOST] = GENAI_PLACE_HOST,
 		[PAGER_STREAMED] = 0,
 	};
 

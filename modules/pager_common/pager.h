@@ -21,7 +21,12 @@
 #endif
 #define MUTANT(n) (PAGER_MUTANT == (n))
 
-enum pager_placement { PAGER_PINNED, PAGER_STREAMED, PAGER_IN_PLACE };
+enum pager_placement {
+	PAGER_PINNED,
+	PAGER_STREAMED,
+	PAGER_IN_PLACE,
+	PAGER_HOST /* as in place, but the host's cores multiply it */
+};
 
 struct pager_page {
 	uint64_t bytes;
@@ -36,6 +41,7 @@ struct pager_page {
 	uint32_t first, last;  /* its visits in the sweep */
 	uint32_t visits;       /* how many */
 	bool sparse;	       /* no visit reads more than a few bytes */
+	uint64_t host_bytes;   /* of visits that may be left to the host */
 	struct genai_mem copy; /* host memory of its own, if any: in a block */
 	bool own;	       /* needs it */
 };
@@ -93,6 +99,12 @@ struct genai_pager {
  * small ones that would waste too much. */
 #define PAGER_LARGE (UINT64_C(64) << 10)
 
+/* Is it read from where it lies in the host's memory? */
+static inline bool pager_stays_there(const struct pager_page *pg)
+{
+	return pg->placement == PAGER_IN_PLACE || pg->placement == PAGER_HOST;
+}
+
 static inline uint64_t pager_up(uint64_t n)
 {
 	uint64_t to = n < PAGER_LARGE ? PAGER_ALIGN : 256;
@@ -124,6 +136,7 @@ struct pager_choice {
 /* cost.c: ns a byte, ns a copy, ns a unit of work. */
 struct pager_rates {
 	double link, memory, in_place, latency, launch;
+	double host, host_latency; /* host 0: its cores multiply nothing */
 };
 
 /* A page is used: work without weights, then with them. */

@@ -41,8 +41,8 @@ static bool is_joined(const struct genai_extent *a,
 {
 	uintptr_t end = (uintptr_t)a->src + a->bytes;
 
-	return (uintptr_t)b->src <= (end + OS_PAGE - 1) / OS_PAGE * OS_PAGE +
-					    OS_PAGE - 1;
+	return (uintptr_t)b->src <=
+	       (end + OS_PAGE - 1) / OS_PAGE * OS_PAGE + OS_PAGE - 1;
 }
 
 // Extents from i on that lie together in the host's memory as in the page: one
@@ -90,7 +90,7 @@ static void find_copies(struct genai_pager *p)
 	for (uint32_t i = 0; i < p->n_sweep; i++) {
 		struct pager_page *pg = &p->pages[p->sweep[i].page];
 
-		if (pg->placement == PAGER_IN_PLACE && !pg->own &&
+		if (pager_stays_there(pg) && !pg->own &&
 		    !extent_of(p, &p->sweep[i]))
 			pg->own = true;
 	}
@@ -282,7 +282,7 @@ static void assign(struct genai_pager *p, const struct pager_choice *c)
 		const struct pager_page *pg = &p->pages[v->page];
 		const struct genai_extent *e;
 
-		if (pg->placement != PAGER_IN_PLACE)
+		if (!pager_stays_there(pg))
 			continue;
 		if (pg->copy.host) {
 			p->alias[i] = pg->copy.range.addr + v->offset;

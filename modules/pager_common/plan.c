@@ -130,6 +130,8 @@ static void fill_report(struct genai_pager *p, const struct pager_choice *c)
 			r->read_in_place_bytes += pg->bytes;
 		if (pg->placement == PAGER_STREAMED)
 			r->streamed_bytes += pg->bytes;
+		if (pg->placement == PAGER_HOST)
+			r->beside_bytes += pg->bytes;
 	}
 }
 

@@ -222,23 +222,13 @@ static int32_t check_unit(void *ctx, void *const *mem, struct genai_error *err)
 	return compare(ctx, mem[0], err);
 }
 
-static int32_t check_host(void *ctx, void *const *mem, struct genai_error *err)
-{
-	const struct book_visit *v = ctx;
-
-	(void)mem;
-	return compare(v, (const unsigned char *)(uintptr_t)v->addr, err);
-}
-
 void book_use(struct book *b, uint32_t visit, const struct genai_place *place)
 {
 	struct book_visit *v = &b->visits[visit];
 	struct genai_work w = {sizeof(w), visit, "check", check_unit, v};
 	struct genai_access a = {place->addr, v->bytes, GENAI_READ, 0};
 
-	if (place->kind == GENAI_PLACE_HOST) {
-		cf_call(&b->r, b->s, "check", check_host, v);
-	} else if (!b->log.range.bytes) {
+	if (!b->log.range.bytes) {
 		CF_OK(b->r.st->launch(b->r.d, b->s, &w, &a, 1, &cf_err));
 	} else {
 		ck_assert_uint_le(b->log_used + v->bytes, LOG_BYTES);
@@ -270,8 +260,10 @@ static int32_t take(struct window *w, struct genai_error *err)
 	if (rc)
 		return rc;
 	ck_assert_msg(place.kind >= GENAI_PLACE_DEVICE &&
-			      place.kind <= GENAI_PLACE_HOST,
-		      "visit %u: place of kind %u", w->next, place.kind);
+			      place.kind <= GENAI_PLACE_IN_PLACE,
+		      "visit %u: place of kind %u, and no visit is "
+		      "VISIT_HOST",
+		      w->next, place.kind);
 	ck_assert_msg(place.kind != GENAI_PLACE_IN_PLACE ||
 			      b->r.rt->pager_caps.flags &
 				      GENAI_PAGER_CAP_IN_PLACE,

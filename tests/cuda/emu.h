@@ -11,6 +11,8 @@
 #include <cstring>
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
+#include <sched.h>
+#include <time.h>
 
 struct emu_dim {
 	unsigned int x, y, z;
@@ -70,6 +72,18 @@ static inline void __syncwarp()
 }
 static inline void __threadfence()
 {
+}
+/* While a kernel waits for the host: its threads go on. */
+static inline void __nanosleep(unsigned int)
+{
+	sched_yield();
+}
+static inline uint64_t emu_clock_ns()
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 static inline void __threadfence_system()
 {

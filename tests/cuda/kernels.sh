@@ -20,13 +20,15 @@ suite() # NAME [OPTION...]
 	fi
 }
 
-echo "1..12"
+echo "1..13"
 for s in runtime general index moe chunks attention paged prompt; do
 	suite $s
 done
 # one case in eight: they take long
 suite state --short
 suite matmul --short
+on=" beside the link"
+suite matmul --short --host-threads 1
 # GPUs with less shared memory launch other kernels and shapes
 for cc in 7.5 8.6; do
 	on=" on $cc"

@@ -2,6 +2,7 @@
 // Needs only cuda_ep.so and a driver: no core, no model.
 //     gpu-kernels MODULE.so [--driver LIB] [--full] [--only TEXT]
 //                 [--suite NAME] [--short] [--require-device] [--no-overlap]
+//                 [--host-threads N]
 // Closes with "N passed, N failed, N skipped".
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,8 @@ int main(int argc, char **argv)
 			driver = argv[++i];
 		else if (!strcmp(argv[i], "--only") && i + 1 < argc)
 			c.only = argv[++i];
+		else if (!strcmp(argv[i], "--host-threads") && i + 1 < argc)
+			gpu_host_threads = (uint32_t)atoi(argv[++i]);
 		else if (!strcmp(argv[i], "--suite") && i + 1 < argc)
 			suite = argv[++i];
 	}

@@ -84,12 +84,57 @@ static int32_t h_str(void *ctx, const char *key, char *buf, uint64_t cap)
 	return 0;
 }
 
+uint32_t gpu_host_threads;
+
+// Rates that are given are not measured.
 static int32_t h_u64(void *ctx, const char *key, uint64_t *v)
 {
 	(void)ctx;
-	(void)key;
-	(void)v;
-	return GENAI_E_NOTFOUND;
+	if (!gpu_host_threads)
+		return GENAI_E_NOTFOUND;
+	if (strcmp(key, "host_threads") && !strstr(key, "_bytes_per_s"))
+		return GENAI_E_NOTFOUND;
+	*v = gpu_host_threads;
+	return 0;
+}
+
+struct started {
+	pthread_t id;
+	void (*fn)(void *arg);
+	void *arg;
+};
+
+static void *h_run(void *arg)
+{
+	struct started *s = arg;
+
+	s->fn(s->arg);
+	return NULL;
+}
+
+static int32_t h_thread(void *ctx, const char *name, void (*fn)(void *arg),
+			void *arg, void **out_thread)
+{
+	struct started *s = malloc(sizeof(*s));
+
+	(void)ctx;
+	(void)name;
+	*s = (struct started){.fn = fn, .arg = arg};
+	if (pthread_create(&s->id, NULL, h_run, s)) {
+		free(s);
+		return GENAI_E_LIMIT;
+	}
+	*out_thread = s;
+	return 0;
+}
+
+static void h_join(void *ctx, void *thread)
+{
+	struct started *s = thread;
+
+	(void)ctx;
+	pthread_join(s->id, NULL);
+	free(s);
 }
 
 static int32_t h_bool(void *ctx, const char *key, int32_t *v)
@@ -168,6 +213,8 @@ struct gpu_rig *gpu_open(const char *module, const char *driver, int overlap,
 		.config_get_u64 = h_u64,
 		.config_get_bool = h_bool,
 		.clock_ns = h_clock,
+		.thread_create = h_thread,
+		.thread_join = h_join,
 		.counter_add = h_counter,
 		.ticket_check = h_ticket,
 	};

@@ -21,6 +21,8 @@ struct gpu_rig {
 	int overlap;
 };
 
+/* The module's host_threads, of what is opened from then on. */
+extern uint32_t gpu_host_threads;
 /* NULL and a line on stderr when the module does not come up. */
 struct gpu_rig *gpu_open(const char *module, const char *driver, int overlap,
 			 uint64_t limit, struct genai_error *err);

@@ -33,6 +33,7 @@ struct cep_fault {
 #define CEP_FAULT_DIV0 5u   /* integer division by zero */
 #define CEP_FAULT_ROUTER 6u /* logits of row value: limit 1: NaN, infinity */
 #define CEP_FAULT_BLOCK 7u  /* entry of a block table outside [0, limit) */
+#define CEP_FAULT_HOST 8u   /* the host did not answer for value ns */
 
 /* Element types inside kernels: the ONNX numbers. */
 #define CEP_F32 1u
@@ -250,6 +251,26 @@ struct cep_mv_dual_tiled {
 	struct cep_sum4 o;
 	uint32_t n_tiles, tile_rows;
 	uint64_t b[2 * CEP_TILES], s[2 * CEP_TILES], z[2 * CEP_TILES], bias2;
+};
+
+/* Rows beside the link: kernels/beside.cu.  Parts of a matrix that the host's
+ * cores multiply: rows of them, in pairs. */
+#define CEP_BESIDE_TILE 256u /* columns */
+#define CEP_BESIDE_PARTS 64u
+struct cep_ask {
+	uint64_t x, to; /* a row of activations; where it is spread */
+	uint64_t bell;	/* rung: job << 32 | turn */
+	uint64_t turn;	/* uint32_t of the device, of this job */
+	uint32_t k, job;
+};
+struct cep_meet {
+	struct cep_mm m; /* out, bias, n of the whole matrix */
+	uint64_t add, bias2;
+	uint64_t answered, turn, sums;
+	uint64_t patience_ns;
+	uint32_t job, dual, n_parts, reserved;
+	uint32_t rows[CEP_BESIDE_PARTS][2]; /* first, how many */
+	struct cep_blame blame;
 };
 #define CEP_ZP_NONE 0u
 #define CEP_ZP_PACKED 1u

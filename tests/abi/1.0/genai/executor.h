@@ -70,6 +70,9 @@ struct genai_plan_options {
 	4u			 /* ROWS: fill is only for parts; whole it is  \
 				    used as stored */
 #define GENAI_WEIGHT_ANY_ROWS 8u /* ROWS: parts may begin at any row */
+#define GENAI_WEIGHT_HOST                                                      \
+	16u /* ROWS: the host's cores multiply rows of it that are left to     \
+	       them: GENAI_VISIT_HOST */
 
 /* A part of a stored tensor that a node reads. */
 struct genai_visit {

@@ -249,6 +249,7 @@ struct genai_stats {
 	uint64_t device_used_bytes; /* now, by the driver's own account: how
 				       much less is free than before this
 				       process; 0: not known */
+	uint64_t beside_bytes_per_token; /* left to the host's cores */
 };
 int32_t genai_model_get_stats(struct genai_model *model,
 			      struct genai_stats *out_stats,

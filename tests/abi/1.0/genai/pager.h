@@ -58,6 +58,9 @@ struct genai_extent {
 	      sparsely, or at unknown times */
 
 #define GENAI_VISIT_EXPERT 1u /* used only if the data says so (reserved) */
+#define GENAI_VISIT_HOST                                                       \
+	2u /* the executor has the host's cores multiply it if its page is     \
+	      left to them: for pagers with GENAI_PAGER_CAP_HOST */
 
 /* One entry of the sweep. */
 struct genai_sweep_visit {
@@ -78,7 +81,8 @@ struct genai_sweep_visit {
 
 #define GENAI_PLACE_DEVICE 1u	/* pinned, or in a ring slot */
 #define GENAI_PLACE_IN_PLACE 2u /* registered host memory */
-#define GENAI_PLACE_HOST 3u	/* addr is a host pointer, for launch_host */
+#define GENAI_PLACE_HOST 3u	/* the same, left to the host's cores; units   \
+				   of launch_host and kernels find it at addr */
 
 struct genai_place {
 	uint32_t size;
@@ -92,6 +96,8 @@ struct genai_place {
 #define GENAI_PAGER_CAP_IN_PLACE 2u
 #define GENAI_PAGER_CAP_EXPERT 4u
 #define GENAI_PAGER_CAP_ASYNC 8u
+#define GENAI_PAGER_CAP_HOST                                                   \
+	16u /* pages most of whose bytes are of VISIT_HOST may get PLACE_HOST */
 
 struct genai_pager_caps {
 	uint32_t size;
@@ -118,6 +124,7 @@ struct genai_pager_report {
 	uint64_t step_ns, serial_ns, resident_ns;
 	uint64_t read_in_place_bytes; /* of in_place_bytes: read by every step,
 					 not gathered from */
+	uint64_t beside_bytes; /* pages left to the host's cores */
 };
 
 struct genai_pager_stats {
@@ -203,7 +210,7 @@ struct genai_pager_ops {
 				struct genai_stream *stream,
 				struct genai_error *err);
 	/* Where the bytes of a visit stay from seal to close:
-	 * GENAI_PLACE_DEVICE or GENAI_PLACE_IN_PLACE.  They are never copied
+	 * GENAI_PLACE_DEVICE, _IN_PLACE or _HOST.  They are never copied
 	 * again, and any number of such visits may be held at once.  0: they
 	 * come and go. */
 	int32_t (*resident)(struct genai_pager *pager, uint32_t visit,

@@ -1,0 +1,468 @@
+// op_beside.c - products some rows of which the host's cores multiply: what a
+// plan keeps for that, and the kernels around it.
+//
+// Where parts of a node lie is learnt in the first step that comes by, which
+// multiplies them where they lie; they stay there, so from then on the host is
+// asked.  It is for one row of activations: of several, up to what gives a row
+// the same bits, the device reads these parts where they lie, too.
+#include "modules/cuda_ep/op_beside.h"
+
+#include <sched.h>
+
+#include "modules/cuda_ep/plan.h"
+
+#define WARPS 8
+
+enum state { CEP_UNKNOWN, CEP_LEARNING, CEP_ASKED };
+
+// What a node needs besides its job: pinned memory, as the host and the device
+// see it.
+struct place {
+	struct cep_job job; // first
+	enum state state;
+	char *host;
+	uint64_t addr, sums_at;
+};
+
+struct cep_side {
+	struct cep *self;
+	struct cep_box box;
+	char *bell; // a page of pinned memory
+	uint64_t bell_addr;
+	uint32_t n;	 // nodes
+	uint32_t normed; // node + 1 whose norm was done when the host was asked
+	struct place *places[];
+};
+
+// ---- a plan ----
+
+static int32_t take_pinned(struct cep *self, uint64_t bytes, char **out_host,
+			   uint64_t *out_addr, struct genai_error *err)
+{
+	CUdeviceptr p = 0;
+	void *h = NULL;
+	CUresult r;
+
+	cep_enter(self);
+	r = CU(self, cuMemHostAlloc)(&h, bytes,
+				     CU_MEMHOSTALLOC_DEVICEMAP |
+					     CU_MEMHOSTALLOC_PORTABLE);
+	if (r)
+		return cep_cuda_fail(self, err, r,
+				     "cannot take %llu bytes of pinned memory",
+				     (unsigned long long)bytes);
+	r = CU(self, cuMemHostGetDevicePointer)(&p, h, 0);
+	if (r) {
+		(void)self->drv.cuMemFreeHost(h);
+		return cep_cuda_fail(self, err, r, "cannot map pinned memory");
+	}
+	memset(h, 0, bytes);
+	*out_host = h;
+	*out_addr = p;
+	return 0;
+}
+
+int32_t cep_side_open(struct cep *self, uint32_t n_nodes,
+		      struct cep_side **out_side, struct genai_error *err)
+{
+	uint64_t bytes = sizeof(struct cep_side) +
+			 (uint64_t)n_nodes * sizeof(struct place *);
+	struct cep_side *s = cep_zalloc(self, bytes);
+	int32_t rc;
+
+	if (!s)
+		return cep_fail(self, err, GENAI_E_NOMEM, "out of memory");
+	s->self = self;
+	s->n = n_nodes;
+	rc = take_pinned(self, 4096, &s->bell, &s->bell_addr, err);
+	if (rc) {
+		self->host->free(self->host->ctx, s);
+		return rc;
+	}
+	s->box.bell = (struct cep_bell *)s->bell;
+	// a job is the first thing of its place
+	s->box.jobs = (struct cep_job **)s->places;
+	cep_team_join(self->team, &s->box);
+	*out_side = s;
+	return 0;
+}
+
+void cep_side_close(struct cep_side *s)
+{
+	struct cep *self;
+
+	if (!s)
+		return;
+	self = s->self;
+	cep_team_leave(self->team, &s->box);
+	cep_enter(self);
+	for (uint32_t i = 0; i < s->n; i++) {
+		if (s->places[i])
+			(void)self->drv.cuMemFreeHost(s->places[i]->host);
+		self->host->free(self->host->ctx, s->places[i]);
+	}
+	(void)self->drv.cuMemFreeHost(s->bell);
+	self->host->free(self->host->ctx, s);
+}
+
+// ---- learning ----
+
+static bool is_recording(struct cep *self)
+{
+	bool yes;
+
+	pthread_mutex_lock(&self->lock);
+	yes = self->recording != NULL;
+	pthread_mutex_unlock(&self->lock);
+	return yes;
+}
+
+static int32_t new_place(const struct cep_node *n, struct cep_run *r,
+			 const struct cep_product4 *x)
+{
+	const struct cep_mm *p = &x->m;
+	struct cep *self = r->self;
+	struct place *at = cep_zalloc(self, sizeof(*at));
+	struct cep_job *j;
+	uint64_t in, out;
+	int32_t rc;
+
+	if (!at)
+		return cep_fail(self, r->err, GENAI_E_NOMEM, "out of memory");
+	j = &at->job;
+	j->form = (struct cep_form4){
+		.k = p->k,
+		.shift = x->o.shift,
+		.row_bytes = (uint32_t)p->ldb,
+		.blocks = p->n_blocks,
+		.zp_kind = p->zp_kind,
+		.zp_row = p->zp_row,
+		.bf16 = n->in[0]->dtype == GENAI_DT_BF16,
+	};
+	j->n_matrices = x->dual ? 2 : 1;
+	j->rows = (uint32_t)n->in[x->first]->dims[0];
+	in = (p->k + CEP_BESIDE_TILE - UINT64_C(1)) / CEP_BESIDE_TILE *
+	     CEP_BESIDE_TILE * 4;
+	out = UINT64_C(4) * j->rows * j->n_matrices;
+	rc = take_pinned(self, in + out, &at->host, &at->addr, r->err);
+	if (rc) {
+		self->host->free(self->host->ctx, at);
+		return rc;
+	}
+	at->sums_at = at->addr + in;
+	j->x = (const float *)at->host;
+	j->sums = (float *)(at->host + in);
+	r->side->places[n->index] = at;
+	return 0;
+}
+
+// What the host knows an address of registered or pinned memory by.
+static const unsigned char *host_of(struct cep *self, uint64_t addr,
+				    uint64_t bytes)
+{
+	const struct cep_block *b;
+	const unsigned char *p = NULL;
+
+	pthread_mutex_lock(&self->lock);
+	b = cep_block_find(self, addr, bytes);
+	if (b && b->host)
+		p = (const unsigned char *)b->host + (addr - b->addr);
+	pthread_mutex_unlock(&self->lock);
+	return p;
+}
+
+static bool find_rows(const struct cep_node *n, struct cep *self,
+		      const struct cep_product4 *x, uint32_t first,
+		      struct cep_rows4 *out)
+{
+	const struct cep_mm *p = &x->m;
+	uint64_t zp = p->zp_kind == CEP_ZP_PACKED ? p->zp_row
+						  : UINT64_C(2) * p->n_blocks;
+
+	out->codes = host_of(self, n->in[first]->addr, p->n * (uint64_t)p->ldb);
+	out->scales = host_of(self, n->in[first + 1]->addr,
+			      UINT64_C(2) * p->n * p->n_blocks);
+	out->zeros = p->zp_kind
+			     ? host_of(self, n->in[first + 2]->addr, p->n * zp)
+			     : NULL;
+	return out->codes && out->scales && (out->zeros || !p->zp_kind);
+}
+
+// A part more, unless there is no room for it, or the host cannot reach it:
+// then the device goes on reading it where it lies.
+static void learn(const struct cep_node *n, struct cep_run *r,
+		  const struct cep_product4 *x)
+{
+	struct cep_job *j = &r->side->places[n->index]->job;
+	struct cep_beside_part *part;
+
+	if (j->n_parts == CEP_BESIDE_PARTS)
+		return;
+	part = &j->parts[j->n_parts];
+	part->row = x->m.n0;
+	part->n = x->m.n;
+	if (find_rows(n, r->self, x, x->first, &part->m[0]) &&
+	    (!x->dual || find_rows(n, r->self, x, x->second, &part->m[1])))
+		j->n_parts++;
+}
+
+static bool is_asked(const struct cep_job *j, uint32_t row)
+{
+	for (uint32_t i = 0; i < j->n_parts; i++)
+		if (j->parts[i].row == row)
+			return true;
+	return false;
+}
+
+bool cep_beside_learn(const struct cep_node *n, struct cep_run *r,
+		      const struct cep_product4 *x, int32_t *out_rc)
+{
+	struct place *at = r->side->places[n->index];
+
+	*out_rc = 0;
+	if (r->beside == EXEC_ASK && (!at || at->state != CEP_ASKED)) {
+		if (!at && !is_recording(r->self))
+			*out_rc = new_place(n, r, x);
+		at = r->side->places[n->index];
+		if (at) {
+			at->state = CEP_LEARNING;
+			at->job.n_parts = 0;
+		}
+	} else if (r->beside == EXEC_LEFT && at && at->state == CEP_LEARNING) {
+		learn(n, r, x);
+	} else if (r->beside == EXEC_MEET && at && at->state == CEP_LEARNING) {
+		cep_job_close(&at->job);
+		at->state = at->job.n_parts ? CEP_ASKED : CEP_UNKNOWN;
+		r->idle = true;
+		return true;
+	}
+	r->idle = r->beside == EXEC_ASK || r->beside == EXEC_MEET;
+	return r->idle;
+}
+
+// ---- kernels ----
+
+static int32_t ask(const struct cep_node *n, struct cep_run *r,
+		   const struct cep_product4 *x, const struct place *at)
+{
+	const struct cep_ask k = {
+		.x = x->m.a,
+		.to = at->addr,
+		.bell = r->side->bell_addr + offsetof(struct cep_bell, rung),
+		.turn = r->sync,
+		.k = x->m.k,
+		.job = n->index,
+	};
+
+	return cep_run_kernel(
+		r, at->job.form.bf16 ? CEP_K_cep_ask_bf16 : CEP_K_cep_ask_f16,
+		(struct cep_dim3){1, 1, 1}, 1024, 0, &k);
+}
+
+static int32_t meet(const struct cep_node *n, struct cep_run *r,
+		    const struct cep_product4 *x, const struct place *at)
+{
+	struct cep_meet k = {
+		.m = x->m,
+		.add = x->o.add,
+		.bias2 = x->bias2,
+		.answered = r->side->bell_addr +
+			    offsetof(struct cep_bell, answered),
+		.turn = r->sync,
+		.sums = at->sums_at,
+		.patience_ns = r->self->patience_ns,
+		.job = n->index,
+		.dual = x->dual,
+		.n_parts = at->job.n_parts,
+		.blame = cep_blame_of(n, r),
+	};
+	uint32_t rows = 0;
+
+	k.m.n = at->job.rows;
+	for (uint32_t i = 0; i < k.n_parts; i++) {
+		k.rows[i][0] = at->job.parts[i].row;
+		k.rows[i][1] = at->job.parts[i].n;
+		rows += at->job.parts[i].n;
+	}
+	rows = (rows + 255) / 256;
+	return cep_run_kernel(
+		r, at->job.form.bf16 ? CEP_K_cep_meet_bf16 : CEP_K_cep_meet_f16,
+		(struct cep_dim3){rows < 32 ? rows : 32, 1, 1}, 256, 0, &k);
+}
+
+// The rows of this run, on the device.
+static int32_t multiply(const struct cep_node *n, struct cep_run *r,
+			const struct cep_product4 *x,
+			struct cep_mv_dual_tiled *q)
+{
+	static const enum cep_kernel k[2][2][2] = {
+		{{CEP_K_cep_beside_1_f16, CEP_K_cep_beside_1_bf16},
+		 {CEP_K_cep_beside_8_f16, CEP_K_cep_beside_8_bf16}},
+		{{CEP_K_cep_besided_1_f16, CEP_K_cep_besided_1_bf16},
+		 {CEP_K_cep_besided_8_f16, CEP_K_cep_besided_8_bf16}},
+	};
+	uint32_t rows = x->m.m == 1 ? 1 : 8, block = x->dual ? 2 : 4;
+
+	block *= WARPS;
+	q->m = x->m;
+	q->o = x->o;
+	q->bias2 = x->bias2;
+	return cep_run_kernel(
+		r, k[x->dual][rows > 1][n->in[0]->dtype == GENAI_DT_BF16],
+		(struct cep_dim3){(x->m.n + block - 1) / block,
+				  (x->m.m + rows - 1) / rows, 1},
+		32 * WARPS, 0, q);
+}
+
+int32_t cep_run_beside(const struct cep_node *n, struct cep_run *r,
+		       const struct cep_product4 *x,
+		       struct cep_mv_dual_tiled *q)
+{
+	const struct place *at = r->side->places[n->index];
+	bool host = at && at->state == CEP_ASKED && x->m.m == 1;
+	int32_t rc;
+
+	if (r->beside != EXEC_NOT_BESIDE && !host &&
+	    cep_beside_learn(n, r, x, &rc))
+		return rc;
+	if (r->beside == EXEC_ASK)
+		return ask(n, r, x, at);
+	if (r->beside == EXEC_MEET)
+		return meet(n, r, x, at);
+	if (r->beside == EXEC_LEFT && host && is_asked(&at->job, x->m.n0)) {
+		r->idle = true;
+		return 0;
+	}
+	return multiply(n, r, x, q);
+}
+
+bool cep_beside_norms(const struct cep_node *n, struct cep_run *r)
+{
+	struct cep_side *s = r->side;
+	bool done = s->normed == n->index + 1;
+
+	if (r->beside == EXEC_ASK || r->beside == EXEC_MEET) {
+		s->normed = r->beside == EXEC_ASK ? n->index + 1 : 0;
+		return s->normed;
+	}
+	return !done && !r->row_begin;
+}
+
+// ---- what plans are made by ----
+
+#define K 4096u	    // columns of a matrix of nothing
+#define ROWS 49152u // of it: 96 MiB, more than caches hold
+#define COPY_BYTES (32u << 20)
+#define COPIES 24u
+
+struct trial {
+	struct cep *self;
+	struct cep_box box;
+	struct cep_job job, *jobs[1];
+	CUdeviceptr to;
+	char *host;
+	uint64_t addr;
+};
+
+static int32_t copy_all(struct trial *t, struct genai_error *err)
+{
+	struct cep *self = t->self;
+	CUresult r = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; i < COPIES && !r; i++)
+		r = CU(self, cuMemcpyHtoDAsync)(t->to, t->host + 4096,
+						COPY_BYTES, self->service);
+	return r ? cep_cuda_fail(self, err, r, "copies that are timed") : 0;
+}
+
+// The threads do the job while the copies go on, and both are timed.
+static int32_t time_both(struct trial *t, struct genai_error *err)
+{
+	const struct genai_host *h = t->self->host;
+	struct cep_bell *bell = t->box.bell;
+	uint64_t begin = h->clock_ns(h->ctx), jobs = 0, ns, turn = 0;
+	int32_t rc = copy_all(t, err);
+	CUresult r = CUDA_ERROR_NOT_READY;
+
+	while (!rc && r == CUDA_ERROR_NOT_READY) {
+		atomic_store(&bell->rung, ++turn);
+		while (atomic_load(&bell->answered) != turn) {
+			if (h->clock_ns(h->ctx) - begin > t->self->patience_ns)
+				return cep_fail(t->self, err, GENAI_E_DEVICE,
+						"the host's threads do not "
+						"run");
+			sched_yield();
+		}
+		jobs++;
+		r = CU(t->self, cuStreamQuery)(t->self->service);
+	}
+	ns = h->clock_ns(h->ctx) - begin + 1;
+	if (!rc && r)
+		rc = cep_cuda_fail(t->self, err, r, "copies that are timed");
+	if (rc)
+		return rc;
+	if (!t->self->link_rate)
+		t->self->link_rate = (uint64_t)((double)COPIES * COPY_BYTES *
+						1e9 / (double)ns);
+	if (!t->self->host_rate)
+		t->self->host_rate = (uint64_t)((double)jobs *
+						(double)cep_job_bytes(&t->job) *
+						1e9 / (double)ns);
+	return 0;
+}
+
+int32_t cep_measure(struct cep *self, struct genai_error *err)
+{
+	struct trial *t = cep_zalloc(self, sizeof(*t));
+	uint64_t codes = UINT64_C(1) * ROWS * K / 2, scales = codes / 8;
+	CUresult r;
+	int32_t rc;
+
+	if (!t)
+		return cep_fail(self, err, GENAI_E_NOMEM, "out of memory");
+	t->self = self;
+	rc = take_pinned(self, 4096 + codes + scales + 4 * (K + ROWS), &t->host,
+			 &t->addr, err);
+	if (rc)
+		goto err_free;
+	r = CU(self, cuMemAlloc)(&t->to, COPY_BYTES);
+	if (r) {
+		rc = cep_cuda_fail(self, err, r,
+				   "cannot take %u bytes of device memory",
+				   COPY_BYTES);
+		goto err_pinned;
+	}
+	t->box.bell = (struct cep_bell *)t->host;
+	t->box.jobs = t->jobs;
+	t->jobs[0] = &t->job;
+	t->job = (struct cep_job){
+		.form = {.k = K, .row_bytes = K / 2, .blocks = K / 32},
+		.n_parts = 1,
+		.n_matrices = 1,
+		.rows = ROWS,
+		.x = (float *)(t->host + 4096 + codes + scales),
+		.sums = (float *)(t->host + 4096 + codes + scales) + K,
+	};
+	t->job.parts[0] = (struct cep_beside_part){.n = ROWS};
+	t->job.parts[0].m[0] = (struct cep_rows4){
+		.codes = (unsigned char *)t->host + 4096,
+		.scales = (unsigned char *)t->host + 4096 + codes,
+	};
+	cep_job_close(&t->job);
+	cep_team_join(self->team, &t->box);
+	rc = time_both(t, err);
+	cep_team_leave(self->team, &t->box);
+	(void)self->drv.cuStreamSynchronize(self->service);
+	(void)self->drv.cuMemFree(t->to);
+	if (!rc)
+		self->host->log(self->host->ctx, GENAI_LOG_INFO,
+				"host_threads: the link brings %.1f GB/s, they "
+				"multiply %.1f GB/s beside it",
+				(double)self->link_rate * 1e-9,
+				(double)self->host_rate * 1e-9);
+err_pinned:
+	(void)self->drv.cuMemFreeHost(t->host);
+err_free:
+	self->host->free(self->host->ctx, t);
+	return rc;
+}

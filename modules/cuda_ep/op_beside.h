@@ -1,0 +1,39 @@
+/* op_beside.h - products some rows of which the host's cores multiply.
+ * Owns: a plan's jobs.  Does not know: who decides which rows. */
+#ifndef CEP_OP_BESIDE_H
+#define CEP_OP_BESIDE_H
+
+#include "modules/cuda_ep/beside.h"
+#include "modules/cuda_ep/op.h"
+
+struct cep_side;
+
+/* One product, or the two of a SwiGLU, with 4-bit matrices whose inputs begin
+ * at first and second. */
+struct cep_product4 {
+	struct cep_mm m;
+	struct cep_sum4 o;
+	uint64_t bias2;
+	uint32_t first, second;
+	bool dual;
+};
+
+/* Of a plan with so many nodes; the team is there. */
+int32_t cep_side_open(struct cep *self, uint32_t n_nodes,
+		      struct cep_side **out_side, struct genai_error *err);
+/* Nothing of the plan is queued any more. */
+void cep_side_close(struct cep_side *side);
+
+/* Run what r says, all or some rows, of up to as many rows of activations as
+ * give a row the same bits; q holds where the matrices lie. */
+int32_t cep_run_beside(const struct cep_node *n, struct cep_run *r,
+		       const struct cep_product4 *x,
+		       struct cep_mv_dual_tiled *q);
+/* For more rows of activations: learn where the parts lie.  True if there is
+ * nothing else to do. */
+bool cep_beside_learn(const struct cep_node *n, struct cep_run *r,
+		      const struct cep_product4 *x, int32_t *out_rc);
+/* Is this run the first of the node in a step, which does the norm in front? */
+bool cep_beside_norms(const struct cep_node *n, struct cep_run *r);
+
+#endif
