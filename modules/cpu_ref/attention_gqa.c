@@ -123,71 +123,22 @@ int32_t gqa_qkv(struct cref_node *n, struct gqa *g, struct genai_error *err)
 	return GENAI_OK;
 }
 
-// Where the scales of keys, or of values, lie.
-static int32_t gqa_scales(struct cref_node *n, struct gqa *g, uint32_t part,
-			  struct genai_error *err)
-{
-	static const char *const names[] = {"k_quant_type", "v_quant_type"};
-	const char *type = exec_attr_string(n->node, names[part], "NONE");
-	const struct exec_tensor *s = gqa_in(n, K_SCALE + part);
-	const bool each = !strcmp(type, "PER_CHANNEL");
-	const uint64_t want = each ? (uint64_t)(g->Nkv * g->H) : 1;
-
-	if (!each && strcmp(type, "PER_TENSOR"))
-		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				      "%s %.40s beside a quantised cache, "
-				      "carried: PER_TENSOR, PER_CHANNEL",
-				      names[part], type);
-	if (!s)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "%s %s needs input %u, the scales",
-				      names[part], type, K_SCALE + part);
-	if (exec_count(s) != want ||
-	    (each && s->rank > 1 && s->dims[s->rank - 1] != g->H))
-		return gqa_bad_shape(n, K_SCALE + part,
-				     each ? "[1, kv_num_heads, 1, head size]"
-					  : "one number",
-				     err);
-	g->scale_head[part] = each ? g->H : 0;
-	return ops_need_dtype(n, K_SCALE + part, OPS_BIT(GENAI_DT_F32), err);
-}
-
 // What a row of the cache is: elements as they are, or quantised.
 static int32_t gqa_row(struct cref_node *n, struct gqa *g,
 		       struct genai_error *err)
 {
-	static const char *const names[] = {"k_quant_type", "v_quant_type"};
-	const int64_t bits = exec_attr_int(n->node, "kv_cache_bit_width", 0);
-	bool quantised = false;
-	int32_t rc = GENAI_OK;
+	struct exec_cache cache;
+	struct exec_text why;
+	const int32_t rc = exec_gqa_cache(n->node, n->in, n->n_in, g->Nkv, g->H,
+					  &cache, &why);
 
+	if (rc)
+		return cref_node_fail(n, err, rc, "%s", why.s);
+	g->row = cache.row;
+	g->bits = cache.bits;
 	for (uint32_t i = 0; i < 2; i++)
-		quantised |= strcmp(exec_attr_string(n->node, names[i], "NONE"),
-				    "NONE") != 0;
-	g->row = g->H;
-	if (!quantised && (gqa_in(n, K_SCALE) || gqa_in(n, V_SCALE)))
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "k_scale, v_scale: k_quant_type and "
-				      "v_quant_type are NONE");
-	if (!quantised)
-		return GENAI_OK;
-	if (bits != 8 && bits != 4)
-		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				      "kv_cache_bit_width %lld, carried: 8, 4",
-				      (long long)bits);
-	if (!gqa_in(n, PAST_K))
-		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				      "a quantised cache without past_key");
-	if (bits == 4 && g->H % 2)
-		return cref_node_fail(n, err, GENAI_E_INVAL,
-				      "heads of %lld elements in pairs of 4 "
-				      "bits",
-				      (long long)g->H);
-	g->bits = (uint32_t)bits;
-	g->row = g->H * bits / 8;
-	for (uint32_t i = 0; !rc && i < 2; i++)
-		rc = gqa_scales(n, g, i, err);
-	return rc;
+		g->scale_head[i] = cache.each[i] ? g->H : 0;
+	return GENAI_OK;
 }
 
 // The past's rows.

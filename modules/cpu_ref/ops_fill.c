@@ -240,45 +240,13 @@ struct fill_state {
 };
 EXEC_STATE(fill_state, cref_node)
 
-// The one-element tensor of attribute "value"; 0.0f without one.
-static int32_t fill_value(struct cref_node *n, uint32_t *dtype,
-			  struct genai_error *err)
-{
-	const struct genai_attr *a = exec_attr(n->node, "value");
-	const struct genai_tensor *t;
-	const struct genai_file *f;
-	uint64_t bits = 0;
-
-	*dtype = GENAI_DT_F32;
-	fill_state(n)->bits = 0;
-	if (!a)
-		return GENAI_OK;
-	if (a->kind != GENAI_ATTR_TENSOR || !n->graph ||
-	    a->tensor >= n->graph->n_tensors)
-		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				      "attribute 'value' holds no tensor that "
-				      "can be read here");
-	t = genai_graph_tensor(n->graph, a->tensor);
-	f = genai_graph_file(n->graph, t->file);
-	if (t->dtype > 31 || !(OPS_BYTES & OPS_BIT(t->dtype)) ||
-	    t->bytes != exec_bits(t->dtype) / 8)
-		return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				      "value of type %s and %llu bytes must be "
-				      "one number",
-				      exec_dtype_name(t->dtype),
-				      (unsigned long long)t->bytes);
-	memcpy(&bits, (const char *)f->data + t->offset, t->bytes);
-	fill_state(n)->bits = bits;
-	*dtype = t->dtype;
-	return GENAI_OK;
-}
-
 int32_t ops_constant_of_shape_prepare(struct cref_node *n,
 				      struct genai_error *err)
 {
 	static const char *const attrs[] = {"value", NULL};
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t rank = 0, dtype = 0;
+	struct exec_text why;
 	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
 
 	if (!rc)
@@ -288,9 +256,13 @@ int32_t ops_constant_of_shape_prepare(struct cref_node *n,
 			rc = cref_node_fail(n, err, GENAI_E_INVAL,
 					    "dim %u would be %lld", i,
 					    (long long)dims[i]);
-	if (!rc)
-		rc = fill_value(n, &dtype, err);
-	return rc ? rc : ops_out(n, 0, dtype, rank, dims, err);
+	if (rc)
+		return rc;
+	rc = exec_fill_value(n->graph, n->node, &dtype, &fill_state(n)->bits,
+			     &why);
+	if (rc)
+		return cref_node_fail(n, err, rc, "%s", why.s);
+	return ops_out(n, 0, dtype, rank, dims, err);
 }
 
 int32_t ops_constant_of_shape_run(struct cref_node *n, const struct cref_run *r)

@@ -42,6 +42,11 @@ static void fault_text(struct cep *self, const struct cep_fault *f,
 			 "%s: the router's logits have %s in row %lld", node,
 			 n ? "NaN or infinity" : "no finite value", v);
 		break;
+	case CEP_FAULT_SCALE:
+		cep_fail(self, out, GENAI_E_DEVICE,
+			 "%s: %s_scale[%lld] is not positive", node,
+			 n ? "v" : "k", v);
+		break;
 	case CEP_FAULT_BLOCK:
 		cep_fail(self, out, GENAI_E_DEVICE,
 			 "%s: block %lld of a block table: there are %lld",

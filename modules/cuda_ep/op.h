@@ -23,6 +23,7 @@ struct cep_op;
 enum { CEP_IN_SKIP = 12, CEP_IN_GAMMA };
 
 struct cep_node {
+	const struct genai_graph *graph;
 	const struct genai_node *node;
 	const struct cep_op *op;
 	struct cep *self;

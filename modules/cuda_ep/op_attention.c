@@ -78,11 +78,6 @@ static int32_t check_attrs(const struct cep_node *n, struct genai_error *err)
 
 	if (rc)
 		return rc;
-	if (strcmp(exec_attr_string(n->node, "k_quant_type", "NONE"), "NONE") ||
-	    strcmp(exec_attr_string(n->node, "v_quant_type", "NONE"), "NONE") ||
-	    cep_in(n, 12) || cep_in(n, 13))
-		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				     "a quantised cache is not carried");
 	if (!exec_attr_int(n->node, "causal", 1) ||
 	    exec_attr_int(n->node, "qk_output", 0))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
@@ -101,6 +96,8 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 	const struct exec_tensor *past = n->in[3], *cosc = cep_in(n, 7);
 	int64_t heads = exec_attr_int(n->node, "num_heads", 0);
 	int64_t kv = exec_attr_int(n->node, "kv_num_heads", 0), size, width;
+	struct exec_text why;
+	int32_t rc;
 
 	if (q->rank != 3 || past->rank != 4 || n->in[4]->rank != 4 ||
 	    heads < 1 || kv < 1 || heads > 4096 || heads % kv)
@@ -109,8 +106,11 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 				     (long long)kv);
 	width = k ? heads : heads + 2 * kv;
 	size = q->dims[2] / width;
+	rc = exec_gqa_cache(n->node, n->in, n->n_in, kv, size, &s->cache, &why);
+	if (rc)
+		return cep_node_fail(n, err, rc, "%s", why.s);
 	if (size * width != q->dims[2] || past->dims[1] != kv ||
-	    past->dims[3] != size || past->dims[0] != q->dims[0] ||
+	    past->dims[3] != s->cache.row || past->dims[0] != q->dims[0] ||
 	    memcmp(past->dims, n->in[4]->dims, 4 * sizeof(int64_t)) ||
 	    exec_count(n->in[5]) != (uint64_t)q->dims[0] ||
 	    n->in[5]->dtype != GENAI_DT_I32 || !n->in[5]->rank ||
@@ -145,6 +145,24 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 	s->kv_heads = kv;
 	s->size = size;
 	s->packed = !k;
+	return 0;
+}
+
+// What the cache is made of.
+static int32_t check_cache(const struct cep_node *n, struct genai_error *err)
+{
+	const struct exec_cache *c = &gqa_state(n)->cache;
+	const uint32_t want = c->bits == 8   ? GENAI_DT_I8
+			      : c->bits == 4 ? GENAI_DT_U8
+					     : n->in[0]->dtype;
+
+	for (uint32_t i = 3; i < 5; i++)
+		if (n->in[i]->dtype != want)
+			return cep_node_fail(
+				n, err, GENAI_E_UNSUPPORTED,
+				"a cache of type %s with "
+				"kv_cache_bit_width %u is not carried",
+				exec_dtype_name(n->in[i]->dtype), c->bits);
 	return 0;
 }
 
@@ -216,8 +234,9 @@ void cep_gqa_groups(struct gqa_state *s)
 static void scratch(struct cep_node *n)
 {
 	struct gqa_state *s = gqa_state(n);
+	const bool codes = s->cache.bits; // not for tensor cores
 	const struct cep_flash *f =
-		cep_flash_find(n, splits, (uint32_t)s->size);
+		codes ? NULL : cep_flash_find(n, splits, (uint32_t)s->size);
 	int64_t rows = s->batch * s->seq, per = s->heads / s->kv_heads;
 	int64_t few = cep_least(rows, SPLIT_ROWS), tokens, parts;
 	int64_t size = cep_dtype_bytes(n->in[0]->dtype);
@@ -236,7 +255,7 @@ static void scratch(struct cep_node *n)
 	}
 	s->split = f && s->seq <= SPLIT_TOKENS;
 	s->flash = s->split ? f
-		   : f || s->seq > SPLIT_ROWS
+		   : !codes && (f || s->seq > SPLIT_ROWS)
 			   ? cep_flash_find(n, flashes, (uint32_t)s->size)
 			   : NULL;
 	if (rows > SPLIT_ROWS)
@@ -252,7 +271,7 @@ static void scratch(struct cep_node *n)
 int32_t cep_prepare_gqa(struct cep_node *n, struct genai_error *err)
 {
 	const struct gqa_state *s = gqa_state(n);
-	static const uint8_t same[] = {1, 2, 3, 4, 7, 8};
+	static const uint8_t same[] = {1, 2, 7, 8};
 	const struct exec_facts *f = &n->op->facts;
 	int64_t dims[4];
 	int32_t rc = check_attrs(n, err);
@@ -267,6 +286,8 @@ int32_t cep_prepare_gqa(struct cep_node *n, struct genai_error *err)
 	if (!rc)
 		rc = check_sizes(n, err);
 	if (!rc)
+		rc = check_cache(n, err);
+	if (!rc)
 		rc = check_extras(n, err);
 	if (rc)
 		return rc;
@@ -279,7 +300,7 @@ int32_t cep_prepare_gqa(struct cep_node *n, struct genai_error *err)
 	if (!s->windowed)
 		dims[2] += s->seq;
 	for (uint32_t i = 1; !rc && i < 3; i++)
-		rc = cep_out(n, i, n->in[0]->dtype, 4, dims, err);
+		rc = cep_out(n, i, n->in[3]->dtype, 4, dims, err);
 	return rc;
 }
 
@@ -287,14 +308,15 @@ static int32_t cache_view(const struct cep_node *n, const struct exec_tensor *t,
 			  uint64_t *addr, int64_t *s, struct genai_error *err)
 {
 	uint32_t size = cep_dtype_bytes(t->dtype);
+	uint32_t unit = gqa_state(n)->cache.bits ? 4 : 16;
 
 	*addr = t->addr;
 	for (int d = 0; d < 3; d++) {
 		s[d] = t->strides[d];
-		if (t->dims[d] > 1 && s[d] * size % 16)
+		if (t->dims[d] > 1 && s[d] * size % unit)
 			goto err_view;
 	}
-	if ((t->dims[3] > 1 && t->strides[3] != 1) || *addr % 16)
+	if ((t->dims[3] > 1 && t->strides[3] != 1) || *addr % unit)
 		goto err_view;
 	return 0;
 
@@ -302,8 +324,8 @@ err_view:
 	return cep_node_fail(
 		n, err, GENAI_E_INVAL,
 		"cache %s: rows of head_size must be contiguous and "
-		"aligned to 16 bytes",
-		t->name);
+		"aligned to %u bytes",
+		t->name, unit);
 }
 
 static void set_sources(const struct cep_node *n, struct cep_gqa *p)
@@ -357,7 +379,8 @@ static int32_t set_caches(const struct cep_node *n, struct cep_gqa *p,
 	p->past_rows = (uint32_t)n->in[3]->dims[2];
 	p->rows = (uint32_t)n->out[1]->dims[2];
 	if (n->out[1]->dims[2] != n->out[2]->dims[2] ||
-	    n->out[1]->dims[1] != s->kv_heads || n->out[1]->dims[3] != s->size)
+	    n->out[1]->dims[1] != s->kv_heads ||
+	    n->out[1]->dims[3] != s->cache.row)
 		return cep_node_fail(n, err, GENAI_E_INVAL,
 				     "present caches do not fit");
 	if (s->windowed && (int64_t)p->rows < p->window)
@@ -472,7 +495,7 @@ static bool is_early(const struct cep_node *n, struct cep_run *r)
 static int32_t run_all(struct cep_node *n, struct cep_run *r, struct cep_gqa *p)
 {
 	uint32_t dt = n->in[0]->dtype;
-	uint64_t chans = (uint64_t)p->batch * p->kv_heads * p->size;
+	uint64_t chans = (uint64_t)p->batch * p->kv_heads * p->row;
 	bool moved = p->past_k != p->pres_k || p->past_v != p->pres_v;
 	int32_t rc = 0;
 
@@ -485,9 +508,10 @@ static int32_t run_all(struct cep_node *n, struct cep_run *r, struct cep_gqa *p)
 	if (!rc && moved && p->past_rows)
 		rc = cep_run_kernel(
 			r,
-			cep_by_dtype(dt, CEP_K_cep_gqa_past_f32,
-				     CEP_K_cep_gqa_past_f16,
-				     CEP_K_cep_gqa_past_bf16),
+			p->bits ? CEP_K_cep_gqa_past_q
+				: cep_by_dtype(dt, CEP_K_cep_gqa_past_f32,
+					       CEP_K_cep_gqa_past_f16,
+					       CEP_K_cep_gqa_past_bf16),
 			(struct cep_dim3){
 				cep_blocks(r->self, chans * p->past_rows), 1,
 				1},
@@ -498,9 +522,10 @@ static int32_t run_all(struct cep_node *n, struct cep_run *r, struct cep_gqa *p)
 	if (!rc && p->windowed)
 		rc = cep_run_kernel(
 			r,
-			cep_by_dtype(dt, CEP_K_cep_gqa_slide_f32,
-				     CEP_K_cep_gqa_slide_f16,
-				     CEP_K_cep_gqa_slide_bf16),
+			p->bits ? CEP_K_cep_gqa_slide_q
+				: cep_by_dtype(dt, CEP_K_cep_gqa_slide_f32,
+					       CEP_K_cep_gqa_slide_f16,
+					       CEP_K_cep_gqa_slide_bf16),
 			(struct cep_dim3){(uint32_t)((chans + 127) / 128), 1,
 					  1},
 			128, 0, p);
@@ -529,6 +554,11 @@ int32_t cep_run_gqa(struct cep_node *n, struct cep_run *r)
 		.smooth = exec_attr_int(n->node, "smooth_softmax", 0) > 0,
 		.splits = (uint32_t)s->splits,
 		.flash = s->flash != NULL,
+		.bits = s->cache.bits,
+		.kv_each = s->cache.each[0] | s->cache.each[1] << 1,
+		.row = (uint32_t)s->cache.row,
+		.k_scale = s->cache.bits ? cep_in_addr(n, 12) : 0,
+		.v_scale = s->cache.bits ? cep_in_addr(n, 13) : 0,
 		.out = n->out[0]->addr,
 		.qbuf = r->workspace + (uint64_t)s->q_at,
 		.part = r->workspace + (uint64_t)s->part_at,

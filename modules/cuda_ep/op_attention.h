@@ -19,6 +19,7 @@ struct gqa_state {
 	int64_t batch, seq, heads, kv_heads, size; /* size: of a head */
 	int64_t rot;				   /* channels that turn */
 	bool packed, windowed;
+	struct exec_cache cache;
 	/* the tensor core's kernel for this many tokens, or NULL */
 	const struct cep_flash *flash;
 	bool split; /* it is one that splits keys */

@@ -32,6 +32,8 @@ CEP_OP_ROW("", "Flatten", 1, cep_prepare_flatten, cep_run_none,
 CEP_OP_ROW("", "Floor", 6, cep_prepare_unary, cep_run_ew, .code = CEP_EW_FLOOR)
 CEP_OP_ROW("", "Gather", 1, cep_prepare_gather, cep_run_gather,
 	   .fold = cep_fold_gather, .facts.gathered = IN(0))
+CEP_OP_ROW("", "GatherElements", 11, cep_prepare_gather_elements,
+	   cep_run_gather_elements)
 CEP_OP_ROW("", "Gelu", 20, cep_prepare_gelu, cep_run_ew)
 CEP_OP_ROW("", "Greater", 7, cep_prepare_compare, cep_run_ew,
 	   .code = CEP_EW_GREATER, .fold = cep_fold_binary)
@@ -78,6 +80,8 @@ CEP_OP_ROW("", "ReduceSum", 1, cep_prepare_reduce, cep_run_reduce,
 CEP_OP_ROW("", "Relu", 6, cep_prepare_unary, cep_run_ew, .code = CEP_EW_RELU)
 CEP_OP_ROW("", "Reshape", 5, cep_prepare_reshape, cep_run_none,
 	   .fold = cep_fold_copy, .facts.host = IN(1))
+CEP_OP_ROW("", "ScatterElements", 11, cep_prepare_scatter_elements,
+	   cep_run_scatter_elements)
 CEP_OP_ROW("", "Shape", 1, cep_prepare_shape, cep_run_none,
 	   .fold = cep_fold_shape, .facts.dims_only = IN(0))
 CEP_OP_ROW("", "Sigmoid", 6, cep_prepare_unary, cep_run_ew,
@@ -100,6 +104,7 @@ CEP_OP_ROW("", "Squeeze", 1, cep_prepare_squeeze, cep_run_none,
 CEP_OP_ROW("", "Sub", 7, cep_prepare_binary, cep_run_ew, .code = CEP_EW_SUB,
 	   .fold = cep_fold_binary)
 CEP_OP_ROW("", "Tanh", 6, cep_prepare_unary, cep_run_ew, .code = CEP_EW_TANH)
+CEP_OP_ROW("", "TopK", 10, cep_prepare_topk, cep_run_topk, .facts.host = IN(1))
 CEP_OP_ROW("", "Transpose", 1, cep_prepare_transpose, cep_run_view_copy)
 CEP_OP_ROW("", "Unsqueeze", 1, cep_prepare_unsqueeze, cep_run_none,
 	   .fold = cep_fold_copy, .facts.host = IN(1))

@@ -204,31 +204,46 @@ bool cep_fold_shape(const struct cep_node *n, void *out)
 	return true;
 }
 
+struct fill_state {
+	uint64_t bits; // of an element
+};
+EXEC_STATE(fill_state, cep_node)
+
 int32_t cep_prepare_fill(struct cep_node *n, struct genai_error *err)
 {
 	static const char *const attrs[] = {"value", NULL};
 	int64_t dims[GENAI_MAX_RANK];
-	uint32_t rank = 0;
+	uint32_t rank = 0, dtype;
+	struct exec_text why;
 	int32_t rc = cep_check(n, attrs, 1, 1, 1, err);
 
-	if (!rc && exec_attr(n->node, "value"))
-		rc = cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				   "a value other than zero");
 	if (!rc)
 		rc = cep_ints(n, 0, dims, GENAI_MAX_RANK, &rank, err);
-	return rc ? rc : cep_out(n, 0, GENAI_DT_F32, rank, dims, err);
+	if (rc)
+		return rc;
+	rc = exec_fill_value(n->graph, n->node, &dtype, &fill_state(n)->bits,
+			     &why);
+	if (rc)
+		return cep_node_fail(n, err, rc, "%s", why.s);
+	return cep_out(n, 0, dtype, rank, dims, err);
 }
 
 int32_t cep_run_fill(struct cep_node *n, struct cep_run *r)
 {
-	CUresult e;
+	const struct exec_tensor *y = n->out[0];
+	struct cep_fill p = {
+		.out = y->addr,
+		.count = exec_count(y),
+		.bits = fill_state(n)->bits,
+		.size = cep_dtype_bytes(y->dtype),
+	};
 
-	if (!exec_bytes(n->out[0]))
+	if (!p.count)
 		return 0;
-	e = CU(r->self, cuMemsetD8Async)(n->out[0]->addr, 0,
-					 exec_bytes(n->out[0]), r->stream);
-	r->overlap = false;
-	return e ? cep_cuda_fail(r->self, r->err, e, "memset") : 0;
+	return cep_run_kernel(
+		r, CEP_K_cep_fill_k,
+		(struct cep_dim3){cep_blocks(r->self, p.count), 1, 1}, 256, 0,
+		&p);
 }
 
 // ---- one strided copy ----

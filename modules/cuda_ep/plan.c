@@ -84,6 +84,7 @@ static int32_t prepare(struct exec_variant *v, uint32_t i,
 	struct cep_node *n = cep_node_of(v, i);
 	int32_t rc;
 
+	n->graph = p->x.graph;
 	n->node = genai_graph_node(p->x.graph, i);
 	n->self = p->self;
 	n->index = i;

@@ -13,6 +13,28 @@ extern const char *const exec_qmoe_attrs[];
 extern const char *const exec_conv_state_attrs[];
 extern const char *const exec_linear_attrs[]; /* LinearAttention */
 
+/* A row of GroupQueryAttention's cache: row elements of it for a head.  bits of
+ * a quantised one, 8 (int8) or 4 (uint8, two in each), or 0; each: keys, values
+ * have a scale for each channel of each head, not one for all. */
+struct exec_cache {
+	int64_t row;
+	uint32_t bits;
+	bool each[2];
+};
+/* The node with inputs in, heads of keys and values of this size: does what it
+ * says of its cache, and the scales (inputs 12 and 13), fit, and is it carried?
+ * If not: why. */
+int32_t exec_gqa_cache(const struct genai_node *n,
+		       struct exec_tensor *const *in, uint32_t n_in,
+		       int64_t heads, int64_t size, struct exec_cache *out,
+		       struct exec_text *out_why);
+
+/* ConstantOfShape: the type and the bits of an element; 0.0f where the node
+ * does not say.  If it holds no one number: why. */
+int32_t exec_fill_value(const struct genai_graph *g, const struct genai_node *n,
+			uint32_t *out_dtype, uint64_t *out_bits,
+			struct exec_text *out_why);
+
 #define EXEC_MAX_TAPS 4096 /* of CausalConvWithState, times dilation */
 /* CausalConvWithState: are activation (none, silu or swish) and dilation such
  * as are carried, and has what only one implementation has the value that it is

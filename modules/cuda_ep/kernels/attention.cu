@@ -210,28 +210,14 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 				x[lane + 32 * e] = y[e];
 		__syncwarp();
 	}
-	T *dst = (T *)0;
-	if (!is_q) {
-		if (p.table)
-			dst = (T *)(is_k ? p.pres_k : p.pres_v) +
-			      paged_place(p, b, kh, pos);
-		else if (p.windowed)
-			dst = (T *)(is_k ? p.newk : p.newv) +
-			      (tok * p.kv_heads + kh) * p.size;
-		else if (is_k)
-			dst = (T *)p.pres_k + b * p.pres_ks[0] +
-			      kh * p.pres_ks[1] + pos * p.pres_ks[2];
-		else
-			dst = (T *)p.pres_v + b * p.pres_vs[0] +
-			      kh * p.pres_vs[1] + pos * p.pres_vs[2];
-	}
+	T *dst = is_q ? (T *)0 : cache_slot<T>(p, tok, b, pos, kh, !is_k);
+	unsigned char *codes =
+		is_q ? 0 : cache_slot<unsigned char>(p, tok, b, pos, kh, !is_k);
 #pragma unroll
 	for (int e = 0; e < PER; e++) {
-		u32 d = lane + 32 * e;
+		u32 d = lane + 32 * e, code = 0;
 		float v = y[e];
 
-		if (d >= p.size)
-			continue;
 		if (turns && d < p.rot) {
 			bool low = p.interleaved ? !(d & 1) : d < half;
 			u32 mate = p.interleaved ? d ^ 1
@@ -241,10 +227,23 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 			v = low ? v * c[e] - x[mate] * n[e]
 				: v * c[e] + x[mate] * n[e];
 		}
+		if (!is_q && p.bits) {
+			if (d < p.size)
+				code = cache_code(p, v, !is_k, kh, d);
+			if (p.bits == 4) // with the next channel's
+				code |= __shfl_xor_sync(0xffffffffu, code, 1)
+					<< 4;
+		}
+		if (d >= p.size)
+			continue;
 		if (is_q)
 			put_query(p, (tok * p.heads + h) * p.size + d, v, T());
-		else
+		else if (!p.bits)
 			dst[d] = from_f<T>(v);
+		else if (p.bits == 8)
+			codes[d] = (unsigned char)code;
+		else if (!(d & 1))
+			codes[d / 2] = (unsigned char)code;
 	}
 }
 
@@ -292,7 +291,9 @@ __device__ __forceinline__ void prepare_pairs(const cep_gqa &p)
 		}
 		if (p.rot && (is_q || is_k))
 			x.turn(c, n);
-		if (!is_q)
+		if (!is_q && p.bits)
+			x.put_codes(at.b, at.pos, h);
+		else if (!is_q)
 			x.put(x.place(at.b, at.pos, h), 1.f);
 		else if (p.flash)
 			x.put((T *)p.qbuf + q, 1.f);
@@ -320,13 +321,13 @@ CEP_PREPARE(bf16, bf16)
 // past -> present where they are different buffers: rows [0, P).
 template <class T> __device__ __forceinline__ void past_copy(const cep_gqa &p)
 {
-	u64 total = (u64)p.batch * p.kv_heads * p.past_rows * p.size;
+	u64 total = (u64)p.batch * p.kv_heads * p.past_rows * p.row;
 
 	cep_begin();
 	for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < total;
 	     i += (u64)gridDim.x * blockDim.x) {
-		u32 d = (u32)(i % p.size);
-		u64 r = i / p.size;
+		u32 d = (u32)(i % p.row);
+		u64 r = i / p.row;
 		u32 h = (u32)(r % p.kv_heads);
 		r /= p.kv_heads;
 		u32 row = (u32)(r % p.past_rows), b = (u32)(r / p.past_rows);
@@ -362,6 +363,10 @@ CEP_KERNEL(cep_gqa_past_bf16, cep_gqa, 256)
 {
 	past_copy<bf16>(p);
 }
+CEP_KERNEL(cep_gqa_past_q, cep_gqa, 256)
+{
+	past_copy<unsigned char>(p);
+}
 
 // Windowed caches, after attending: rows slide down, new ones follow.  A thread
 // owns a channel and moves its rows in ascending order, so that moving within
@@ -369,8 +374,8 @@ CEP_KERNEL(cep_gqa_past_bf16, cep_gqa, 256)
 template <class T> __device__ __forceinline__ void slide(const cep_gqa &p)
 {
 	u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-	u32 d = (u32)(i % p.size);
-	u64 r = i / p.size;
+	u32 d = (u32)(i % p.row);
+	u64 r = i / p.row;
 	u32 h = (u32)(r % p.kv_heads), b = (u32)(r / p.kv_heads);
 
 	cep_begin();
@@ -394,7 +399,7 @@ template <class T> __device__ __forceinline__ void slide(const cep_gqa &p)
 			v[row * p.pres_vs[2]] = v[(pos - old) * p.pres_vs[2]];
 		} else {
 			u64 at = (((u64)b * p.seq + pos - past) * p.kv_heads +
-				  h) * p.size +
+				  h) * p.row +
 				 d;
 
 			k[row * p.pres_ks[2]] = ((const T *)p.newk)[at];
@@ -415,6 +420,10 @@ CEP_KERNEL(cep_gqa_slide_bf16, cep_gqa, 128)
 {
 	slide<bf16>(p);
 }
+CEP_KERNEL(cep_gqa_slide_q, cep_gqa, 128)
+{
+	slide<unsigned char>(p);
+}
 
 #define MAX_SPLITS CEP_GQA_SPLITS // a lane each when they are put together
 #define UN 4			  // keys that a thread group has in flight
@@ -431,27 +440,68 @@ template <class T, int HG> struct attend {
 	{
 	}
 
-	__device__ __forceinline__ const T *key(u32 j, bool value) const
+	template <class C>
+	__device__ __forceinline__ const C *key(u32 j, bool value) const
 	{
 		if (p.table)
-			return (const T *)(value ? p.pres_v : p.pres_k) +
+			return (const C *)(value ? p.pres_v : p.pres_k) +
 			       paged_place(p, b, kh, j);
 		if (p.windowed) {
 			if (j >= past) {
 				u64 at = (((u64)b * p.seq + j - past) *
 						  p.kv_heads +
 					  kh) *
-					 p.size;
+					 p.row;
 
-				return (const T *)(value ? p.newv : p.newk) +
+				return (const C *)(value ? p.newv : p.newk) +
 				       at;
 			}
 			j -= old;
 		}
-		return value ? (const T *)p.pres_v + b * p.pres_vs[0] +
+		return value ? (const C *)p.pres_v + b * p.pres_vs[0] +
 				       kh * p.pres_vs[1] + j * p.pres_vs[2]
-			     : (const T *)p.pres_k + b * p.pres_ks[0] +
+			     : (const C *)p.pres_k + b * p.pres_ks[0] +
 				       kh * p.pres_ks[1] + j * p.pres_ks[2];
+	}
+
+	// The lane's channels of a key or value.
+	template <int BITS>
+	__device__ __forceinline__ void channels(u32 j, bool value,
+						 float *x) const
+	{
+		if (BITS == 0) {
+			load8(key<T>(j, value) + lane * 8, x);
+			return;
+		}
+		const u32 *at = (const u32 *)(key<unsigned char>(j, value) +
+					      lane * BITS);
+		u32 w = at[0], next = BITS == 8 ? at[1] : 0;
+
+#pragma unroll
+		for (int e = 0; e < 8; e++)
+			x[e] = BITS == 4
+				       ? (float)((int)(w >> 4 * e & 15) - 8)
+				       : (float)(signed char)((e < 4 ? w
+								     : next) >>
+							      e % 4 * 8);
+	}
+
+	template <int BITS>
+	__device__ __forceinline__ void fetch(u32 base, float (*kv)[8],
+					      float (*vv)[8]) const
+	{
+#pragma unroll
+		for (int u = 0; u < UN; u++) {
+			u32 j = base + u * n_groups + group;
+
+#pragma unroll
+			for (int e = 0; e < 8; e++)
+				kv[u][e] = vv[u][e] = 0.f;
+			if (j < len && lane * 8 < p.size) {
+				channels<BITS>(j, false, kv[u]);
+				channels<BITS>(j, true, vv[u]);
+			}
+		}
 	}
 
 	__device__ __forceinline__ float score(float d, u32 j, int h) const
@@ -471,18 +521,12 @@ template <class T, int HG> struct attend {
 	{
 		float kv[UN][8], vv[UN][8];
 
-#pragma unroll
-		for (int u = 0; u < UN; u++) {
-			u32 j = base + u * n_groups + group;
-
-#pragma unroll
-			for (int e = 0; e < 8; e++)
-				kv[u][e] = vv[u][e] = 0.f;
-			if (j < len && lane * 8 < p.size) {
-				load8(key(j, false) + lane * 8, kv[u]);
-				load8(key(j, true) + lane * 8, vv[u]);
-			}
-		}
+		if (!p.bits)
+			fetch<0>(base, kv, vv);
+		else if (p.bits == 8)
+			fetch<8>(base, kv, vv);
+		else
+			fetch<4>(base, kv, vv);
 		float d[HG][UN];
 
 #pragma unroll
@@ -622,6 +666,9 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 		for (int e = 0; e < 8; e++) {
 			a.acc[h][e] = 0.f;
 			a.q[h][e] = in ? q[e] : 0.f;
+			if (in && p.bits)
+				a.q[h][e] *= cache_scale(p, false, a.kh,
+							 a.lane * 8 + e);
 		}
 	}
 	if (p.table) {
@@ -675,9 +722,14 @@ template <class T, int HG> __device__ void attention(const cep_gqa &p)
 			}
 		}
 		if ((threadIdx.x & 31) < a.c && a.lane * 8 < size) {
-			for (int e = 0; e < 8; e++)
-				sm[(warp * HG + h) * size + a.lane * 8 + e] =
-					a.acc[h][e];
+			for (int e = 0; e < 8; e++) {
+				u32 d = a.lane * 8 + e;
+
+				if (p.bits)
+					a.acc[h][e] *=
+						cache_scale(p, true, a.kh, d);
+				sm[(warp * HG + h) * size + d] = a.acc[h][e];
+			}
 			if (a.lane == 0) {
 				sml[(warp * HG + h) * 2] = a.m[h];
 				sml[(warp * HG + h) * 2 + 1] = a.l[h];

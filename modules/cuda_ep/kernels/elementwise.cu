@@ -321,3 +321,18 @@ CEP_KERNEL(cep_poke_k, cep_poke, 256)
 	for (u32 i = threadIdx.x; i < p.bytes; i += blockDim.x)
 		((unsigned char *)p.dst)[i] = p.data[i];
 }
+
+CEP_KERNEL(cep_fill_k, cep_fill, 256)
+{
+	cep_begin();
+	for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < p.count;
+	     i += (u64)gridDim.x * blockDim.x)
+		if (p.size == 1)
+			((unsigned char *)p.out)[i] = (unsigned char)p.bits;
+		else if (p.size == 2)
+			((uint16_t *)p.out)[i] = (uint16_t)p.bits;
+		else if (p.size == 4)
+			((u32 *)p.out)[i] = (u32)p.bits;
+		else
+			((u64 *)p.out)[i] = p.bits;
+}

@@ -100,6 +100,47 @@ __device__ __forceinline__ u64 rotary_row(const cep_gqa &p, u64 row, u32 pos,
 	return 0;
 }
 
+// Where the key or value of head kh goes, of token row at position pos.
+template <class C>
+__device__ __forceinline__ C *cache_slot(const cep_gqa &p, u64 row, u32 b,
+					 u32 pos, u32 kh, bool value)
+{
+	if (p.table)
+		return (C *)(value ? p.pres_v : p.pres_k) +
+		       paged_place(p, b, kh, pos);
+	if (p.windowed)
+		return (C *)(value ? p.newv : p.newk) +
+		       (row * p.kv_heads + kh) * p.row;
+	return value ? (C *)p.pres_v + b * p.pres_vs[0] + kh * p.pres_vs[1] +
+			       pos * p.pres_vs[2]
+		     : (C *)p.pres_k + b * p.pres_ks[0] + kh * p.pres_ks[1] +
+			       pos * p.pres_ks[2];
+}
+
+// Of a quantised cache: what channel d of head kh is a multiple of.
+__device__ __forceinline__ float cache_scale(const cep_gqa &p, bool value,
+					     u32 kh, u32 d)
+{
+	const float *s = (const float *)(value ? p.v_scale : p.k_scale);
+
+	return s[p.kv_each >> value & 1 ? kh * p.size + d : 0];
+}
+
+// Which multiple x becomes: a NaN the lowest, of 4 bits 8 more than it is.
+__device__ __forceinline__ u32 cache_code(const cep_gqa &p, float x, bool value,
+					  u32 kh, u32 d)
+{
+	float s = cache_scale(p, value, kh, d), most = p.bits == 8 ? 127 : 7;
+	float low = -most - 1;
+
+	if (!(s > 0) || s == INFINITY)
+		cep_refuse(p.blame, CEP_FAULT_SCALE,
+			   p.kv_each >> value & 1 ? kh * p.size + d : 0, value);
+	x = rintf(x / s);
+	x = !(x > low) ? low : x > most ? most : x;
+	return p.bits == 8 ? (u32)(int)x & 255 : (u32)((int)x + 8);
+}
+
 template <class T> struct __align__(2 * sizeof(T)) two
 {
 	T v[2];
@@ -239,19 +280,39 @@ template <class T> struct pairs {
 	// Where head h of the keys and values goes.
 	__device__ __forceinline__ T *place(u32 b, u32 pos, u32 h) const
 	{
-		bool is_k = h < p.heads + p.kv_heads;
-		u32 kh = h - p.heads - (is_k ? 0 : p.kv_heads);
+		bool value = h >= p.heads + p.kv_heads;
+		u32 kh = h - p.heads - (value ? p.kv_heads : 0);
 
-		if (p.table)
-			return (T *)(is_k ? p.pres_k : p.pres_v) +
-			       paged_place(p, b, kh, pos);
-		if (p.windowed)
-			return (T *)(is_k ? p.newk : p.newv) +
-			       ((u64)row * p.kv_heads + kh) * p.size;
-		return is_k ? (T *)p.pres_k + b * p.pres_ks[0] +
-				       kh * p.pres_ks[1] + pos * p.pres_ks[2]
-			    : (T *)p.pres_v + b * p.pres_vs[0] +
-				       kh * p.pres_vs[1] + pos * p.pres_vs[2];
+		return cache_slot<T>(p, row, b, pos, kh, value);
+	}
+
+	// It goes there, quantised.
+	__device__ __forceinline__ void put_codes(u32 b, u32 pos, u32 h) const
+	{
+		bool value = h >= p.heads + p.kv_heads;
+		u32 kh = h - p.heads - (value ? p.kv_heads : 0);
+		unsigned char *dst =
+			cache_slot<unsigned char>(p, row, b, pos, kh, value);
+
+#pragma unroll
+		for (int e = 0; e < 2; e++)
+#pragma unroll
+			for (int i = 0; i < 2; i++) {
+				u32 d = 64 * e + 2 * lane, at = i * half + d;
+				u32 c, n;
+
+				if (d >= half)
+					continue;
+				c = cache_code(p, x[e][i][0], value, kh, at);
+				n = cache_code(p, x[e][i][1], value, kh,
+					       at + 1);
+				if (p.bits == 8)
+					*(uint16_t *)(dst + at) =
+						(uint16_t)(c | n << 8);
+				else
+					dst[at / 2] =
+						(unsigned char)(c | n << 4);
+			}
 	}
 };
 

@@ -34,6 +34,7 @@ struct cep_fault {
 #define CEP_FAULT_ROUTER 6u /* logits of row value: limit 1: NaN, infinity */
 #define CEP_FAULT_BLOCK 7u  /* entry of a block table outside [0, limit) */
 #define CEP_FAULT_HOST 8u   /* the host did not answer for value ns */
+#define CEP_FAULT_SCALE 9u  /* scale value of keys (limit 0), values (1) */
 
 /* Element types inside kernels: the ONNX numbers. */
 #define CEP_F32 1u
@@ -107,6 +108,11 @@ struct cep_poke {
 	uint8_t data[CEP_POKE_BYTES];
 };
 
+struct cep_fill {
+	uint64_t out, count, bits; /* bits of an element, of size bytes */
+	uint32_t size, reserved;
+};
+
 /* out = norm(x + skip + bias) gamma + beta; sum = x + skip + bias */
 struct cep_norm {
 	uint64_t x, skip, bias, gamma, beta, out, sum;
@@ -122,6 +128,24 @@ struct cep_gather {
 	uint64_t inner;		 /* bytes */
 	int64_t s_outer, s_axis; /* bytes */
 	uint32_t idx64, unit;	 /* unit: bytes a thread moves */
+	struct cep_blame blame;
+};
+
+/* The k best of every line of dim elements, which lie inner apart. */
+struct cep_best {
+	uint64_t x, values, at; /* at: int64; either may be 0 */
+	uint64_t count, inner;	/* count: of all elements */
+	uint32_t dim, k, dt, size, smallest, reserved;
+};
+
+enum cep_scatter { CEP_SET, CEP_ADD, CEP_MUL, CEP_MAX, CEP_MIN };
+
+/* Dense data of dims, dense indices (and updates) of idims, which are no larger
+ * but along the axis.  count: indices to read; lines of data to write. */
+struct cep_elements {
+	uint64_t x, idx, updates, out, count;
+	int64_t dims[CEP_DIMS], idims[CEP_DIMS];
+	uint32_t rank, axis, dt, size, how, idx64;
 	struct cep_blame blame;
 };
 
@@ -172,7 +196,11 @@ struct cep_gqa {
 	/* query heads of a key head, and 2^32 over that, rounded up; split.cu:
 	 * tiles of a batch entry's rows */
 	uint32_t per, per_inverse, row_tiles;
-	uint32_t reserved;
+	/* A quantised cache: bits of an element, else 0; has each channel of
+	 * keys (1), of values (2) a scale of its own?  float [NKV][H] or one.
+	 * row: elements of a head's row in the cache. */
+	uint32_t bits, kv_each, row;
+	uint64_t k_scale, v_scale;
 	/* Many sequences, if table is not 0: a step of seq rows, those of
 	 * sequence b are first[b] to first[b + 1]; seqlens are of what was
 	 * before.  A cache is [blocks][block][NKV][H], and its strides are of a
