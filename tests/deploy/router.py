@@ -24,7 +24,7 @@ class Router(Server):
         self.p = subprocess.Popen(
             ["vllm-router", "--host", "127.0.0.1", "--port", str(self.port),
              "--prometheus-port", str(free_port()),
-             "--policy", "cache_aware", "--balance-abs-threshold", "4",
+             "--policy", "round_robin",
              "--worker-urls", *urls],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         atexit.register(self.p.kill)
