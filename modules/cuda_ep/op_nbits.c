@@ -450,6 +450,18 @@ static uint32_t async_of(const struct cep_node *n, const uint64_t *s,
 	       (nbits_state(n)->zp && !zlow ? CEP_ASYNC_ZEROS : 0);
 }
 
+// One row by a matrix whose rows the kernel finds without a table: in one piece,
+// of whole row groups, blocks of 32, all of it copied asynchronously.
+static bool is_plain(const struct cep_node *n, const struct cep_mm *p,
+		     const struct cep_sum4 *o, uint32_t n_tiles, uint32_t rows)
+{
+	uint32_t all = CEP_ASYNC_SCALES |
+		       (nbits_state(n)->zp ? CEP_ASYNC_ZEROS : 0);
+
+	return n_tiles == 1 && o->shift == 0 && o->async == all &&
+	       p->n % rows == 0;
+}
+
 // What the norm in front reads and writes.
 static struct cep_norm norm_of(const struct cep_node *n,
 			       const struct cep_run *r, const struct cep_mm *p)
@@ -515,7 +527,7 @@ static struct cep_sum4 sum_for(const struct cep_node *n,
 static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
 			 struct cep_mm *p)
 {
-	static const enum cep_kernel one[2][3] = KERNELS(gemv4);
+	static const enum cep_kernel plain[2][3] = KERNELS(gemv4);
 	static const enum cep_kernel tiled[2][3] = KERNELS(gemv4t);
 	static const enum cep_kernel several[4][2][3] = FEW(few4);
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
@@ -526,22 +538,20 @@ static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
 	bool few = is_few(n, p, &f);
 	int32_t rc;
 
-	if (!r->n_parts && !few) {
-		q1.n_tiles = 1;
-		q1.tile_rows = p->n;
-		rc = set_parts(n, r, 1, q1.b, q1.s, q1.z);
-		o.async = async_of(n, q1.s, q1.z, 1, o.shift);
-		return rc ? rc
-			  : run_one(n, r, p, &o, 16, one[bf][p->zp_kind], &q1);
-	}
 	q.n_tiles = r->n_parts ? r->n_parts : 1;
 	q.tile_rows = r->n_parts ? r->part_rows : p->n;
 	rc = set_parts(n, r, 1, q.b, q.s, q.z);
 	o.async = async_of(n, q.s, q.z, q.n_tiles, o.shift);
 	if (rc)
 		return rc;
-	return few ? run_few(n, r, p, &o, 16, &f, several, &q)
-		   : run_one(n, r, p, &o, 16, tiled[bf][p->zp_kind], &q);
+	if (few)
+		return run_few(n, r, p, &o, 16, &f, several, &q);
+	if (!is_plain(n, p, &o, q.n_tiles, 16))
+		return run_one(n, r, p, &o, 16, tiled[bf][p->zp_kind], &q);
+	q1.b[0] = q.b[0];
+	q1.s[0] = q.s[0];
+	q1.z[0] = q.z[0];
+	return run_one(n, r, p, &o, 16, plain[bf][p->zp_kind], &q1);
 }
 
 bool cep_is_vec(uint64_t addr, int64_t stride, uint32_t bytes)
@@ -834,11 +844,10 @@ static int32_t set_pair(const struct cep_node *n, const struct cep_run *r,
 static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 			      struct cep_mm *p)
 {
-	static const enum cep_kernel one[2][3] = KERNELS(gemv4d);
+	static const enum cep_kernel plain[2][3] = KERNELS(gemv4d);
 	static const enum cep_kernel tiled[2][3] = KERNELS(gemv4dt);
 	static const enum cep_kernel several[4][2][3] = FEW(few4d);
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
-	uint64_t bias2 = n->in[UP + 3] ? n->in[UP + 3]->addr : 0;
 	struct cep_sum4 o = sum_for(n, r, p);
 	struct cep_mv_dual_tiled q;
 	struct cep_mv_dual q1;
@@ -846,25 +855,23 @@ static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 	bool few = is_few(n, p, &f);
 	int32_t rc;
 
-	if (!r->n_parts && !few) {
-		q1.n_tiles = 1;
-		q1.tile_rows = p->n;
-		q1.bias2 = bias2;
-		rc = set_parts(n, r, GATE, q1.b, q1.s, q1.z);
-		if (!rc)
-			rc = set_parts(n, r, UP, q1.b + 1, q1.s + 1, q1.z + 1);
-		o.async = async_of(n, q1.s, q1.z, 2, o.shift);
-		return rc ? rc
-			  : run_one(n, r, p, &o, 8, one[bf][p->zp_kind], &q1);
-	}
 	rc = set_pair(n, r, p, &q);
 	if (rc)
 		return rc;
 	o.async = async_of(n, q.s, q.z, q.n_tiles, o.shift) &
 		  async_of(n, q.s + CEP_TILES, q.z + CEP_TILES, q.n_tiles,
 			   o.shift);
-	return few ? run_few(n, r, p, &o, 8, &f, several, &q)
-		   : run_one(n, r, p, &o, 8, tiled[bf][p->zp_kind], &q);
+	if (few)
+		return run_few(n, r, p, &o, 8, &f, several, &q);
+	if (!is_plain(n, p, &o, q.n_tiles, 8))
+		return run_one(n, r, p, &o, 8, tiled[bf][p->zp_kind], &q);
+	q1.bias2 = q.bias2;
+	for (uint32_t i = 0; i < 2; i++) {
+		q1.b[i] = q.b[i * CEP_TILES];
+		q1.s[i] = q.s[i * CEP_TILES];
+		q1.z[i] = q.z[i * CEP_TILES];
+	}
+	return run_one(n, r, p, &o, 8, plain[bf][p->zp_kind], &q1);
 }
 
 // silu(gate) up over the rows of this run, from scratch to the output.

@@ -30,8 +30,8 @@ struct way {
 };
 
 template <class T, int ZP, bool DUAL, int R, class P>
-struct few4 : tile4<T, ZP, DUAL, CEP_TILES, P> {
-	typedef tile4<T, ZP, DUAL, CEP_TILES, P> tile;
+struct few4 : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
+	typedef tile4<T, ZP, DUAL, CEP_TILES, false, P> tile;
 	using tile::g;
 	using tile::lane;
 	using tile::o;

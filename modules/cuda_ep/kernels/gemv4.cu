@@ -25,9 +25,9 @@ struct cursor {
 	u32 rg, c, kt, end;
 };
 
-template <class T, int ZP, bool DUAL, int TILES, class P>
-struct gemv4 : tile4<T, ZP, DUAL, TILES, P> {
-	typedef tile4<T, ZP, DUAL, TILES, P> tile;
+template <class T, int ZP, bool DUAL, int TILES, bool PLAIN, class P>
+struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
+	typedef tile4<T, ZP, DUAL, TILES, PLAIN, P> tile;
 	using tile::g;
 	using tile::lane;
 	using tile::o;
@@ -87,7 +87,10 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, P> {
 	{
 		u32 at = c.rg * 16;
 
-		tile::fetch(st, wrow + at, srow + at, zrow + at, c.kt);
+		if (PLAIN)
+			this->fetch_plain(st, rg0 + c.rg, c.kt);
+		else
+			tile::fetch(st, wrow + at, srow + at, zrow + at, c.kt);
 	}
 
 	__device__ __forceinline__ void set(cursor &c) const
@@ -370,6 +373,8 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, P> {
 		wrow = (u64 *)(smem + warps * DEPTH * STAGE);
 		srow = wrow + groups * 16;
 		zrow = srow + groups * 16;
+		if (PLAIN)
+			return;
 		find_rows();
 		__syncthreads();
 	}
@@ -379,7 +384,7 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, P> {
 	CEP_KERNEL(name, ptype, 512)                                           \
 	{                                                                      \
 		CEP_SMEM(raw);                                                 \
-		gemv4<type, zp, dual, tiles, ptype> g(p);                      \
+		gemv4<type, zp, dual, tiles, tiles == 1, ptype> g(p);          \
 		g.run(raw);                                                    \
 	}
 #define CEP_GEMV4_FORMS(suffix, type, zp)                                      \

@@ -33,7 +33,10 @@ __device__ __forceinline__ u64 second_bias(const cep_mv_dual_tiled &q)
 	return q.bias2;
 }
 
-template <class T, int ZP, bool DUAL, int TILES, class P> struct tile4 {
+// PLAIN: the matrix (with DUAL each) in one piece, of whole row groups; blocks
+// of 32 whose scales and zero points can be copied asynchronously.
+template <class T, int ZP, bool DUAL, int TILES, bool PLAIN, class P>
+struct tile4 {
 	static constexpr u32 ROWS = DUAL ? 8 : 16;
 	static constexpr u32 STAGE = ZP == CEP_ZP_NONE ? 2304 : 2560;
 	const P &q;
@@ -68,37 +71,48 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct tile4 {
 			*z = q.z[k] + (u64)r * p.n_blocks * sizeof(T);
 	}
 
+	__device__ __forceinline__ u32 shift() const
+	{
+		return PLAIN ? 0 : o.shift;
+	}
+	__device__ __forceinline__ bool async(u32 what) const
+	{
+		return PLAIN || (o.async & what);
+	}
+
 	__device__ __forceinline__ u32 block_of(u32 c) const
 	{
-		u32 b = c >> o.shift;
+		u32 b = c >> shift();
 
 		return b < p.n_blocks ? b : p.n_blocks - 1;
 	}
 
-	// Eight values a row and tile, fewer with larger blocks.
+	// Eight values a row and tile, fewer with larger blocks; behind the
+	// row's end some that are there, as activations are zero there.
 	__device__ __forceinline__ void fetch_values(unsigned char *to,
 						     const u64 *rows, u32 kt,
 						     bool async) const
 	{
-		u32 r = o.shift || !async ? lane & 15 : lane >> 1;
-		u32 e = o.shift || !async ? lane >> 4 : lane & 1;
+		bool pairs = shift() || !async;
+		u32 r = pairs ? lane & 15 : lane >> 1;
+		u32 e = pairs ? lane >> 4 : lane & 1;
 		const T *from = (const T *)rows[r];
 
 		if (!async) { // rows that no copy of 4 or 8 bytes fits
 			for (u32 i = e * 4; i < e * 4 + 4; i++)
 				((T *)(to + r * 16))[i] =
 					from[block_of(kt * 8 + i)];
-		} else if (o.shift == 0) {
+		} else if (shift() == 0) {
 			u32 b = kt * 8 + e * 4;
 
-			copy_small<8>(to + r * 16 + e * 8, from + b,
-				      b < p.n_blocks);
-		} else if (o.shift == 1) {
+			b = b < p.n_blocks ? b : p.n_blocks - 4;
+			copy_small<8>(to + r * 16 + e * 8, from + b, true);
+		} else if (shift() == 1) {
 			if (e == 0)
 				copy_small<8>(to + r * 16, from + kt * 4, true);
 		} else if (e == 0) {
 			copy_small<4>(to + r * 16,
-				      from + (kt * 8 >> o.shift & ~1u), true);
+				      from + (kt * 8 >> shift() & ~1u), true);
 		}
 	}
 
@@ -115,7 +129,7 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct tile4 {
 			return;
 		if (async) {
 			copy_small<4>(to + lane * 16,
-				      from + ((kt * 8 >> o.shift) / 2 & ~3u),
+				      from + ((kt * 8 >> shift()) / 2 & ~3u),
 				      true);
 			return;
 		}
@@ -134,27 +148,77 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct tile4 {
 	{
 		u32 at = lane & 7, kb = kt * 8 + at;
 
+		kb = kb < nb ? kb : nb - 1;
 #pragma unroll
 		for (u32 i = 0; i < 4; i++) {
 			u32 r = lane / 8 + 4 * i;
 
 			tile_copy(st + r * 128 + ((at ^ (r & 7)) << 4),
-				  (const void *)(w[r] + kb * 16), kb < nb);
+				  (const void *)(w[r] + kb * 16), true);
 		}
-		fetch_values(st + SCALES, s, kt, o.async & CEP_ASYNC_SCALES);
+		fetch_values(st + SCALES, s, kt, async(CEP_ASYNC_SCALES));
 		if (ZP == CEP_ZP_FLOAT)
 			fetch_values(st + ZEROS, z, kt,
-				     o.async & CEP_ASYNC_ZEROS);
+				     async(CEP_ASYNC_ZEROS));
 		else if (ZP == CEP_ZP_PACKED)
 			fetch_nibbles(st + ZEROS, z, kt,
-				      o.async & CEP_ASYNC_ZEROS);
+				      async(CEP_ASYNC_ZEROS));
+	}
+
+	// The same of a matrix whose rows are found without a table.
+	__device__ __forceinline__ void fetch_plain(unsigned char *st, u32 rg,
+						    u32 kt) const
+	{
+		u32 at = lane & 7, r = lane / 8, kb = kt * 8 + at, b;
+		u64 w0 = q.b[0] + (u64)(rg * ROWS + r) * p.ldb, w1;
+
+		w1 = DUAL ? q.b[TILES] + (u64)(rg * ROWS + r) * p.ldb
+			  : w0 + 8 * p.ldb;
+		kb = kb < nb ? kb : nb - 1;
+		st += r * 128;
+		w0 += kb * 16;
+		w1 += kb * 16;
+		tile_copy(st + ((at ^ r) << 4), (const void *)w0, true);
+		tile_copy(st + 512 + ((at ^ r ^ 4) << 4),
+			  (const void *)(w0 + 4 * p.ldb), true);
+		tile_copy(st + 1024 + ((at ^ r) << 4), (const void *)w1, true);
+		tile_copy(st + 1536 + ((at ^ r ^ 4) << 4),
+			  (const void *)(w1 + 4 * p.ldb), true);
+		st -= r * 128;
+		// two lanes a row of scales, a lane a row of nibbles
+		b = kt * 8 + (lane & 1) * 4;
+		b = b < nb ? b : nb - 4;
+		r = lane / 2;
+		copy_small<8>(st + SCALES + lane * 8,
+			      (const T *)(row_of(q.s, rg, r, nb * 2)) + b,
+			      true);
+		if (ZP == CEP_ZP_FLOAT)
+			copy_small<8>(st + ZEROS + lane * 8,
+				      (const T *)(row_of(q.z, rg, r, nb * 2)) +
+					      b,
+				      true);
+		else if (ZP == CEP_ZP_PACKED && lane < 16)
+			copy_small<4>(
+				st + ZEROS + lane * 16,
+				(const void *)(row_of(q.z, rg, lane, p.zp_row) +
+					       kt * 4),
+				true);
+	}
+
+	// Row i of 16 of row group rg, of so many bytes.
+	__device__ __forceinline__ u64 row_of(const u64 *at, u32 rg, u32 i,
+					      u32 bytes) const
+	{
+		u32 r = rg * ROWS + (DUAL ? i & 7 : i);
+
+		return at[DUAL && i >= 8 ? TILES : 0] + (u64)r * bytes;
 	}
 
 	// A row's eight values, in pairs.
 	__device__ __forceinline__ void
 	read_values(const unsigned char *row, u32 kt, bool async, u32 *s) const
 	{
-		if (!async || o.shift == 0) {
+		if (!async || shift() == 0) {
 			uint4 v = *(const uint4 *)row;
 
 			s[0] = v.x;
@@ -164,9 +228,9 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct tile4 {
 			return;
 		}
 		for (u32 i = 0; i < 4; i++) {
-			u32 b = (kt * 8 + 2 * i) >> o.shift;
+			u32 b = (kt * 8 + 2 * i) >> shift();
 			u32 v = ((const uint16_t *)
-					 row)[b & (o.shift == 1 ? 3 : 1)];
+					 row)[b & (shift() == 1 ? 3 : 1)];
 
 			s[i] = v | v << 16;
 		}
@@ -189,15 +253,14 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct tile4 {
 	__device__ __forceinline__ void
 	read_scales(const unsigned char *st, u32 kt, u32 *s, u32 *z) const
 	{
-		bool async = o.async & CEP_ASYNC_SCALES;
+		bool a = async(CEP_ASYNC_SCALES);
 
-		read_values(st + SCALES + g * 16, kt, async, s);
-		read_values(st + SCALES + (g + 8) * 16, kt, async, s + 4);
+		read_values(st + SCALES + g * 16, kt, a, s);
+		read_values(st + SCALES + (g + 8) * 16, kt, a, s + 4);
 		if (ZP == CEP_ZP_FLOAT) {
-			async = o.async & CEP_ASYNC_ZEROS;
-			read_values(st + ZEROS + g * 16, kt, async, z);
-			read_values(st + ZEROS + (g + 8) * 16, kt, async,
-				    z + 4);
+			a = async(CEP_ASYNC_ZEROS);
+			read_values(st + ZEROS + g * 16, kt, a, z);
+			read_values(st + ZEROS + (g + 8) * 16, kt, a, z + 4);
 		} else if (ZP == CEP_ZP_PACKED) {
 			z[0] = *(const u32 *)(st + ZEROS + g * 16);
 			z[1] = *(const u32 *)(st + ZEROS + (g + 8) * 16);
@@ -215,8 +278,8 @@ template <class T, int ZP, bool DUAL, int TILES, class P> struct tile4 {
 
 			return (b & 1 ? high(v, T()) : low(v, T())) - 8.f;
 		}
-		if (o.async & CEP_ASYNC_ZEROS)
-			i >>= o.shift;
+		if (async(CEP_ASYNC_ZEROS))
+			i >>= shift();
 		return (float)(int)((z[row] >> (i & 7) * 4 & 15) - 8);
 	}
 
