@@ -450,16 +450,19 @@ static uint32_t async_of(const struct cep_node *n, const uint64_t *s,
 	       (nbits_state(n)->zp && !zlow ? CEP_ASYNC_ZEROS : 0);
 }
 
-// One row by a matrix whose rows the kernel finds without a table: in one piece,
-// of whole row groups, blocks of 32, all of it copied asynchronously.
+// One row by a matrix whose rows the kernel finds without a table: whole row
+// groups, no eight rows of them in two pieces, blocks of 32, all of it copied
+// asynchronously.
 static bool is_plain(const struct cep_node *n, const struct cep_mm *p,
-		     const struct cep_sum4 *o, uint32_t n_tiles, uint32_t rows)
+		     struct cep_sum4 *o, uint32_t n_tiles, uint32_t tile_rows,
+		     uint32_t rows)
 {
 	uint32_t all = CEP_ASYNC_SCALES |
 		       (nbits_state(n)->zp ? CEP_ASYNC_ZEROS : 0);
 
-	return n_tiles == 1 && o->shift == 0 && o->async == all &&
-	       p->n % rows == 0;
+	o->inverse = (uint32_t)((UINT64_C(1) << 32) / tile_rows);
+	return o->shift == 0 && o->async == all && p->n % rows == 0 &&
+	       (n_tiles == 1 || tile_rows % 8 == 0);
 }
 
 // What the norm in front reads and writes.
@@ -528,6 +531,7 @@ static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
 			 struct cep_mm *p)
 {
 	static const enum cep_kernel plain[2][3] = KERNELS(gemv4);
+	static const enum cep_kernel pieces[2][3] = KERNELS(gemv4p);
 	static const enum cep_kernel tiled[2][3] = KERNELS(gemv4t);
 	static const enum cep_kernel several[4][2][3] = FEW(few4);
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
@@ -546,8 +550,10 @@ static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
 		return rc;
 	if (few)
 		return run_few(n, r, p, &o, 16, &f, several, &q);
-	if (!is_plain(n, p, &o, q.n_tiles, 16))
+	if (!is_plain(n, p, &o, q.n_tiles, q.tile_rows, 16))
 		return run_one(n, r, p, &o, 16, tiled[bf][p->zp_kind], &q);
+	if (q.n_tiles > 1)
+		return run_one(n, r, p, &o, 16, pieces[bf][p->zp_kind], &q);
 	q1.b[0] = q.b[0];
 	q1.s[0] = q.s[0];
 	q1.z[0] = q.z[0];
@@ -845,6 +851,7 @@ static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 			      struct cep_mm *p)
 {
 	static const enum cep_kernel plain[2][3] = KERNELS(gemv4d);
+	static const enum cep_kernel pieces[2][3] = KERNELS(gemv4dp);
 	static const enum cep_kernel tiled[2][3] = KERNELS(gemv4dt);
 	static const enum cep_kernel several[4][2][3] = FEW(few4d);
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
@@ -863,8 +870,10 @@ static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 			   o.shift);
 	if (few)
 		return run_few(n, r, p, &o, 8, &f, several, &q);
-	if (!is_plain(n, p, &o, q.n_tiles, 8))
+	if (!is_plain(n, p, &o, q.n_tiles, q.tile_rows, 8))
 		return run_one(n, r, p, &o, 8, tiled[bf][p->zp_kind], &q);
+	if (q.n_tiles > 1)
+		return run_one(n, r, p, &o, 8, pieces[bf][p->zp_kind], &q);
 	q1.bias2 = q.bias2;
 	for (uint32_t i = 0; i < 2; i++) {
 		q1.b[i] = q.b[i * CEP_TILES];

@@ -7,7 +7,7 @@
 #define MAX_THREADS 1024
 #define STACK_BYTES (64u << 10)
 #define SMEM_BYTES (256u << 10)
-#define MAX_KERNELS 256
+#define MAX_KERNELS 1024
 
 emu_dim emu_thread, emu_block, emu_block_dim, emu_grid_dim;
 
@@ -203,6 +203,10 @@ static void run_block()
 
 extern "C" void emu_register(const char *name, emu_fn fn, unsigned int bytes)
 {
+	if (n_kernels == MAX_KERNELS) {
+		fprintf(stderr, "no room for kernel %s\n", name);
+		abort();
+	}
 	kernels[n_kernels].name = name;
 	kernels[n_kernels].bytes = bytes;
 	kernels[n_kernels++].fn = fn;

@@ -380,20 +380,25 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
 	}
 };
 
-#define CEP_GEMV4(name, type, zp, dual, tiles, ptype)                          \
+#define CEP_GEMV4(name, type, zp, dual, tiles, plain, ptype)                   \
 	CEP_KERNEL(name, ptype, 512)                                           \
 	{                                                                      \
 		CEP_SMEM(raw);                                                 \
-		gemv4<type, zp, dual, tiles, tiles == 1, ptype> g(p);          \
+		gemv4<type, zp, dual, tiles, plain, ptype> g(p);               \
 		g.run(raw);                                                    \
 	}
 #define CEP_GEMV4_FORMS(suffix, type, zp)                                      \
-	CEP_GEMV4(cep_gemv4_##suffix##_##zp, type, zp, false, 1, cep_mv)       \
+	CEP_GEMV4(cep_gemv4_##suffix##_##zp, type, zp, false, 1, true, cep_mv) \
+	CEP_GEMV4(cep_gemv4p_##suffix##_##zp, type, zp, false, CEP_TILES,      \
+		  true, cep_mv_tiled)                                          \
 	CEP_GEMV4(cep_gemv4t_##suffix##_##zp, type, zp, false, CEP_TILES,      \
-		  cep_mv_tiled)                                                \
-	CEP_GEMV4(cep_gemv4d_##suffix##_##zp, type, zp, true, 1, cep_mv_dual)  \
+		  false, cep_mv_tiled)                                         \
+	CEP_GEMV4(cep_gemv4d_##suffix##_##zp, type, zp, true, 1, true,         \
+		  cep_mv_dual)                                                 \
+	CEP_GEMV4(cep_gemv4dp_##suffix##_##zp, type, zp, true, CEP_TILES,      \
+		  true, cep_mv_dual_tiled)                                     \
 	CEP_GEMV4(cep_gemv4dt_##suffix##_##zp, type, zp, true, CEP_TILES,      \
-		  cep_mv_dual_tiled)
+		  false, cep_mv_dual_tiled)
 CEP_GEMV4_FORMS(f16, __half, 0)
 CEP_GEMV4_FORMS(f16, __half, 1)
 CEP_GEMV4_FORMS(f16, __half, 2)

@@ -245,11 +245,11 @@ struct cep_sum4 {
 	uint32_t class_tiles, n_class, slice_classes;
 	uint32_t shift; /* a block is 32 << shift columns */
 	uint32_t async;
+	uint32_t inverse; /* 2^32 / tile_rows, less than one too small */
 	/* one row: the activations are norm(a + skip) gamma, a + skip goes to
 	 * sum; none if gamma is 0 */
 	uint64_t skip, gamma, sum;
 	float eps;
-	uint32_t reserved;
 };
 
 /* A product.  The matrix may lie in n_tiles pieces of tile_rows rows

@@ -33,8 +33,8 @@ __device__ __forceinline__ u64 second_bias(const cep_mv_dual_tiled &q)
 	return q.bias2;
 }
 
-// PLAIN: the matrix (with DUAL each) in one piece, of whole row groups; blocks
-// of 32 whose scales and zero points can be copied asynchronously.
+// PLAIN: whole row groups, no eight rows of them in two pieces; blocks of 32
+// whose scales and zero points can be copied asynchronously.
 template <class T, int ZP, bool DUAL, int TILES, bool PLAIN, class P>
 struct tile4 {
 	static constexpr u32 ROWS = DUAL ? 8 : 16;
@@ -165,53 +165,84 @@ struct tile4 {
 				      async(CEP_ASYNC_ZEROS));
 	}
 
+	// Where the halves of a row group lie, eight rows each: in which piece,
+	// from which row of it on.
+	struct halves {
+		u32 piece[2], row[2];
+
+		// Of one of 16 rows, by constant indices: else they lie in
+		// local memory.
+		__device__ __forceinline__ u64 find(const u64 *at, u32 i,
+						    u32 bytes) const
+		{
+			u32 k = i < 8 ? piece[0] : piece[1];
+			u32 r = (i < 8 ? row[0] : row[1]) + (i & 7);
+
+			return at[k] + (u64)r * bytes;
+		}
+	};
+
+	__device__ __forceinline__ halves find_halves(u32 rg) const
+	{
+		u32 r = rg * ROWS, k = 0;
+		halves h;
+
+		if (TILES > 1) {
+			// or one less
+			k = (u32)((u64)r * o.inverse >> 32);
+			r -= k * q.tile_rows;
+			if (r >= q.tile_rows) {
+				r -= q.tile_rows;
+				k++;
+			}
+		}
+		h.piece[0] = k;
+		h.row[0] = r;
+		h.piece[1] = DUAL ? k + TILES : k;
+		h.row[1] = DUAL ? r : r + 8;
+		if (TILES > 1 && !DUAL && h.row[1] >= q.tile_rows) {
+			h.row[1] -= q.tile_rows;
+			h.piece[1]++;
+		}
+		return h;
+	}
+
 	// The same of a matrix whose rows are found without a table.
 	__device__ __forceinline__ void fetch_plain(unsigned char *st, u32 rg,
 						    u32 kt) const
 	{
 		u32 at = lane & 7, r = lane / 8, kb = kt * 8 + at, b;
-		u64 w0 = q.b[0] + (u64)(rg * ROWS + r) * p.ldb, w1;
+		unsigned char *to = st + r * 128;
+		halves h = find_halves(rg);
+		u64 w;
 
-		w1 = DUAL ? q.b[TILES] + (u64)(rg * ROWS + r) * p.ldb
-			  : w0 + 8 * p.ldb;
 		kb = kb < nb ? kb : nb - 1;
-		st += r * 128;
-		w0 += kb * 16;
-		w1 += kb * 16;
-		tile_copy(st + ((at ^ r) << 4), (const void *)w0, true);
-		tile_copy(st + 512 + ((at ^ r ^ 4) << 4),
-			  (const void *)(w0 + 4 * p.ldb), true);
-		tile_copy(st + 1024 + ((at ^ r) << 4), (const void *)w1, true);
-		tile_copy(st + 1536 + ((at ^ r ^ 4) << 4),
-			  (const void *)(w1 + 4 * p.ldb), true);
-		st -= r * 128;
+#pragma unroll
+		for (u32 i = 0; i < 2; i++) {
+			w = q.b[h.piece[i]] + (u64)(h.row[i] + r) * p.ldb +
+			    kb * 16;
+			tile_copy(to + i * 1024 + ((at ^ r) << 4),
+				  (const void *)w, true);
+			tile_copy(to + i * 1024 + 512 + ((at ^ r ^ 4) << 4),
+				  (const void *)(w + 4 * p.ldb), true);
+		}
 		// two lanes a row of scales, a lane a row of nibbles
 		b = kt * 8 + (lane & 1) * 4;
 		b = b < nb ? b : nb - 4;
-		r = lane / 2;
 		copy_small<8>(st + SCALES + lane * 8,
-			      (const T *)(row_of(q.s, rg, r, nb * 2)) + b,
+			      (const T *)h.find(q.s, lane / 2, nb * 2) + b,
 			      true);
 		if (ZP == CEP_ZP_FLOAT)
 			copy_small<8>(st + ZEROS + lane * 8,
-				      (const T *)(row_of(q.z, rg, r, nb * 2)) +
+				      (const T *)h.find(q.z, lane / 2, nb * 2) +
 					      b,
 				      true);
 		else if (ZP == CEP_ZP_PACKED && lane < 16)
-			copy_small<4>(
-				st + ZEROS + lane * 16,
-				(const void *)(row_of(q.z, rg, lane, p.zp_row) +
-					       kt * 4),
-				true);
-	}
-
-	// Row i of 16 of row group rg, of so many bytes.
-	__device__ __forceinline__ u64 row_of(const u64 *at, u32 rg, u32 i,
-					      u32 bytes) const
-	{
-		u32 r = rg * ROWS + (DUAL ? i & 7 : i);
-
-		return at[DUAL && i >= 8 ? TILES : 0] + (u64)r * bytes;
+			copy_small<4>(st + ZEROS + lane * 16,
+				      (const void *)(h.find(q.z, lane,
+							    p.zp_row) +
+						     kt * 4),
+				      true);
 	}
 
 	// A row's eight values, in pairs.
