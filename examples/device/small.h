@@ -14,7 +14,7 @@
 
 #include "exec.h" /* exec_common */
 
-#define MAX_MEM 8
+#define MAX_MEM 64
 #define ADDR_BIT (UINT64_C(1) << 62) /* flipped in every device address */
 
 struct region {
