@@ -297,13 +297,26 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 		}
 	}
 
-	__device__ __forceinline__ float slices(const float *s) const
+	// Four sums of as many rows, slice by slice; all loads go out at once.
+	__device__ __forceinline__ void slices(const float *s, float *v) const
 	{
-		float v = 0;
+		float x[4][4];
 
-		for (u32 k = 0; k < n_slices; k++)
-			v += load_fresh(s + (u64)k * R * OUT);
-		return v;
+#pragma unroll
+		for (u32 k = 0; k < 4; k++) {
+			x[k][0] = x[k][1] = x[k][2] = x[k][3] = 0;
+			if (k >= n_slices)
+				continue;
+			load_fresh2(s + (u64)k * R * OUT, x[k]);
+			load_fresh2(s + (u64)k * R * OUT + 2, x[k] + 2);
+		}
+#pragma unroll
+		for (u32 e = 0; e < 4; e++) {
+			v[e] = 0;
+#pragma unroll
+			for (u32 k = 0; k < 4; k++)
+				v[e] += x[k][e];
+		}
 	}
 
 	// The block that comes last adds the slices.
@@ -320,16 +333,22 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 		if (!*last)
 			return;
 		__threadfence();
-		for (u32 i = threadIdx.x; i < R * FEW_WARPS * ROWS;
-		     i += blockDim.x) {
+		for (u32 i = threadIdx.x * 4; i < R * FEW_WARPS * ROWS;
+		     i += blockDim.x * 4) {
 			u32 m = i / (FEW_WARPS * ROWS);
 			u32 r = i % (FEW_WARPS * ROWS);
 			const float *s =
 				parts + m * OUT + r / ROWS * 16 + r % ROWS;
+			float v[4], u[4] = {0, 0, 0, 0};
 
-			if (row_of(w) + m < p.m)
-				give(w, m, r, slices(s),
-				     DUAL ? slices(s + 8) : 0.f);
+			if (row_of(w) + m >= p.m)
+				continue;
+			slices(s, v);
+			if (DUAL)
+				slices(s + 8, u);
+#pragma unroll
+			for (u32 e = 0; e < 4; e++)
+				give(w, m, r + e, v[e], u[e]);
 		}
 	}
 

@@ -32,19 +32,49 @@ __device__ __forceinline__ bool before(const choice &b, const choice &a)
 	return b.e >= 0 && (a.e < 0 || b.x > a.x || (b.x == a.x && b.e < a.e));
 }
 
+// A lane's logits of a row: HELD of them in registers.
+#define HELD 4
+struct logits {
+	const cep_moe_route &p;
+	u64 row;
+	float x[HELD];
+
+	__device__ __forceinline__ logits(const cep_moe_route &params, u32 m)
+	    : p(params), row((u64)m * params.experts)
+	{
+#pragma unroll
+		for (u32 j = 0; j < HELD; j++) {
+			u32 e = (threadIdx.x & 31) + 32 * j;
+
+			x[j] = e < p.experts ? load_as(p.logits, p.dt, row + e)
+					     : -INFINITY;
+		}
+	}
+
+	template <class F> __device__ __forceinline__ void each(F f) const
+	{
+		u32 lane = threadIdx.x & 31;
+
+#pragma unroll
+		for (u32 j = 0; j < HELD; j++)
+			if (lane + 32 * j < p.experts)
+				f(x[j], lane + 32 * j);
+		for (u32 e = lane + 32 * HELD; e < p.experts; e += 32)
+			f(load_as(p.logits, p.dt, row + e), e);
+	}
+};
+
 // The next expert of a row behind last, by the whole warp.
-__device__ __forceinline__ choice next_of(const cep_moe_route &p, u64 row,
-					  const choice &last)
+__device__ __forceinline__ choice next_of(const logits &l, const choice &last)
 {
 	choice best = {-INFINITY, -1};
 
-	for (u32 e = threadIdx.x & 31; e < p.experts; e += 32) {
-		float x = load_as(p.logits, p.dt, row + e);
+	l.each([&](float x, u32 e) {
 		choice c = {x != x ? -INFINITY : x, (int)e};
 
 		if ((last.e < 0 || before(last, c)) && before(c, best))
 			best = c;
-	}
+	});
 	for (int o = 16; o; o >>= 1) {
 		choice c = {__shfl_xor_sync(0xffffffffu, best.x, o),
 			    __shfl_xor_sync(0xffffffffu, best.e, o)};
@@ -55,34 +85,39 @@ __device__ __forceinline__ choice next_of(const cep_moe_route &p, u64 row,
 	return best;
 }
 
-// Experts of a row and what they count for, by a warp.
+// Experts of a row and what they count for, by a warp.  Those of a single row
+// are an item each.
 __device__ __forceinline__ void choose(const cep_moe_route &p, u32 m)
 {
 	u32 lane = threadIdx.x & 31;
-	u64 row = (u64)m * p.experts;
+	const logits l(p, m);
 	u32 *ids = (u32 *)p.ids + (u64)m * p.k;
 	float *w = (float *)p.weights + (u64)m * p.k;
 	float bad = 0, all = 0, chosen = 0, first = 0;
 	choice c = {0, -1};
 
-	for (u32 e = lane; e < p.experts; e += 32)
-		if (!(load_as(p.logits, p.dt, row + e) < INFINITY))
-			bad = 1;
+	l.each([&](float x, u32) { bad = x < INFINITY ? bad : 1.f; });
 	bad = warp_max(bad);
 	for (u32 i = 0; i < p.k; i++) {
 		float v;
 
-		c = next_of(p, row, c);
+		c = next_of(l, c);
 		if (i == 0)
 			first = c.x;
-		v = p.own ? load_as(p.own, p.own_dt, row + (u32)c.e)
+		v = p.own ? load_as(p.own, p.own_dt, l.row + (u32)c.e)
 			  : expf(c.x - first);
 		chosen += v;
-		if (lane == 0) {
-			ids[i] = (u32)c.e;
-			w[i] = v;
-		}
+		if (lane)
+			continue;
+		ids[i] = (u32)c.e;
+		w[i] = v;
+		if (p.rows > 1)
+			continue;
+		((uint4 *)p.items)[i] = make_uint4((u32)c.e, i, 1, 0);
+		((u32 *)p.pairs)[i] = i;
 	}
+	if (lane == 0 && p.rows == 1)
+		*(u32 *)p.n_items = p.k;
 	if (lane == 0 && (bad > 0 || first == -INFINITY))
 		cep_refuse(p.blame, CEP_FAULT_ROUTER, m, bad > 0);
 	if (p.normalize) {
@@ -90,8 +125,7 @@ __device__ __forceinline__ void choose(const cep_moe_route &p, u32 m)
 	} else if (p.own) {
 		all = 1;
 	} else {
-		for (u32 e = lane; e < p.experts; e += 32)
-			all += expf(load_as(p.logits, p.dt, row + e) - first);
+		l.each([&](float x, u32) { all += expf(x - first); });
 		all = warp_sum(all);
 	}
 	for (u32 i = 0; lane == 0 && i < p.k; i++)
@@ -108,6 +142,8 @@ CEP_KERNEL(cep_moe_choose, cep_moe_route, 1024)
 	cep_begin();
 	for (u32 m = threadIdx.x / 32; m < p.rows; m += blockDim.x / 32)
 		choose(p, m);
+	if (p.rows == 1)
+		return;
 	__syncthreads();
 	for (u32 i = 0; e < p.experts && i < n; i++)
 		count += ids[i] == e;
@@ -273,6 +309,11 @@ template <class T, int NT, bool ZP> struct moe4 {
 			       index_of(k) * (p.k / 2);
 		}
 		s = (const T *)mat_of(r).scales + index_of(r) * p.m[0].n_blocks;
+	}
+
+	// Asked for behind the first tiles, which do not depend on it.
+	__device__ __forceinline__ void find_inputs(const uint4 &item)
+	{
 #pragma unroll
 		for (u32 n = 0; n < NT; n++) {
 			u32 c = n * 8 + g;
@@ -347,11 +388,10 @@ template <class T, int NT, bool ZP> struct moe4 {
 
 	__device__ __forceinline__ void block(const unsigned char *st, u32 b,
 					      const u32 *h, u32 n,
-					      const uint4 &v)
+					      const uint4 &v, float s0,
+					      float s1)
 	{
 		float d[4] = {0, 0, 0, 0};
-		float s0 = to_f(((const T *)(st + SCALES + g * 16))[b]);
-		float s1 = to_f(((const T *)(st + SCALES + g * 16 + 128))[b]);
 
 		mma16(d, h[0], h[4], h[1], h[5], v.x, v.y, T());
 		mma16(d, h[2], h[6], h[3], h[7], v.z, v.w, T());
@@ -373,17 +413,26 @@ template <class T, int NT, bool ZP> struct moe4 {
 		acc[n][3] = fmaf(d[3], s1, acc[n][3]);
 	}
 
+	__device__ __forceinline__ static float scale(u32 two, u32 b)
+	{
+		return b & 1 ? high(two, T()) : low(two, T());
+	}
+
 	__device__ __forceinline__ void multiply(const unsigned char *st,
 						 u32 kt, const uint4 *v)
 	{
 		const unsigned char *at = st + (lane & 15) * 128;
 		u32 sw = (lane >> 4) ^ (lane & 7), c[4];
+		cep_pack s0, s1; // the eight scales of rows g and g + 8
 
+		s0.v = *(const uint4 *)(st + SCALES + g * 16);
+		s1.v = *(const uint4 *)(st + SCALES + g * 16 + 128);
 #pragma unroll
 		for (u32 b = 0; b < 8; b++) {
 			u32 h[8];
 
-			if (kt * 8 + b >= nb)
+			// one group's inputs are 0 behind the end
+			if (NT > 1 && kt * 8 + b >= nb)
 				continue;
 			if (!(b & 1))
 				load_rows(at + ((sw ^ b) << 4), c);
@@ -394,12 +443,15 @@ template <class T, int NT, bool ZP> struct moe4 {
 				if (!n || n * 8 < count)
 					block(st, b, h, n,
 					      NT == 1 ? v[b]
-						      : input(n, kt * 8 + b));
+						      : input(n, kt * 8 + b),
+					      scale(s0.u[b / 2], b),
+					      scale(s1.u[b / 2], b));
 		}
 	}
 
 	// The warp's quarter of K.
-	__device__ __forceinline__ void walk(unsigned char *ring)
+	__device__ __forceinline__ void walk(unsigned char *ring,
+					     const uint4 &item)
 	{
 		u32 tiles = (p.k + TILE - 1) / TILE;
 		u32 quarter = (tiles + WARPS - 1) / WARPS, st = 0;
@@ -411,6 +463,7 @@ template <class T, int NT, bool ZP> struct moe4 {
 				fetch(ring + i * STAGE, kt + i);
 			tile_commit();
 		}
+		find_inputs(item);
 		for (; kt < last; kt++) {
 			uint4 v[8];
 
@@ -462,16 +515,21 @@ template <class T, int NT, bool ZP> struct moe4 {
 
 	__device__ __forceinline__ void run(unsigned char *smem)
 	{
-		u32 n;
+		const uint4 *items = (const uint4 *)p.items;
+		u32 i = blockIdx.y, n;
+		uint4 item;
 
 		cep_begin();
+		// both under way at once: it may be none, but is there to read
 		n = *(const u32 *)p.n_items;
-		for (u32 i = blockIdx.y; i < n; i += gridDim.y) {
-			const uint4 item = ((const uint4 *)p.items)[i];
-
+		item = items[i];
+		while (i < n) {
 			find(item);
-			walk(smem + warp * DEPTH * STAGE);
+			walk(smem + warp * DEPTH * STAGE, item);
 			finish((float *)smem, item.y);
+			i += gridDim.y;
+			if (i < n)
+				item = items[i];
 		}
 	}
 };
