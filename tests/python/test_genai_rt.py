@@ -701,4 +701,6 @@ class Fuzz(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    # who runs this in the background has it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     unittest.main(verbosity=2)
