@@ -454,13 +454,12 @@ static uint32_t async_of(const struct cep_node *n, const uint64_t *s,
 // groups, no eight rows of them in two pieces, blocks of 32, all of it copied
 // asynchronously.
 static bool is_plain(const struct cep_node *n, const struct cep_mm *p,
-		     struct cep_sum4 *o, uint32_t n_tiles, uint32_t tile_rows,
-		     uint32_t rows)
+		     const struct cep_sum4 *o, uint32_t n_tiles,
+		     uint32_t tile_rows, uint32_t rows)
 {
 	uint32_t all = CEP_ASYNC_SCALES |
 		       (nbits_state(n)->zp ? CEP_ASYNC_ZEROS : 0);
 
-	o->inverse = (uint32_t)((UINT64_C(1) << 32) / tile_rows);
 	return o->shift == 0 && o->async == all && p->n % rows == 0 &&
 	       (n_tiles == 1 || tile_rows % 8 == 0);
 }
@@ -552,6 +551,7 @@ static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
 		return run_few(n, r, p, &o, 16, &f, several, &q);
 	if (!is_plain(n, p, &o, q.n_tiles, q.tile_rows, 16))
 		return run_one(n, r, p, &o, 16, tiled[bf][p->zp_kind], &q);
+	o.inverse = (uint32_t)((UINT64_C(1) << 32) / q.tile_rows);
 	if (q.n_tiles > 1)
 		return run_one(n, r, p, &o, 16, pieces[bf][p->zp_kind], &q);
 	q1.b[0] = q.b[0];
@@ -872,6 +872,7 @@ static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 		return run_few(n, r, p, &o, 8, &f, several, &q);
 	if (!is_plain(n, p, &o, q.n_tiles, q.tile_rows, 8))
 		return run_one(n, r, p, &o, 8, tiled[bf][p->zp_kind], &q);
+	o.inverse = (uint32_t)((UINT64_C(1) << 32) / q.tile_rows);
 	if (q.n_tiles > 1)
 		return run_one(n, r, p, &o, 8, pieces[bf][p->zp_kind], &q);
 	q1.bias2 = q.bias2;

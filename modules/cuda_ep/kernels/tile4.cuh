@@ -207,7 +207,7 @@ struct tile4 {
 		return h;
 	}
 
-	// The same of a matrix whose rows are found without a table.
+	// Tile kt of a row group, its rows found without a table.
 	__device__ __forceinline__ void fetch_plain(unsigned char *st, u32 rg,
 						    u32 kt) const
 	{
