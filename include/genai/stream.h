@@ -123,6 +123,7 @@ struct genai_stream_caps {
 	 * not.  Known without RATES, too, and link_bytes_per_s with it. */
 	uint64_t host_bytes_per_s;
 	uint64_t host_latency_ns;
+	uint64_t host_link_bytes_per_s; /* of copies meanwhile; 0: as ever */
 };
 
 struct genai_stream_stats {

@@ -176,7 +176,7 @@ struct cep {
 	/* threads of the host that multiply: beside.h; and what plans are made
 	 * by then */
 	struct cep_team *team;
-	uint64_t patience_ns, link_rate, host_rate;
+	uint64_t patience_ns, link_rate, busy_link_rate, host_rate;
 	CUmodule *modules;
 	CUfunction kernels[CEP_N_KERNELS];
 

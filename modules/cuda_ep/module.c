@@ -39,6 +39,7 @@ static int32_t open_team(struct cep *self, struct genai_error *err)
 				   &self->link_rate);
 	(void)host->config_get_u64(host->ctx, "host_bytes_per_s",
 				   &self->host_rate);
+	self->busy_link_rate = self->link_rate;
 	if (threads > MOST_THREADS)
 		return cep_fail(self, err, GENAI_E_CONFIG,
 				"host_threads: at most %d", MOST_THREADS);
@@ -120,7 +121,7 @@ static const struct genai_config_key keys[] = {
 	{"host_bytes_per_s", "0", GENAI_KEY_U64, 0, NULL,
 	 "weights that they multiply, beside copies; 0: measured at the start"},
 	{"link_bytes_per_s", "0", GENAI_KEY_U64, 0, NULL,
-	 "what the link brings, beside them; 0: measured at the start"},
+	 "what the link brings, beside them, too; 0: measured at the start"},
 	{"host_patience_ms", "10000", GENAI_KEY_U64, 0, NULL,
 	 "a step fails if they have not answered for so long"},
 };

@@ -9,6 +9,9 @@
 
 #define TILE CEP_BESIDE_TILE
 #define WORDS 32u // of a tile
+// Codes are asked for so many bytes before they are needed: what a processor
+// does by itself is confused by several short rows at once.
+#define AHEAD 12288
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -169,6 +172,17 @@ AVX2 static __m256 eight_zeros(const struct cep_form4 *f, const struct row *r,
 		_mm_set1_epi32(r->zeros[a / 2] >> (a & 1) * 4 & 15)));
 }
 
+// The last three levels of the tree: by way of memory it would take as long as
+// the products of a short row.
+AVX2 static inline float tree8(__m256 v)
+{
+	__m128 a = _mm_add_ps(_mm256_castps256_ps128(v),
+			      _mm256_extractf128_ps(v, 1));
+
+	a = _mm_add_ps(a, _mm_movehl_ps(a, a));
+	return _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)));
+}
+
 AVX2 static void avx2(const struct cep_form4 *f, const struct cep_rows4 *m,
 		      uint32_t first, uint32_t n, const float *x, float *out)
 {
@@ -182,13 +196,15 @@ AVX2 static void avx2(const struct cep_form4 *f, const struct cep_rows4 *m,
 		for (uint32_t t = 0; t < tiles; t++)
 			for (uint32_t j = 0; j < 4; j++) {
 				const float *v = x + t * TILE + 8 * j;
-				__m256i c = _mm256_loadu_si256(
-					(const void *)(r.codes + t * 128 +
-						       32 * j));
+				const unsigned char *p =
+					r.codes + t * 128 + 32 * j;
+				__m256i c = _mm256_loadu_si256((const void *)p);
 				__m256 z = eight_zeros(f, &r, 8 * t + 2 * j);
 				__m256 s = eight(f, r.scales, 8 * t + 2 * j);
 				__m256 d;
 
+				if (j % 2 == 0)
+					_mm_prefetch(p + AHEAD, _MM_HINT_T0);
 #pragma GCC unroll 8
 				for (int e = 0; e < 8; e++) {
 					__m256i q = _mm256_and_si256(
@@ -204,6 +220,12 @@ AVX2 static void avx2(const struct cep_form4 *f, const struct cep_rows4 *m,
 				}
 				acc[j] = _mm256_fmadd_ps(d, s, acc[j]);
 			}
+		if (tiles * TILE == f->k) {
+			out[i] = tree8(
+				_mm256_add_ps(_mm256_add_ps(acc[0], acc[2]),
+					      _mm256_add_ps(acc[1], acc[3])));
+			continue;
+		}
 		for (uint32_t j = 0; j < 4; j++)
 			_mm256_storeu_ps(lane + 8 * j, acc[j]);
 		words(f, &r, tiles * WORDS, x, lane);
@@ -213,7 +235,8 @@ AVX2 static void avx2(const struct cep_form4 *f, const struct cep_rows4 *m,
 
 // ---- sixteen words at a time, four rows at once ----
 
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,f16c,fma")))
+#define AVX512                                                                 \
+	__attribute__((target("avx512f,avx512bw,avx512vl,avx2,f16c,fma")))
 #define AVX512_INLINE AVX512 static inline __attribute__((always_inline))
 
 // The scales (or zeros) of a tile's blocks, one a lane, from the left.
@@ -273,9 +296,13 @@ AVX512_INLINE void four_rows(const struct cep_form4 *f, const struct row *r,
 
 #pragma GCC unroll 4
 		for (int i = 0; i < rows; i++)
-			for (int h = 0; h < 2; h++)
-				c[i][h] = _mm512_loadu_si512(r[i].codes +
-							     t * 128 + 64 * h);
+			for (int h = 0; h < 2; h++) {
+				const unsigned char *p =
+					r[i].codes + t * 128 + 64 * h;
+
+				c[i][h] = _mm512_loadu_si512(p);
+				_mm_prefetch(p + AHEAD, _MM_HINT_T0);
+			}
 #pragma GCC unroll 4
 		for (int i = 0; zp && i < rows; i++) {
 			__m512 v = zp == CEP_ZP_PACKED
@@ -319,6 +346,15 @@ AVX512_INLINE void four_rows(const struct cep_form4 *f, const struct row *r,
 	for (int i = 0; i < rows; i++) {
 		float lane[WORDS];
 
+		if (tiles * TILE == f->k) {
+			__m512 v = _mm512_add_ps(acc[i][0], acc[i][1]);
+
+			out[i] = tree8(_mm256_add_ps(
+				_mm512_castps512_ps256(v),
+				_mm512_castps512_ps256(
+					_mm512_shuffle_f32x4(v, v, 0xee))));
+			continue;
+		}
 		_mm512_storeu_ps(lane, acc[i][0]);
 		_mm512_storeu_ps(lane + 16, acc[i][1]);
 		words(f, &r[i], tiles * WORDS, x, lane);

@@ -39,6 +39,7 @@ static int32_t cep_caps(void *ctx, struct genai_stream_caps *out,
 		c.link_bytes_per_s = self->link_rate;
 		c.host_bytes_per_s = self->host_rate;
 		c.host_latency_ns = HOST_LATENCY_NS;
+		c.host_link_bytes_per_s = self->busy_link_rate;
 	}
 	genai_struct_give(out, &c);
 	return 0;

@@ -157,6 +157,14 @@ static void take_out(struct genai_pager *p, const struct pager_plan *plan,
 	}
 }
 
+static bool any_left(const struct genai_pager *p)
+{
+	for (uint32_t i = 0; i < p->n_pages; i++)
+		if (p->pages[i].placement == PAGER_HOST)
+			return true;
+	return false;
+}
+
 static void number(struct genai_pager *p, const struct pager_plan *plan,
 		   struct pager_choice *c)
 {
@@ -216,6 +224,7 @@ static void place_all(struct genai_pager *p, const struct pager_plan *plan,
 		number(p, plan, c);
 	else
 		take_out(p, plan, s->host, PAGER_IN_PLACE, PAGER_HOST);
+	c->host = s->host > 0 && any_left(p);
 }
 
 // False if a plan of that shape would be no good.
@@ -260,6 +269,9 @@ static double score(const struct search *s, const struct shape *shape,
 	double off = (double)shape->slots - USUAL_SLOTS;
 	double ns = step_ns + 0.01 * serial_ns;
 
+	// what is measured may not hold: it has to be worth it
+	if (shape->host > 0)
+		ns *= 1.03;
 	if (shape->slots)
 		ns *= 1 + (known ? 0.0005 : 0.004) * pager_max(off, -off);
 	return ns;
@@ -276,15 +288,18 @@ static double least_score(const struct search *s, const struct shape *shape)
 	double ns = s->plan->resident_ns + there * (r->in_place - r->memory);
 	double link = out - there - host;
 
+	ns -= host * r->memory; // what the cores multiply no kernel reads
+	host *= r->host;
 	if (shape->slots)
-		link = link * r->link +
+		link = link * (host > 0 ? r->busy_link : r->link) +
 		       link / (double)shape->slot_bytes * r->latency;
-	host *= r->host - r->memory;
-	return score(s, shape,
-		     s->p->m->async
-			     ? pager_max(ns + host, link + there * r->in_place)
-			     : ns + pager_max(link, host),
-		     ns + pager_max(link, host));
+	return score(
+		s, shape,
+		pager_max(host,
+			  s->p->m->async
+				  ? pager_max(ns, link + there * r->in_place)
+				  : ns + link),
+		pager_max(host, ns + link));
 }
 
 // Returns what a step takes; infinite where that is not the best, or cannot be.
@@ -313,7 +328,7 @@ static double consider_host(struct search *s, struct shape shape, double best)
 {
 	static const double of_even[] = {0.6, 0.75, 0.85, 0.92, 1, 1.1};
 	const struct pager_rates *r = &s->plan->rates;
-	double even = r->host > 0 ? r->link / (r->link + r->host) : 0;
+	double even = r->host > 0 ? r->busy_link / (r->busy_link + r->host) : 0;
 
 	for (uint32_t i = 0; even > 0 && i < 6; i++) {
 		shape.host = even * of_even[i];

@@ -29,6 +29,7 @@ void pager_rates(const struct genai_pager *p, struct pager_rates *r)
 
 	r->host = ns_per_byte(c->host_bytes_per_s);
 	r->host_latency = (double)c->host_latency_ns;
+	r->busy_link = ns_per_byte(c->host_link_bytes_per_s);
 	if (c->flags & GENAI_STREAM_CAP_RATES) {
 		r->link = ns_per_byte(c->link_bytes_per_s);
 		r->memory = ns_per_byte(c->memory_bytes_per_s);
@@ -38,11 +39,13 @@ void pager_rates(const struct genai_pager *p, struct pager_rates *r)
 		r->in_place = pager_max(r->in_place, r->memory);
 		r->latency = (double)c->copy_latency_ns;
 		r->launch = (double)c->launch_ns;
+		r->busy_link = pager_max(r->busy_link, r->link);
 		return;
 	}
 	for (uint32_t i = 0; i < p->n_pages; i++)
 		total += p->pages[i].bytes;
 	guess(r, total, c->host_bytes_per_s ? c->link_bytes_per_s : 0);
+	r->busy_link = pager_max(r->busy_link, r->link);
 }
 
 // Visits of one page in a row are one event.  Returns how many there are; with
@@ -68,6 +71,7 @@ uint32_t pager_events(const struct genai_pager *p,
 			out[k - 1] = (struct pager_event){
 				.page = v->page,
 				.first = i == p->pages[v->page].first,
+				.begins = v->units != 0,
 				.before = work + before};
 		else
 			out[k - 1].inside += work + before;
@@ -102,31 +106,59 @@ uint32_t pager_held(const struct genai_pager *p,
 	return known ? most : 2;
 }
 
-// What it takes the host's cores to multiply a page, once they are asked.
-static double host_ns(const struct pager_rates *r, const struct pager_event *e)
+// What the host's cores do: they are asked when a node begins, and have to be
+// done before the next one may.
+struct host_time {
+	double asked, done;
+};
+
+static double next_node(struct host_time *h, const struct pager_event *e,
+			double t)
 {
-	return r->host_latency + (double)e->bytes * r->host;
+	if (!e->begins)
+		return t;
+	t = pager_max(t, h->done);
+	h->asked = t + e->before;
+	return t;
+}
+
+static void multiply(struct host_time *h, const struct pager_rates *r,
+		     const struct pager_event *e)
+{
+	h->done = pager_max(h->done, h->asked + r->host_latency) +
+		  (double)e->bytes * r->host;
+}
+
+static double link_of(const struct pager_plan *plan,
+		      const struct pager_choice *c)
+{
+	return c->host ? plan->rates.busy_link : plan->rates.link;
 }
 
 // Kernels and copies one after the other; the host's cores beside both.
 static double serial_ns(const struct genai_pager *p,
-			const struct pager_plan *plan)
+			const struct pager_plan *plan,
+			const struct pager_choice *c)
 {
 	const struct pager_rates *r = &plan->rates;
-	double t = plan->resident_ns, link = 0, host = 0;
+	struct host_time host = {0, 0};
+	double t = 0;
 
 	for (uint32_t i = 0; i < plan->n_events; i++) {
 		const struct pager_event *e = &plan->events[i];
 		const struct pager_page *pg = &p->pages[e->page];
 
-		if (pg->placement == PAGER_IN_PLACE)
-			t += (double)e->bytes * (r->in_place - r->memory);
-		else if (pg->placement == PAGER_HOST)
-			host += host_ns(r, e) - (double)e->bytes * r->memory;
-		else if (pg->placement == PAGER_STREAMED && e->first)
-			link += r->latency + (double)pg->bytes * r->link;
+		t = next_node(&host, e, t) + e->before + e->inside;
+		if (pg->placement == PAGER_HOST)
+			multiply(&host, r, e);
+		else
+			t += (double)e->bytes * (pg->placement == PAGER_IN_PLACE
+							 ? r->in_place
+							 : r->memory);
+		if (pg->placement == PAGER_STREAMED && e->first)
+			t += r->latency + (double)pg->bytes * link_of(plan, c);
 	}
-	return t + pager_max(link, host);
+	return pager_max(t, host.done) + plan->after;
 }
 
 // A step that begins with a full ring and ends when the ring is full again, as
@@ -136,7 +168,8 @@ static double overlapped_ns(const struct genai_pager *p,
 			    const struct pager_choice *c)
 {
 	const struct pager_rates *r = &plan->rates;
-	double t = 0, link = 0;
+	struct host_time host = {0, 0};
+	double t = 0, link = 0, rate = link_of(plan, c);
 
 	memset(plan->ready, 0, c->slots * sizeof(*plan->ready));
 	for (uint32_t i = 0; i < plan->n_events; i++) {
@@ -145,7 +178,7 @@ static double overlapped_ns(const struct genai_pager *p,
 		bool in_place = pg->placement == PAGER_IN_PLACE;
 		uint32_t next;
 
-		t += e->before;
+		t = next_node(&host, e, t) + e->before;
 		if (pg->placement == PAGER_STREAMED && e->first)
 			t = pager_max(t, plan->ready[pg->slot]);
 		if (in_place)
@@ -153,7 +186,7 @@ static double overlapped_ns(const struct genai_pager *p,
 			       (double)e->bytes * r->in_place;
 		t += e->inside;
 		if (pg->placement == PAGER_HOST)
-			t += host_ns(r, e);
+			multiply(&host, r, e);
 		else
 			t += (double)e->bytes *
 			     (in_place ? r->in_place : r->memory);
@@ -163,15 +196,15 @@ static double overlapped_ns(const struct genai_pager *p,
 		if (next >= c->n_streamed)
 			next = pg->slot;
 		link = pager_max(link, t) + r->latency +
-		       (double)p->pages[plan->streamed[next]].bytes * r->link;
+		       (double)p->pages[plan->streamed[next]].bytes * rate;
 		plan->ready[pg->slot] = link;
 	}
-	return pager_max(t + plan->after, link);
+	return pager_max(pager_max(t, host.done) + plan->after, link);
 }
 
 void pager_step_ns(const struct genai_pager *p, const struct pager_plan *plan,
 		   struct pager_choice *c)
 {
-	c->serial_ns = serial_ns(p, plan);
+	c->serial_ns = serial_ns(p, plan, c);
 	c->step_ns = p->m->async ? overlapped_ns(p, plan, c) : c->serial_ns;
 }

@@ -128,6 +128,7 @@ struct pager_choice {
 	uint64_t slot_bytes;
 	uint64_t pinned;
 	uint32_t n_streamed;
+	bool host; /* a page is left to the host's cores */
 	/* what a step takes: as this pager copies, and with copies between the
 	 * kernels */
 	double step_ns, serial_ns;
@@ -137,12 +138,14 @@ struct pager_choice {
 struct pager_rates {
 	double link, memory, in_place, latency, launch;
 	double host, host_latency; /* host 0: its cores multiply nothing */
+	double busy_link;	   /* while they do */
 };
 
 /* A page is used: work without weights, then with them. */
 struct pager_event {
 	uint32_t page;
 	bool first, last; /* of the sweep's uses of the page */
+	bool begins;	  /* a node whose first weights they are */
 	double before, inside;
 	uint64_t bytes;
 };

@@ -131,7 +131,7 @@ AT(genai_work, name, 8);
 AT(genai_work, fn, 16);
 AT(genai_work, ctx, 24);
 
-SIZE(genai_stream_caps, 176);
+SIZE(genai_stream_caps, 184);
 AT(genai_stream_caps, size, 0);
 AT(genai_stream_caps, flags, 4);
 AT(genai_stream_caps, device_kind, 8);
@@ -147,6 +147,7 @@ AT(genai_stream_caps, launch_ns, 144);
 AT(genai_stream_caps, in_place_bytes_per_s, 152);
 AT(genai_stream_caps, host_bytes_per_s, 160);
 AT(genai_stream_caps, host_latency_ns, 168);
+AT(genai_stream_caps, host_link_bytes_per_s, 176);
 
 SIZE(genai_stream_stats, 72);
 AT(genai_stream_stats, size, 0);

@@ -3,22 +3,57 @@
 //
 // Tensor cores round in a way of their own, which no other processor has: where
 // rows may be left to the host, all are summed by fused multiply-adds of float,
-// so that it does not matter who takes which.  A warp takes 4 rows, or 2 of
-// each of two matrices: lane i words (8 codes) i, i + 32, ... of them.  A word
+// so that it does not matter who takes which.  A warp takes a row or 4, of one
+// matrix or half of them of each of two: lane i words (8 codes) i, i + 32, ...
+// of them.  A word
 // is a chain from its first code on; its sum times the block's scale is added
 // to the lane's, fused; then a butterfly over the lanes.  Up to 8 rows of
 // activations share what was unpacked, and each has the sums that it would have
 // alone.
 #include "modules/cuda_ep/kernels/common.cuh"
 
-#define STREAMS 4u // rows of matrices that a warp reads at once
-
 struct words4 {
 	const u32 *codes;
 	const unsigned char *scales, *zeros;
 };
 
-template <class T, int M, bool DUAL> struct beside {
+// Code e of a word, as a float, without a conversion: from where it stands in
+// the word it goes into the mantissa of a float that begins at base(e), whose
+// last place there is worth 1.  What is subtracted is exact.
+__device__ __forceinline__ float base(int e)
+{
+	return (float)(1 << (23 - 4 * (e < 5 ? e : e - 3)));
+}
+
+__device__ __forceinline__ float code_at(u32 word, int e)
+{
+	int at = 4 * (e < 5 ? e : e - 3);
+	u32 bits = e < 5 ? word : word >> 12, v;
+	float f;
+
+#ifdef CEP_EMU
+	v = (bits & 15u << at) | (u32)(150 - at) << 23;
+#else // in one instruction
+	asm("lop3.b32 %0, %1, %2, %3, 0xea;"
+	    : "=r"(v)
+	    : "r"(bits), "r"(15u << at), "r"((u32)(150 - at) << 23));
+#endif
+	memcpy(&f, &v, sizeof(f));
+	return f;
+}
+
+template <class T> __device__ __forceinline__ float of_bits(uint16_t bits)
+{
+	T v;
+
+	memcpy(&v, &bits, sizeof(v));
+	return to_f(v);
+}
+
+// STREAMS rows of matrices are read at once by a warp, of AHEAD words each.
+// PLAIN: without zero points, and activations may be read 16 bytes at a time.
+template <class T, int M, bool DUAL, u32 STREAMS, u32 AHEAD, bool PLAIN>
+struct beside {
 	static constexpr u32 ROWS = DUAL ? STREAMS / 2 : STREAMS;
 	const cep_mv_dual_tiled &q;
 	const cep_mm &p;
@@ -44,7 +79,7 @@ template <class T, int M, bool DUAL> struct beside {
 		r[s].codes = (const u32 *)(q.b[tile] + (u64)at * p.ldb);
 		r[s].scales = (const unsigned char *)q.s[tile] +
 			      (u64)at * p.n_blocks * 2;
-		if (p.zp_kind)
+		if (!PLAIN && p.zp_kind)
 			r[s].zeros = (const unsigned char *)q.z[tile] + at * zp;
 	}
 
@@ -61,29 +96,31 @@ template <class T, int M, bool DUAL> struct beside {
 	{
 		const T *a = (const T *)p.a + (u64)m * p.lda + w * 8;
 
-		if (p.vec_a) {
+		if (PLAIN || p.vec_a)
 			load8(a, x);
-			return;
-		}
+		else
 #pragma unroll
-		for (int e = 0; e < 8; e++)
-			x[e] = to_f(a[e]);
+			for (int e = 0; e < 8; e++)
+				x[e] = to_f(a[e]);
 	}
 
-	__device__ __forceinline__ void step(u32 w)
+	__device__ __forceinline__ void use(u32 w, const u32 *code,
+					    const uint16_t *scale)
 	{
-		u32 b = w >> (2 + q.o.shift);
-		float v[STREAMS][8], scale[STREAMS];
+		float v[STREAMS][8];
 
 #pragma unroll
 		for (u32 s = 0; s < STREAMS; s++) {
-			u32 code = r[s].codes[w];
-			float z = zero(r[s], b);
+			float z =
+				PLAIN ? 0.f : zero(r[s], w >> (2 + q.o.shift));
 
-			scale[s] = to_f(((const T *)r[s].scales)[b]);
 #pragma unroll
-			for (int e = 0; e < 8; e++)
-				v[s][e] = (float)(int)(code >> 4 * e & 15) - z;
+			for (int e = 0; e < 8; e++) {
+				v[s][e] = code_at(code[s], e) -
+					  (base(e) + (PLAIN ? 8.f : 0.f));
+				if (!PLAIN)
+					v[s][e] -= z;
+			}
 		}
 #pragma unroll
 		for (u32 m = 0; m < M; m++) {
@@ -99,9 +136,36 @@ template <class T, int M, bool DUAL> struct beside {
 #pragma unroll
 				for (int e = 1; e < 8; e++)
 					d = fmaf(v[s][e], x[e], d);
-				acc[s][m] = fmaf(d, scale[s], acc[s][m]);
+				acc[s][m] = fmaf(d, of_bits<T>(scale[s]),
+						 acc[s][m]);
 			}
 		}
+	}
+
+	// N words of each row, 32 further each time: all are asked for before
+	// the first is used.
+	template <u32 N> __device__ __forceinline__ void words(u32 w)
+	{
+		u32 code[N][STREAMS];
+		uint16_t scale[N][STREAMS];
+
+#pragma unroll
+		for (u32 i = 0; i < N; i++)
+#pragma unroll
+			for (u32 s = 0; s < STREAMS; s++) {
+				u32 at = w + 32 * i;
+
+				code[i][s] = r[s].codes[at];
+				scale[i][s] =
+					((const uint16_t *)r[s]
+						 .scales)[at >>
+							  (2 + q.o.shift)];
+			}
+		if (N > 1) // the compiler would read each right before its use
+			__syncwarp();
+#pragma unroll
+		for (u32 i = 0; i < N; i++)
+			use(w + 32 * i, code[i], scale[i]);
 	}
 
 	__device__ __forceinline__ void run();
@@ -130,12 +194,11 @@ __device__ __forceinline__ void leave(const cep_mm &p, u64 add, u64 bias2,
 	((T *)p.out)[at] = r;
 }
 
-template <class T, int M, bool DUAL>
-__device__ __forceinline__ void beside<T, M, DUAL>::run()
+template <class T, int M, bool DUAL, u32 STREAMS, u32 AHEAD, bool PLAIN>
+__device__ __forceinline__ void beside<T, M, DUAL, STREAMS, AHEAD, PLAIN>::run()
 {
-	u32 lane = threadIdx.x & 31;
+	u32 lane = threadIdx.x & 31, w = lane;
 
-	cep_begin();
 	m0 = blockIdx.y * M;
 	row0 = (blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32) * ROWS;
 	if (row0 >= p.n)
@@ -146,9 +209,10 @@ __device__ __forceinline__ void beside<T, M, DUAL>::run()
 		for (int m = 0; m < M; m++)
 			acc[s][m] = 0;
 	}
-#pragma unroll 2
-	for (u32 w = lane; w < p.k / 8; w += 32)
-		step(w);
+	for (; w - lane + 32 * AHEAD <= p.k / 8; w += 32 * AHEAD)
+		words<AHEAD>(w);
+	for (; w < p.k / 8; w += 32)
+		words<1>(w);
 #pragma unroll
 	for (u32 s = 0; s < STREAMS; s++)
 #pragma unroll
@@ -249,14 +313,21 @@ template <class T> __device__ __forceinline__ void meet(const cep_meet &p)
 	{                                                                      \
 		meet<type>(p);                                                 \
 	}                                                                      \
-	CEP_BESIDE_FORM(cep_beside_1_##suffix, type, 1, false)                 \
-	CEP_BESIDE_FORM(cep_beside_8_##suffix, type, 8, false)                 \
-	CEP_BESIDE_FORM(cep_besided_1_##suffix, type, 1, true)                 \
-	CEP_BESIDE_FORM(cep_besided_8_##suffix, type, 8, true)
-#define CEP_BESIDE_FORM(name, type, rows, dual)                                \
+	CEP_BESIDE_FORM(cep_beside_1_##suffix, type, 1, false, 1, 8)           \
+	CEP_BESIDE_FORM(cep_beside_many_##suffix, type, 1, false, 4, 4)        \
+	CEP_BESIDE_FORM(cep_beside_8_##suffix, type, 8, false, 4, 1)           \
+	CEP_BESIDE_FORM(cep_besided_1_##suffix, type, 1, true, 2, 8)           \
+	CEP_BESIDE_FORM(cep_besided_many_##suffix, type, 1, true, 4, 4)        \
+	CEP_BESIDE_FORM(cep_besided_8_##suffix, type, 8, true, 4, 1)
+#define CEP_BESIDE_FORM(name, type, rows, dual, streams, ahead)                \
 	CEP_KERNEL(name, cep_mv_dual_tiled, 256)                               \
 	{                                                                      \
-		beside<type, rows, dual>(p).run();                             \
+		cep_begin();                                                   \
+		if (p.m.vec_a && !p.m.zp_kind)                                 \
+			beside<type, rows, dual, streams, ahead, true>(p)      \
+				.run();                                        \
+		else                                                           \
+			beside<type, rows, dual, streams, 1, false>(p).run();  \
 	}
 CEP_BESIDE(f16, __half)
 CEP_BESIDE(bf16, bf16)
