@@ -150,6 +150,16 @@ static double middle(double *v, size_t n)
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
+// Of the device's clock, so far; 0: it has none of its own.
+static double simulated_s(const struct many *m)
+{
+	struct genai_stats st = {.size = sizeof(st)};
+
+	if (genai_engine_get_model_stats(m->e, &st, NULL))
+		return 0;
+	return (double)st.simulated_ns * 1e-9;
+}
+
 static void print_heading(struct bench *b)
 {
 	if (b->headed)
@@ -164,7 +174,8 @@ static void print_heading(struct bench *b)
 }
 
 static void report(struct many *m, const struct genai_config *config, int64_t n,
-		   double *rates, double *firsts, double rows, bool is_same)
+		   double *rates, double *sims, double *firsts, double rows,
+		   bool is_same)
 {
 	struct bench *b = m->b;
 	struct genai_stats st = {.size = sizeof(st)};
@@ -193,6 +204,13 @@ static void report(struct many *m, const struct genai_config *config, int64_t n,
 			  (json_int_t)st.n_fallbacks, "device_peak_bytes",
 			  (json_int_t)st.device_peak_bytes, "tokens_same",
 			  is_same));
+	if (st.simulated_ns)
+		json_object_set_new(
+			json_array_get(b->rows, json_array_size(b->rows) - 1),
+			"simulated_tok_s",
+			json_pack("{s:f, s:f, s:f}", "median",
+				  middle(sims, (size_t)b->repeat), "min",
+				  sims[0], "max", sims[b->repeat - 1]));
 	print_heading(b);
 	snprintf(spread, sizeof(spread), "(%.1f-%.1f)", rates[0],
 		 rates[b->repeat - 1]);
@@ -209,7 +227,8 @@ static int32_t row(struct many *m, const struct genai_config *config, int64_t n)
 {
 	struct genai_engine_stats before = {.size = sizeof(before)};
 	struct genai_engine_stats after = {.size = sizeof(after)};
-	double rates[BENCH_MAX_REPEAT], firsts[GENAI_MAX_SEQS], s;
+	double rates[BENCH_MAX_REPEAT], sims[BENCH_MAX_REPEAT];
+	double firsts[GENAI_MAX_SEQS], s, sim_s;
 	bool is_same = true;
 	int32_t rc = 0;
 
@@ -217,6 +236,7 @@ static int32_t row(struct many *m, const struct genai_config *config, int64_t n)
 		cli_progress(m->b->c, "%" PRId64 " sequences: %s", n,
 			     i < 0 ? "warming up" : "measuring");
 		genai_engine_get_stats(m->e, &before);
+		sim_s = simulated_s(m);
 		rc = run_once(m, n, &s);
 		if (!rc)
 			settle(m);
@@ -225,13 +245,16 @@ static int32_t row(struct many *m, const struct genai_config *config, int64_t n)
 		if (rc)
 			return rc;
 		is_same &= same(m, n);
-		if (i >= 0)
+		sim_s = simulated_s(m) - sim_s;
+		if (i >= 0) {
 			rates[i] = (double)(n * m->b->new_tokens) / s;
+			sims[i] = (double)(n * m->b->new_tokens) / sim_s;
+		}
 	}
 	for (int64_t i = 0; i < n; i++)
 		firsts[i] = m->seqs[i].first_s;
 	m->b->differ |= !is_same;
-	report(m, config, n, rates, firsts,
+	report(m, config, n, rates, sims, firsts,
 	       (double)(after.rows - before.rows) /
 		       (double)(after.steps - before.steps),
 	       is_same);

@@ -2,6 +2,8 @@
 // write into genai.ini for that.  No weights are read.
 #include "tools/cli.h"
 
+#include <genai/engine.h>
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 
 static struct {
 	const char *path, *limit, *budget, *context;
+	int64_t sequences; // 0: one session
 	bool json;
 } args;
 
@@ -21,7 +24,7 @@ struct way {
 	struct genai_fit fit;
 	struct genai_model_info info;
 	struct ceilings ceil;
-	double step_s;	// predicted, or the least there can be
+	double step_s;	// predicted, or the least there can be: a token of each
 	double floor_s; // the least, by what bounds it
 	bool predicted;
 };
@@ -50,7 +53,7 @@ static double link_s(const struct way *w)
 static double memory_s(const struct way *w)
 {
 	// about half of the context, as it is while it fills
-	double cache = (double)w->fit.context / 2 *
+	double cache = (double)w->fit.cache_positions / 2 *
 		       (double)w->info.kv_bytes_per_position;
 
 	if (w->predicted)
@@ -58,8 +61,6 @@ static double memory_s(const struct way *w)
 	return ((double)w->fit.read_bytes + cache) / w->ceil.memory_bytes_s;
 }
 
-// A token leaves by two copies of a few bytes, which the next step is behind.
-#define TOKEN_COPIES 2
 // Plans take kernels that read host memory to reach 93 % of the link, as on a
 // GPU, and no more than the memory's rate.  The simulated clock charges them
 // the link's rate: the difference, for a byte.
@@ -88,13 +89,20 @@ static void predict(struct way *w)
 	w->floor_s = fmax(kernels, link_s(w));
 	step = (double)(f->async ? f->step_ns : f->serial_ns) * 1e-9 -
 	       in_place * in_place_loss(w);
-	w->step_s = fmax(w->floor_s, step) + TOKEN_COPIES * w->ceil.copy_s;
+	w->step_s = fmax(w->floor_s, step) + f->copies * w->ceil.copy_s +
+		    (double)f->copy_bytes / w->ceil.link_bytes_s;
 }
 
 // ---- one way ----
 
-static int32_t ask(struct cli *c, const char *path, struct way *w)
+// max_blocks: of the cache that sequences share; 0: what there is room for.
+static int32_t ask(struct cli *c, const char *path, uint32_t max_blocks,
+		   struct way *w)
 {
+	struct genai_engine_options eo = {.size = sizeof(eo),
+					  .max_sequences =
+						  (uint32_t)args.sequences,
+					  .max_blocks = max_blocks};
 	struct genai_model_options o = {.size = sizeof(o),
 					.flags = GENAI_MODEL_FIT};
 	struct genai_runtime *rt = NULL;
@@ -109,20 +117,23 @@ static int32_t ask(struct cli *c, const char *path, struct way *w)
 		rc = genai_model_get_fit(model, &w->fit, &c->err);
 	if (!rc)
 		rc = genai_model_get_info(model, &w->info);
+	// what info points at goes with the model; whose memory an engine has
+	snprintf(w->type, sizeof(w->type), "%s",
+		 w->info.type ? w->info.type : "");
+	w->info.type = NULL;
+	w->info.eos = NULL;
+	genai_model_close(model);
+	if (!rc && args.sequences)
+		rc = genai_engine_fit(rt, path, &eo, &w->fit, &c->err);
 	if (!rc)
 		rc = ceilings_measure(rt, &w->ceil, &c->err);
 	if (!rc) {
-		// what info points at goes with the model
-		snprintf(w->type, sizeof(w->type), "%s", w->info.type);
-		w->info.type = NULL;
-		w->info.eos = NULL;
 		memcpy(w->executor, rt->executor.label, sizeof(w->executor));
 		memcpy(w->stream, rt->stream.label, sizeof(w->stream));
 		memcpy(w->barrier, rt->barrier.label, sizeof(w->barrier));
 		memcpy(w->pager, rt->pager.label, sizeof(w->pager));
 		predict(w);
 	}
-	genai_model_close(model);
 	genai_close(rt);
 	return rc;
 }
@@ -137,7 +148,7 @@ static int32_t ask_with(struct cli *c, const char *path, const char *executor,
 	if (cli_set(c, "runtime.executor", executor) ||
 	    cli_set(c, "runtime.pager", pager))
 		return genai_fail(&c->err, GENAI_E_LIMIT, "too many --set");
-	rc = ask(c, path, w);
+	rc = ask(c, path, 0, w);
 	c->n_sets = before;
 	return rc;
 }
@@ -171,6 +182,14 @@ static void find_better(struct cli *c, const char *path, struct way *best)
 
 // ---- a limit that does not suffice ----
 
+// Of the cache that sequences share, as much as one of them takes.
+static uint32_t least_blocks(void)
+{
+	return args.context
+		       ? (uint32_t)(strtoul(args.context, NULL, 10) / 32) + 1
+		       : 1;
+}
+
 static int32_t too_small(struct cli *c, const char *path, uint64_t limit)
 {
 	struct genai_error why = c->err;
@@ -181,7 +200,7 @@ static int32_t too_small(struct cli *c, const char *path, uint64_t limit)
 	if (cli_set(c, "runtime.device_limit", "auto") ||
 	    (!args.context && cli_set(c, "runtime.context", "1")))
 		return why.code;
-	rc = ask(c, path, &w);
+	rc = ask(c, path, least_blocks(), &w);
 	c->n_sets = before;
 	if (rc || w.fit.least_bytes <= limit) {
 		c->err = why;
@@ -212,13 +231,23 @@ static const char *bound_by(const struct way *w)
 	return link_s(w) > memory_s(w) ? "link" : "memory";
 }
 
+// Of all sequences.
+static double tok_s(const struct way *w, double step_s)
+{
+	return w->fit.sequences / step_s;
+}
+
 static void ini_text(const struct way *w, char *out, size_t cap)
 {
 	char limit[32] = "auto";
+	int at = 0;
 
 	if (w->fit.limit_bytes)
 		snprintf(limit, sizeof(limit), "%" PRIu64, w->fit.limit_bytes);
-	snprintf(out, cap,
+	if (args.sequences)
+		at = snprintf(out, cap, "; batch and serve: --sequences %u\n",
+			      w->fit.sequences);
+	snprintf(out + at, cap - (size_t)at,
 		 "[runtime]\nexecutor = %s\nstream = %s\nbarrier = %s\n"
 		 "pager = %s\ndevice_limit = %s\nweight_budget = %s\n"
 		 "context = %" PRIu64 "\nspeculation = %s\n",
@@ -251,21 +280,22 @@ static void print_json(const struct way *w)
 
 	ini_text(w, ini, sizeof(ini));
 	cli_print_json(json_pack(
-		"{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:b, s:o, s:o, s:s, "
-		"s:o, s:o, s:o, s:s, s:s, s:s}",
+		"{s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:o, s:i, s:b, s:o, "
+		"s:o, s:s, s:o, s:o, s:o, s:s, s:s, s:s}",
 		"type", w->type, "device_limit_bytes",
 		(json_int_t)f->limit_bytes, "least_bytes",
 		(json_int_t)f->least_bytes, "weight_budget_bytes",
 		(json_int_t)f->budget_bytes, "context", (json_int_t)f->context,
-		"model_context", (json_int_t)w->info.model_context, "bytes",
-		bytes_json(w), "ring_slots", (int)f->ring_slots, "predicted",
-		w->predicted, "decode_tok_s", cli_real(1 / w->step_s),
-		"floor_tok_s", cli_real(1 / w->floor_s), "floor", bound_by(w),
-		"prompt_tok_s_at_most",
-		cli_real((double)w->info.chunk / w->floor_s), "memory_gb_s",
-		cli_real(w->ceil.memory_bytes_s * 1e-9), "link_gb_s",
-		cli_real(w->ceil.link_bytes_s * 1e-9), "executor", w->executor,
-		"pager", w->pager, "ini", ini));
+		"model_context", (json_int_t)w->info.model_context, "sequences",
+		(int)f->sequences, "cache_positions",
+		(json_int_t)f->cache_positions, "bytes", bytes_json(w),
+		"ring_slots", (int)f->ring_slots, "predicted", w->predicted,
+		"decode_tok_s", cli_real(tok_s(w, w->step_s)), "floor_tok_s",
+		cli_real(tok_s(w, w->floor_s)), "floor", bound_by(w),
+		"prompt_tok_s_at_most", cli_real(f->chunk / w->floor_s),
+		"memory_gb_s", cli_real(w->ceil.memory_bytes_s * 1e-9),
+		"link_gb_s", cli_real(w->ceil.link_bytes_s * 1e-9), "executor",
+		w->executor, "pager", w->pager, "ini", ini));
 }
 
 static void line(const char *what, uint64_t bytes)
@@ -288,26 +318,39 @@ static void print_text(const struct way *w)
 		 f->ring_slots);
 	if (f->ring_slots)
 		line(text, f->ring_bytes);
-	line("cache of a sequence", f->cache_bytes);
-	line("its activations, workspace, logits",
+	if (f->sequences > 1)
+		snprintf(text, sizeof(text),
+			 "cache of %u, %" PRIu64 " positions", f->sequences,
+			 f->cache_positions);
+	line(f->sequences > 1 ? text : "cache of a sequence", f->cache_bytes);
+	line("activations, workspace, logits",
 	     f->plan_bytes + f->session_bytes);
 	if (f->driver_bytes)
 		line("the driver's own", f->driver_bytes);
 	line("together", f->device_bytes);
 	if (f->limit_bytes)
 		line("of a device_limit of", f->limit_bytes);
-	line("each more sequence",
-	     f->cache_bytes + f->plan_bytes + f->session_bytes);
-	line("the least device_limit", f->least_bytes);
+	if (f->sequences == 1)
+		line("each more session",
+		     f->cache_bytes + f->plan_bytes + f->session_bytes);
+	line(f->sequences > 1 ? "all but weights" : "the least device_limit",
+	     f->least_bytes);
+	if (f->cache_positions / f->sequences < f->context)
+		printf("%u sequences have %" PRIu64
+		       " positions each, or %" PRIu64 " have %" PRIu64
+		       ": memory has no room for more\n",
+		       f->sequences, f->cache_positions / f->sequences,
+		       f->cache_positions / f->context, f->context);
 	printf("in host memory:\n");
-	line("copied by every token", f->streamed_bytes);
+	line("copied by every step", f->streamed_bytes);
 	line("read where it lies", f->in_place_bytes);
 	printf("memory at %.1f GB/s, the link at %.1f GB/s:\n",
 	       w->ceil.memory_bytes_s * 1e-9, w->ceil.link_bytes_s * 1e-9);
 	if (w->predicted)
-		printf("  decode  %10.1f tokens/s\n", 1 / w->step_s);
+		printf("  decode  %10.1f tokens/s%s\n", tok_s(w, w->step_s),
+		       f->sequences > 1 ? ", all together" : "");
 	printf("  at most %10.1f, by the %s; %.1f of a prompt\n",
-	       1 / w->floor_s, bound_by(w), (double)w->info.chunk / w->floor_s);
+	       tok_s(w, w->floor_s), bound_by(w), f->chunk / w->floor_s);
 	if (!w->predicted)
 		printf("  (this device does not say its rates: genai bench "
 		       "measures)\n");
@@ -327,6 +370,9 @@ static const struct cli_option options[] = {
 	 &args.budget},
 	{"context", 0, CLI_TEXT, "N",
 	 "positions; instead of the configuration's", &args.context},
+	{"sequences", 0, CLI_INT, "N",
+	 "that share steps, as in batch and serve, which have the same flag",
+	 &args.sequences, 1, GENAI_MAX_SEQS},
 	{"json", 0, CLI_FLAG, NULL, "one JSON object", &args.json},
 	{0}};
 
@@ -356,10 +402,15 @@ static int run(struct cli *c, int argc, char **argv)
 			return cli_fail(c);
 		path = folder;
 	}
-	rc = ask(c, path, &w);
+	rc = ask(c, path, 0, &w);
 	if (!rc && !all_needed(&w))
 		rc = genai_fail(&c->err, GENAI_E_LIMIT,
-				"%s: device_limit does not suffice", path);
+				"%s: device_limit does not suffice: %u "
+				"sequences take %" PRIu64
+				" bytes beside weights, %" PRIu64
+				" are missing",
+				path, w.fit.sequences, w.fit.least_bytes,
+				w.fit.least_bytes - w.fit.limit_bytes);
 	if (rc == GENAI_E_LIMIT && limit_asked(args.limit))
 		rc = too_small(c, path, limit_asked(args.limit));
 	if (rc)

@@ -297,8 +297,8 @@ static void *run(void *arg)
 
 // ---- life ----
 
-static int32_t check_options(const struct genai_engine_options *o,
-			     struct genai_error *err)
+int32_t eng_check_options(const struct genai_engine_options *o,
+			  struct genai_error *err)
 {
 	if (!GENAI_HAS(o, max_requests) ||
 	    !genai_options_known(o, sizeof(*o)) || o->flags)
@@ -325,6 +325,15 @@ static int32_t check_options(const struct genai_engine_options *o,
 				  "engine options: reserved is %u: 0",
 				  o->reserved);
 	return 0;
+}
+
+struct genai_packing eng_packing(const struct genai_engine_options *o)
+{
+	return (struct genai_packing){
+		.seqs = o->max_sequences ? o->max_sequences : DEFAULT_SEQS,
+		.block =
+			o->block_positions ? o->block_positions : DEFAULT_BLOCK,
+		.blocks = o->max_blocks};
 }
 
 // One by one, because of why.
@@ -366,11 +375,7 @@ static int32_t open_packed(struct genai_engine *e, const char *path,
 			   const struct genai_engine_options *o,
 			   struct genai_error *err)
 {
-	struct genai_packing k = {
-		.seqs = o->max_sequences ? o->max_sequences : DEFAULT_SEQS,
-		.block =
-			o->block_positions ? o->block_positions : DEFAULT_BLOCK,
-		.blocks = o->max_blocks};
+	struct genai_packing k = eng_packing(o);
 	int32_t rc = genai_model_open_packed(e->rt, path, &k, &e->m, err);
 
 	if (rc)
@@ -450,7 +455,7 @@ int32_t genai_engine_open(struct genai_runtime *rt, const char *path,
 
 	if (!rt)
 		return genai_fail(err, GENAI_E_INVAL, "there is no runtime");
-	rc = check_options(o, err);
+	rc = eng_check_options(o, err);
 	if (rc)
 		return rc;
 	e = calloc(1, sizeof(*e));

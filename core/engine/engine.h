@@ -4,6 +4,7 @@
  * schedule.c  which rows the next step computes
  * choose.c    from logits to tokens and text; when a sequence ends
  * step.c      a packed step on the device
+ * fit.c       what an engine would take
  * alone.c     the same for a model whose sequences go one by one
  * events.c    what happened, on its way to whoever asks
  * blocks.c    the pool of blocks */
@@ -181,6 +182,13 @@ static inline uint32_t eng_block(const struct genai_engine *e)
 
 uint64_t eng_now_ns(void);
 
+/* ---- engine.c ---- */
+
+int32_t eng_check_options(const struct genai_engine_options *o,
+			  struct genai_error *err);
+/* Options for the steps of packed models. */
+struct genai_packing eng_packing(const struct genai_engine_options *o);
+
 /* Statistics: n more of what. */
 static inline void eng_count(struct genai_engine *e, uint64_t *what, uint64_t n)
 {
@@ -230,6 +238,11 @@ void eng_echo(struct genai_engine *e, struct eng_seq *s);
 /* ---- step.c ---- */
 
 int32_t eng_step_open(struct genai_engine *e, struct genai_error *err);
+/* Device memory of it beside the cache; bytes that a step copies, and how
+ * often.
+ */
+uint64_t eng_step_bytes(const struct genai_model *m, uint64_t *out_copied,
+			uint32_t *out_copies);
 void eng_step_close(struct genai_engine *e, const struct genai_ticket *ticket,
 		    int32_t *rc, struct genai_error *err);
 /* Submit the planned step. */

@@ -26,14 +26,13 @@ static uint64_t place(uint64_t *end, uint64_t bytes)
 	return at;
 }
 
-static uint64_t lay_out(struct genai_engine *e)
+static uint64_t lay_out(struct eng_step *t, const struct genai_model *m)
 {
-	const struct genai_packing *k = &e->m->packing;
-	struct eng_step *t = &e->step;
+	const struct genai_packing *k = &m->packing;
 	uint64_t end = 0;
 
-	t->ids_at = place(&end, e->m->chunk * sizeof(int64_t));
-	t->positions_at = place(&end, e->m->chunk * sizeof(int64_t));
+	t->ids_at = place(&end, m->chunk * sizeof(int64_t));
+	t->positions_at = place(&end, m->chunk * sizeof(int64_t));
 	t->rows_at = place(&end, k->seqs * sizeof(int64_t));
 	t->begins_at = place(&end, k->seqs * sizeof(int64_t));
 	t->past_at = place(&end, k->seqs * sizeof(int32_t));
@@ -41,6 +40,18 @@ static uint64_t lay_out(struct genai_engine *e)
 	t->table_at =
 		place(&end, (uint64_t)k->seqs * k->per_seq * sizeof(int32_t));
 	return end;
+}
+
+uint64_t eng_step_bytes(const struct genai_model *m, uint64_t *out_copied,
+			uint32_t *out_copies)
+{
+	struct eng_step t;
+	uint64_t in = lay_out(&t, m), row = session_logit_bytes(m);
+	uint64_t best = m->packing.seqs * (sizeof(int64_t) + row);
+
+	*out_copied = in + best;
+	*out_copies = 4; // in, tokens handed on, tokens and their logits out
+	return in + best + m->packing.seqs * m->vocab * row;
 }
 
 static int32_t open_side(struct genai_engine *e, struct eng_side *x,
@@ -68,7 +79,7 @@ int32_t eng_step_open(struct genai_engine *e, struct genai_error *err)
 {
 	const struct genai_packing *k = &e->m->packing;
 	struct eng_step *t = &e->step;
-	uint64_t in = lay_out(e), seqs = k->seqs,
+	uint64_t in = lay_out(t, e->m), seqs = k->seqs,
 		 row = session_logit_bytes(e->m);
 	uint64_t cache = genai_states_bytes(&e->m->step.states,
 					    (uint64_t)k->blocks * k->block);

@@ -401,7 +401,7 @@ static int32_t open_model(struct genai_model *m, const char *path,
 					   &m->stream, err);
 	if (!rc)
 		rc = genai_paging_open(m->rt, &m->paging, err);
-	if (!rc && o && o->flags & GENAI_MODEL_FIT)
+	if (!rc && ((o && o->flags & GENAI_MODEL_FIT) || m->packing.dry))
 		rc = dry(m, err);
 	if (!rc)
 		rc = first_plan(m, err);

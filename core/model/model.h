@@ -18,6 +18,8 @@ struct genai_packing {
 	uint32_t block; /* positions of one */
 	uint32_t blocks;
 	uint32_t per_seq; /* blocks that a whole context takes */
+	bool dry;	  /* weights are not placed */
+	bool full;	  /* work of a step is about one of all sequences */
 };
 
 struct genai_model {
@@ -34,7 +36,7 @@ struct genai_model {
 	bool all_logits;
 	struct genai_packing packing;
 	uint64_t plan_bytes; /* on the device, of a plan of it */
-	bool no_config; /* the folder has no genai_config.json */
+	bool no_config;	     /* the folder has no genai_config.json */
 	uint64_t context, model_context, chunk;
 	uint32_t vocab;
 	uint32_t n_sessions;

@@ -99,8 +99,11 @@ int32_t genai_model_plan(struct genai_model *m, struct genai_plan **out_plan,
 	if (!max)
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	fill(m, max, m->chunk);
-	for (uint32_t i = 0; i < o.n_repeated; i++)
-		fill(m, max + (size_t)(i + 1) * n, rows[i]);
+	for (uint32_t i = 0; i < o.n_repeated; i++) {
+		uint32_t at = m->packing.full ? o.n_repeated - 1 - i : i;
+
+		fill(m, max + (size_t)(i + 1) * n, rows[at]);
+	}
 	o.max_inputs = max;
 	o.repeated = max + n;
 	// caches that are made anew have another length in every step

@@ -58,6 +58,17 @@ int32_t genai_engine_open(struct genai_runtime *rt, const char *path,
  * that are not finished end without an event.  NULL is allowed. */
 void genai_engine_close(struct genai_engine *engine);
 
+/* What an engine with these options would take, and a step of a token of each
+ * of max_sequences, none of them guessed; before any weights are read.
+ * cache_bytes is all of the pool, which has cache_positions: less than
+ * max_sequences contexts where memory has no room for them.  least_bytes is
+ * what all but weights takes. Where sequences cannot share a step it is that of
+ * a session, sequences is 1, and the reason is logged.  options may be NULL.
+ * Errors: those of genai_engine_open. */
+int32_t genai_engine_fit(struct genai_runtime *rt, const char *path,
+			 const struct genai_engine_options *options,
+			 struct genai_fit *out_fit, struct genai_error *err);
+
 struct genai_engine_info {
 	uint32_t size;
 	uint32_t packed;	  /* 1: sequences share steps; 0: one by one */
@@ -71,7 +82,8 @@ struct genai_engine_info {
 int32_t genai_engine_get_info(const struct genai_engine *engine,
 			      struct genai_engine_info *out_info);
 /* As genai_model_get_info and genai_model_get_stats.  During a step the latter
- * are those of a tenth of a second ago, or of the step before; nothing waits. */
+ * are those of a tenth of a second ago, or of the step before; nothing waits.
+ */
 int32_t genai_engine_get_model_info(const struct genai_engine *engine,
 				    struct genai_model_info *out_info);
 int32_t genai_engine_get_model_stats(struct genai_engine *engine,

@@ -103,6 +103,11 @@ if TYPE_CHECKING:
         read_in_place_bytes: int
         page_bytes: int
         ring_slots: int
+        sequences: int
+        cache_positions: int
+        copy_bytes: int
+        copies: int
+        chunk: int
 
 else:
     Info = collections.namedtuple("Info", (
@@ -119,20 +124,29 @@ else:
         "limit_bytes budget_bytes context weights_bytes pinned_bytes ring_bytes in_place_bytes "
         "streamed_bytes cache_bytes plan_bytes session_bytes driver_bytes device_bytes least_bytes "
         "host_bytes step_ns serial_ns resident_ns read_bytes read_in_place_bytes page_bytes "
-        "ring_slots "
+        "ring_slots sequences cache_positions copy_bytes copies chunk "
     ))
 
 
-def fit(path: Any, **options: Any) -> Fit:
+def fit(path: Any, sequences: int = 0, **options: Any) -> Fit:
     """What a model would take of the device, before its weights are read; options
-    as those of Model."""
+    as those of Model.  sequences: that share the steps of an Engine."""
     c = path if isinstance(path, Config) else Config(path, **options)
-    o = _Open(c, 2, None)
     f, err = ffi.new("struct genai_fit *"), new_error()
     f.size = ffi.sizeof("struct genai_fit")
-    with o.tree:
-        check(lib.genai_model_get_fit(o.model.get(), f, err), err)
-    o.rt.close()
+    if sequences:
+        many = ffi.new("struct genai_engine_options *")
+        many.size = ffi.sizeof("struct genai_engine_options")
+        many.max_sequences = sequences
+        tree, rt = open_runtime(c)
+        with tree:
+            check(lib.genai_engine_fit(rt.get(), path_bytes(c.path), many, f, err), err)
+    else:
+        o = _Open(c, 2, None)
+        rt = o.rt
+        with o.tree:
+            check(lib.genai_model_get_fit(o.model.get(), f, err), err)
+    rt.close()
     return Fit._make([int(getattr(f, name)) for name in Fit._fields])
 
 

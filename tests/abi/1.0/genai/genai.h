@@ -102,7 +102,8 @@ int32_t genai_model_get_info(const struct genai_model *model,
 			     struct genai_model_info *out_info);
 
 /* What a model takes on the device, and a step of one position; bytes and ns.
- */
+ * Of many sequences (genai_engine_fit): all of them, and a step of a position
+ * of each. */
 struct genai_fit {
 	uint32_t size;
 	uint32_t ring_slots;
@@ -130,7 +131,12 @@ struct genai_fit {
 	uint64_t read_in_place_bytes; /* of them, in host memory */
 	uint64_t page_bytes;	      /* that weights are moved in, about */
 	uint32_t async;		      /* copies run beside the kernels */
-	uint32_t reserved;
+	uint32_t sequences;	      /* that share a step; 1 of a model */
+	uint64_t cache_positions;     /* of all sequences together */
+	/* What a step copies besides: what it is about, and the tokens. */
+	uint64_t copy_bytes;
+	uint32_t copies;
+	uint32_t chunk; /* positions of a prompt in a step, at most */
 };
 /* Of an open model, whether its weights were placed or not.
  * Errors: GENAI_E_INVAL, _FORKED. */
