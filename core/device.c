@@ -224,7 +224,9 @@ static int32_t check_caps(struct genai_device *d, const char *module,
 	      !d->raw.unmap)) ||
 	    (c->flags & GENAI_STREAM_CAP_NATIVE && !d->raw.native) ||
 	    (c->flags & GENAI_STREAM_CAP_SIGNAL &&
-	     (!d->raw.launch_open || !d->raw.signal)))
+	     (!d->raw.launch_open || !d->raw.signal)) ||
+	    (c->flags & GENAI_STREAM_CAP_STAMPS &&
+	     (!d->raw.stamp || !d->raw.elapsed)))
 		return genai_fail(err, GENAI_E_MODULE,
 				  "module %s claims a capability (%#x) whose "
 				  "functions it lacks",

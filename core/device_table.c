@@ -363,6 +363,37 @@ static int32_t dev_signal(void *self, const void *ctx,
 	return d->raw.signal(d->raw_self, ctx, why, err);
 }
 
+static int32_t no_stamps(struct genai_error *err)
+{
+	return genai_fail(err, GENAI_E_NOSYS,
+			  "the stream runtime makes no stamps");
+}
+
+static int32_t dev_stamp(void *self, struct genai_stream *s,
+			 uint64_t *out_stamp, struct genai_error *err)
+{
+	struct genai_device *d = self;
+	int32_t rc =
+		d->raw.stamp ? genai_device_forked(d, err) : no_stamps(err);
+
+	if (rc)
+		return rc;
+	genai_device_enqueue_begin(d);
+	rc = d->raw.stamp(d->raw_self, s, out_stamp, err);
+	genai_device_enqueue_end(d);
+	return rc;
+}
+
+static int32_t dev_elapsed(void *self, uint64_t from, uint64_t to,
+			   int64_t *out_ns, struct genai_error *err)
+{
+	struct genai_device *d = self;
+
+	return d->raw.elapsed
+		       ? d->raw.elapsed(d->raw_self, from, to, out_ns, err)
+		       : no_stamps(err);
+}
+
 static int32_t no_record(struct genai_error *err)
 {
 	return genai_fail(err, GENAI_E_NOSYS,
@@ -504,6 +535,8 @@ const struct genai_stream_ops genai_device_stream_table = {
 	.graph_edges = dev_graph_edges,
 	.launch_open = dev_launch_open,
 	.signal = dev_signal,
+	.stamp = dev_stamp,
+	.elapsed = dev_elapsed,
 };
 
 // ---- barrier ----

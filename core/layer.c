@@ -88,6 +88,10 @@ UNIT(launch_open)
 SLOT(stream, signal,
      ARGS(const void *a, const struct genai_error *b),
      ARGS(a, b))
+SLOT(stream, stamp, ARGS(struct genai_stream *a, uint64_t *b), ARGS(a, b))
+SLOT(stream, elapsed,
+     ARGS(uint64_t a, uint64_t b, int64_t *c),
+     ARGS(a, b, c))
 SLOT(barrier, host_read,
      ARGS(const struct genai_point *a, uint32_t b, uint64_t c), ARGS(a, b, c))
 SLOT(barrier, drain,
@@ -129,6 +133,8 @@ static void put_slots(const struct layer *l, struct genai_stack *stack)
 	PUT(stream, graph_edges);
 	PUT(stream, launch_open);
 	PUT(stream, signal);
+	PUT(stream, stamp);
+	PUT(stream, elapsed);
 	PUT(barrier, host_read);
 	PUT(barrier, drain);
 }

@@ -17,6 +17,9 @@ static struct bench_axis axes[N_AXES] = {
 	{.key = "pager"},    {.key = "device_limit"}, {.key = "weight_budget"},
 };
 
+static const char *json_path, *plot_path, *csv_path;
+static json_t *csv_rows; // of csv_path
+
 // ---- running ----
 
 // In a runtime of their own: what they take is no row's peak.
@@ -37,9 +40,29 @@ static int32_t measure_ceilings(struct bench *b, struct cli *c)
 	return rc;
 }
 
+// Of the rows from at on: in a runtime whose units are timed, so that nothing of
+// that is in the rates.
+static int32_t profiles_of(struct bench *b, struct cli *c, size_t at)
+{
+	struct cli_model m;
+	int32_t rc;
+
+	c->opened = profile_open;
+	rc = cli_open(c, b->path, 0, &m);
+	for (size_t p = 0; !rc && p < b->n_prompts; p++)
+		for (size_t d = 0; !rc && d < b->n_depths; d++)
+			rc = bench_profile(b, &m, &c->err, p, d,
+					   json_array_get(b->rows, at++));
+	cli_close(&m);
+	profile_close();
+	c->opened = NULL;
+	return rc;
+}
+
 static int32_t rows_of(struct bench *b, struct cli *c, bool new_device)
 {
 	struct cli_model m;
+	size_t at;
 	int32_t rc = 0;
 
 	if (new_device)
@@ -48,12 +71,13 @@ static int32_t rows_of(struct bench *b, struct cli *c, bool new_device)
 		return rc;
 	if (b->n_seqs)
 		return bench_engine(b, c);
+	at = json_array_size(b->rows);
 	rc = cli_open(c, b->path, 0, &m);
 	for (size_t p = 0; !rc && p < b->n_prompts; p++)
 		for (size_t d = 0; !rc && d < b->n_depths; d++)
 			rc = bench_row(b, &m, &c->err, p, d);
 	cli_close(&m);
-	return rc;
+	return rc || !b->profile ? rc : profiles_of(b, c, at);
 }
 
 static int32_t one_config(struct bench *b, const size_t *turn)
@@ -120,6 +144,8 @@ static int32_t write_json(struct bench *b, const char *path)
 	if (!j)
 		return genai_fail(&b->c->err, GENAI_E_FORMAT,
 				  "%s: the model's path is not UTF-8", path);
+	if (csv_rows)
+		json_object_set(j, "profiler", csv_rows);
 	errno = 0;
 	rc = json_dump_file(j, path, JSON_INDENT(1));
 	json_decref(j);
@@ -135,7 +161,6 @@ static struct bench bench = {.prompts = {16},
 			     .n_depths = 1,
 			     .new_tokens = 128,
 			     .repeat = 5};
-static const char *json_path, *plot_path;
 
 static int list_of(struct cli *c, const char *option, const char *arg,
 		   int64_t lo, int64_t *out, size_t *out_n)
@@ -283,6 +308,10 @@ static const struct cli_option options[] = {
 	 .arg = "executor=A|B,pager=C|D",
 	 .help = "rows for all combinations",
 	 .call = set_matrix},
+	{"profile", 0, CLI_FLAG, NULL,
+	 "where the time of a prompt and of a token goes, too", &bench.profile},
+	{"profile-csv", 0, CLI_TEXT, "FILE",
+	 "the same of kernels, from what ncu --csv wrote", &csv_path},
 	{"json", 0, CLI_TEXT, "FILE", "the rows, as JSON", &json_path},
 	{"plot", 0, CLI_TEXT, "FILE.svg",
 	 "decode rate over the budget, and its floor", &plot_path},
@@ -317,19 +346,23 @@ static int run(struct cli *c, int argc, char **argv)
 
 	if (status)
 		return status;
-	if (b->n_seqs && (plot_path || b->cold || b->n_depths != 1 ||
-			  b->depths[0]))
-		return cli_usage(c, "--sequences: not with --plot, --cold or "
-				    "--depth");
+	if (b->n_seqs && (plot_path || b->cold || b->profile ||
+			  b->n_depths != 1 || b->depths[0]))
+		return cli_usage(c, "--sequences: not with --plot, --cold, "
+				    "--profile or --depth");
 	b->c = c;
 	b->rows = json_array();
 	cli_catch_interrupts(1);
-	if (check_writable(c, json_path) || check_writable(c, plot_path) ||
+	if ((csv_path && profile_csv(c, csv_path, &csv_rows)) ||
+	    check_writable(c, json_path) || check_writable(c, plot_path) ||
 	    run_all(b) || (json_path && write_json(b, json_path)) ||
 	    (plot_path && bench_plot(b->rows, b->path, plot_path, &c->err)))
 		status = cli_fail(c);
 	if (!status && b->differ)
 		status = EXIT_REQUEST;
+	if (!status && csv_rows)
+		profile_print(csv_rows, csv_path);
+	json_decref(csv_rows);
 	json_decref(b->rows);
 	return status;
 }
@@ -347,4 +380,7 @@ const struct command cmd_bench = {
 	"the floor: no step takes less than its bytes at the measured rates.\n"
 	"With --sequences it has all new tokens over the time from the first request to\n"
 	"the last one's end, and when the middle and the last one had its first token.\n"
+	"With --profile a table after the rows of a configuration says what the device\n"
+	"did how long in a step, each unit by itself, nothing recorded: GB/s of weights\n"
+	"that a unit reads, or of bytes that are copied.\n"
 	"The status is 1 when two rows give different tokens.\n"};

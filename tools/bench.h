@@ -1,6 +1,7 @@
 /* bench.h - what the parts of genai bench share: bench.c the rows asked for,
  * bench_run.c one measured row, bench_engine.c rows of many sequences,
- * bench_plot.c a picture of all rows. */
+ * bench_plot.c a picture of all rows, bench_profile.c where a step's time
+ * goes, bench_csv.c the same by a vendor's profiler. */
 #ifndef GENAI_TOOLS_BENCH_H
 #define GENAI_TOOLS_BENCH_H
 
@@ -31,6 +32,7 @@ struct bench {
 	json_t *rows;	  /* as in --json */
 	bool cold;	  /* files out of the cache before each token */
 	bool headed;	  /* the rows printed have their heading */
+	bool profile;	  /* where the time of each goes, too */
 	bool differ;	  /* two rows gave different tokens */
 };
 
@@ -45,5 +47,21 @@ int32_t bench_engine(struct bench *b, struct cli *c);
  * combination of the rest, dashed its floor.  GENAI_E_IO. */
 int32_t bench_plot(const json_t *rows, const char *title, const char *path,
 		   struct genai_error *err);
+
+/* bench_profile.c.  One runtime at a time, which was just opened:
+ * GENAI_E_UNSUPPORTED where its stream runtime makes no stamps. */
+int32_t profile_open(struct genai_runtime *rt, struct genai_error *err);
+void profile_close(void);
+/* Where the time of the row of prompt p at depth d goes: "profile" of row,
+ * printed. */
+int32_t bench_profile(struct bench *b, struct cli_model *m,
+		      struct genai_error *err, size_t p, size_t d, json_t *row);
+/* A table of such rows. */
+void profile_print(const json_t *rows, const char *of);
+/* Rows of what a vendor's profiler wrote.  GENAI_E_FORMAT, GENAI_E_IO. */
+int32_t profile_csv(struct cli *c, const char *path, json_t **out_rows);
+
+/* bench_run.c: ids that do not repeat soon, the same for every row. */
+void bench_prompt(int64_t *ids, int64_t n, uint32_t vocab);
 
 #endif

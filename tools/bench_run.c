@@ -39,8 +39,7 @@ static struct spread spread_of(double *v, size_t n)
 	return s;
 }
 
-// Ids that do not repeat soon: the same for every row.
-static void fill_prompt(int64_t *ids, int64_t n, uint32_t vocab)
+void bench_prompt(int64_t *ids, int64_t n, uint32_t vocab)
 {
 	uint64_t x = 12345;
 
@@ -287,7 +286,7 @@ int32_t bench_row(struct bench *b, struct cli_model *m, struct genai_error *err,
 	if (!rc && (!prompt || !r.ids))
 		rc = genai_fail(err, GENAI_E_NOMEM, "no memory");
 	if (!rc) {
-		fill_prompt(prompt, all, m->info.vocab_size);
+		bench_prompt(prompt, all, m->info.vocab_size);
 		rc = repeat(b, m, err, prompt, n, depth, b->tokens + cell, &r,
 			    &result);
 	}

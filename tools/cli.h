@@ -31,6 +31,8 @@ struct cli {
 	bool config_failed; /* the runtime did not come up */
 	bool on_line;	    /* a line of progress stands on the terminal */
 	struct genai_error err;
+	/* Of a runtime that a model will be opened in; may be NULL. */
+	int32_t (*opened)(struct genai_runtime *rt, struct genai_error *err);
 };
 
 /* What the value of an option is, and where it goes. */

@@ -171,6 +171,8 @@ int32_t cli_open(struct cli *c, const char *path, uint32_t flags,
 		rc = cli_runtime(c, &m->rt);
 	if (!rc)
 		rc = trace_start(c, m->rt);
+	if (!rc && c->opened)
+		rc = c->opened(m->rt, &c->err);
 	trace_enter("load");
 	if (!rc)
 		rc = genai_model_open(m->rt, gguf ? m->folder : path, &o,

@@ -413,6 +413,22 @@ static int32_t o_signal(void *self, const void *ctx,
 	return o->raw.signal(o->raw_self, ctx, why, err);
 }
 
+static int32_t o_stamp(void *self, struct genai_stream *s, uint64_t *out_stamp,
+		       struct genai_error *err)
+{
+	struct genai_order *o = self;
+
+	return o->raw.stamp(o->raw_self, s, out_stamp, err);
+}
+
+static int32_t o_elapsed(void *self, uint64_t from, uint64_t to,
+			 int64_t *out_ns, struct genai_error *err)
+{
+	struct genai_order *o = self;
+
+	return o->raw.elapsed(o->raw_self, from, to, out_ns, err);
+}
+
 static int32_t o_capture_begin(void *self, struct genai_stream *raw,
 			       struct genai_error *err)
 {
@@ -614,6 +630,8 @@ static void put_table(struct genai_stream_ops *ops)
 	PUT(graph_edges, o_graph_edges);
 	PUT(launch_open, o_launch_open);
 	PUT(signal, o_signal);
+	PUT(stamp, o_stamp);
+	PUT(elapsed, o_elapsed);
 }
 
 int32_t genai_order_open(struct genai_stream_ops *stream, void **stream_self,

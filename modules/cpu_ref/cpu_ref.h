@@ -41,7 +41,7 @@ struct cref_region {
 	uint32_t recordings; /* live recordings that name it */
 };
 
-enum cref_op_kind { CREF_WAIT, CREF_COPY, CREF_UNIT, CREF_GRAPH };
+enum cref_op_kind { CREF_WAIT, CREF_COPY, CREF_UNIT, CREF_GRAPH, CREF_STAMP };
 
 /* A queued operation, addresses resolved. */
 struct cref_queued {
@@ -57,7 +57,7 @@ struct cref_queued {
 	struct genai_stream *on;  /* recording: the stream it was recorded on */
 	struct genai_point point; /* WAIT */
 	struct genai_recording *graph;
-	uint64_t bytes;
+	uint64_t bytes; /* STAMP: its number */
 	uint64_t mem_bytes, link_bytes; /* what the clock charges a UNIT for */
 	void *mem[CREF_MAX_ACCESS];	/* COPY: dst, src */
 };
@@ -163,6 +163,13 @@ struct cref_fault {
 
 #define CREF_QUARANTINE 64
 
+/* clock.c: the time of a stamp, kept until another has its place. */
+#define CREF_STAMPS (1u << 14)
+struct cref_stamp {
+	uint64_t number, ns;
+	bool there;
+};
+
 struct cref_device {
 	struct exec_shared exec; /* first: the plans */
 	const struct genai_host *host;
@@ -188,6 +195,8 @@ struct cref_device {
 	uint64_t traced; /* lines */
 	struct genai_stream_stats stats;
 	struct cref_pool *pool;
+	struct cref_stamp *stamps; /* CREF_STAMPS, from the first on */
+	uint64_t n_stamps;
 };
 
 extern const struct genai_stream_ops cref_stream_ops;
@@ -293,6 +302,12 @@ bool cref_thread_wait(struct cref_device *dev, uint64_t deadline_ns);
 void cref_clock_enqueued(struct genai_stream *s, const struct cref_queued *op);
 /* The host has waited for a point (NULL: for everything). */
 void cref_clock_waited(struct cref_device *dev, const struct genai_point *p);
+int32_t cref_stamp(void *self, struct genai_stream *stream, uint64_t *out_stamp,
+		   struct genai_error *err);
+int32_t cref_elapsed(void *self, uint64_t from, uint64_t to, int64_t *out_ns,
+		     struct genai_error *err);
+/* The stream is there. */
+void cref_stamp_run(struct cref_device *dev, const struct cref_queued *op);
 /* What the clock charges an access for. */
 void cref_clock_access(struct cref_queued *op, const struct genai_access *acc,
 		       const struct cref_region *r);

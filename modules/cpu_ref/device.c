@@ -559,6 +559,7 @@ void cref_device_free_all(struct cref_device *dev)
 	for (uint32_t i = 0; i < dev->n_freed && i < CREF_QUARANTINE; i++)
 		munmap(cref_host(dev->freed[i].addr),
 		       whole_pages(dev->freed[i].bytes));
+	dev->host->free(dev->host->ctx, dev->stamps);
 	dev->host->free(dev->host->ctx, dev->regions);
 	dev->regions = NULL;
 	dev->n_regions = dev->n_reserved = 0;

@@ -456,7 +456,8 @@ static int32_t caps(void *self, struct genai_stream_caps *out,
 	struct genai_stream_caps c = {
 		.size = sizeof(c),
 		.flags = GENAI_STREAM_CAP_RECORD | GENAI_STREAM_CAP_IN_PLACE |
-			 GENAI_STREAM_CAP_RESERVE | GENAI_STREAM_CAP_SIGNAL,
+			 GENAI_STREAM_CAP_RESERVE | GENAI_STREAM_CAP_SIGNAL |
+			 GENAI_STREAM_CAP_STAMPS,
 		.device_kind = "sim",
 		.total_bytes = UINT64_MAX,
 		.free_bytes = UINT64_MAX,
@@ -525,4 +526,6 @@ const struct genai_stream_ops cref_stream_ops = {
 	.graph_edges = cref_graph_edges,
 	.launch_open = launch_open,
 	.signal = cref_signal,
+	.stamp = cref_stamp,
+	.elapsed = cref_elapsed,
 };

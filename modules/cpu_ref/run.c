@@ -136,6 +136,10 @@ static int32_t run_op(struct genai_stream *s, const struct cref_queued *op,
 	}
 	if (s->poisoned)
 		return 0;
+	if (op->kind == CREF_STAMP) {
+		cref_stamp_run(dev, op);
+		return 0;
+	}
 	return op->kind == CREF_GRAPH ? run_graph(s, op->graph, err)
 				      : run_unit(s, op, err);
 }

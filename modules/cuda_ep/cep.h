@@ -17,6 +17,7 @@
 #include "modules/exec_common/exec.h"
 
 #define CEP_STREAMS 16u /* at most, at a time */
+#define CEP_STAMPS 16384u
 #define CEP_EVENTS 64u	/* ring of a timeline */
 #define CEP_TAG "workspace"
 
@@ -189,6 +190,8 @@ struct cep {
 	struct genai_recording *recording; /* the open one */
 	bool spoilt;			   /* a call failed while recording */
 	uint64_t serial;		   /* recordings so far */
+	CUevent *stamps;		   /* a ring, from the first on */
+	uint64_t n_stamps;
 	struct genai_stream_stats stats;
 
 	/* failure: the first one stays until reset.  call_lock guards poison,

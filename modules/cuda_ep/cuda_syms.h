@@ -4,7 +4,7 @@
  *
  * The names go through cuda.h's own macros, so that cuMemAlloc means
  * cuMemAlloc_v2 both as a type and as a symbol.  Those of CEP_SYM_LATE came with
- * CUDA 12.3; an older driver does without: NULL. */
+ * CUDA 12.3 and later; an older driver does without: NULL. */
 #ifndef CEP_SYM_LATE
 #define CEP_SYM_LATE(name) CEP_SYM(name)
 #endif
@@ -63,6 +63,7 @@ CEP_SYM(cuModuleLoadData)
 CEP_SYM(cuModuleUnload)
 CEP_SYM(cuModuleGetFunction)
 CEP_SYM(cuFuncSetAttribute)
+CEP_SYM_LATE(cuEventElapsedTime)
 CEP_SYM_LATE(cuStreamGetCaptureInfo)
 CEP_SYM_LATE(cuGraphGetNodes)
 CEP_SYM_LATE(cuGraphGetEdges)

@@ -1,6 +1,7 @@
 // module.c - the module block of cuda_ep, bringing it up and down.
 #include "modules/cuda_ep/beside.h"
 #include "modules/cuda_ep/cep.h"
+#include "modules/cuda_ep/timeline.h"
 
 static void cep_fini(void *p)
 {
@@ -9,6 +10,7 @@ static void cep_fini(void *p)
 
 	cep_team_stop(self->team);
 	if (self->retained) {
+		cep_stamps_close(self);
 		cep_memory_close(self);
 		cep_kernels_close(self);
 		cep_device_close(self);

@@ -35,6 +35,8 @@ static int32_t cep_caps(void *ctx, struct genai_stream_caps *out,
 	left = self->limit > left ? self->limit - left : 0;
 	memcpy(c.device_name, self->device_name, sizeof(c.device_name));
 	c.free_bytes = free_bytes < left ? free_bytes : left;
+	if (self->drv.cuEventElapsedTime)
+		c.flags |= GENAI_STREAM_CAP_STAMPS;
 	if (self->team) {
 		c.link_bytes_per_s = self->link_rate;
 		c.host_bytes_per_s = self->host_rate;
@@ -373,4 +375,6 @@ const struct genai_stream_ops cep_stream_ops = {
 	.graph_edges = cep_graph_edges,
 	.launch_open = cep_launch_open,
 	.signal = cep_signal,
+	.stamp = cep_stamp,
+	.elapsed = cep_elapsed,
 };

@@ -324,3 +324,97 @@ int32_t cep_poll(void *ctx, struct genai_point p, struct genai_error *err)
 	pthread_mutex_unlock(&self->lock);
 	return rc;
 }
+
+// ---- stamps ----
+
+static int32_t room_for_stamps(struct cep *self, struct genai_error *err)
+{
+	uint64_t bytes = CEP_STAMPS * sizeof(*self->stamps);
+
+	if (self->stamps)
+		return 0;
+	if (!self->drv.cuEventElapsedTime)
+		return cep_fail(self, err, GENAI_E_UNSUPPORTED,
+				"this driver does not tell times");
+	self->stamps = self->host->alloc(self->host->ctx, bytes, "stamps");
+	if (!self->stamps)
+		return cep_fail(self, err, GENAI_E_NOMEM, "out of memory");
+	memset(self->stamps, 0, bytes);
+	return 0;
+}
+
+int32_t cep_stamp(void *ctx, struct genai_stream *s, uint64_t *out_stamp,
+		  struct genai_error *err)
+{
+	struct cep *self = ctx;
+	CUresult r = CUDA_SUCCESS;
+	CUevent *at;
+	int32_t rc = 0;
+
+	cep_enter(self);
+	pthread_mutex_lock(&self->lock);
+	if (s->recording)
+		rc = cep_fail(self, err, GENAI_E_STATE,
+			      "stream %s is recorded: it has no time", s->name);
+	if (!rc)
+		rc = room_for_stamps(self, err);
+	if (!rc) {
+		at = &self->stamps[(self->n_stamps + 1) % CEP_STAMPS];
+		if (!*at)
+			r = CU(self, cuEventCreate)(at, CU_EVENT_DEFAULT);
+		if (!r)
+			r = CU(self, cuEventRecord)(*at, s->h);
+		if (r)
+			rc = cep_cuda_fail(self, err, r,
+					   "stream %s: cannot make a stamp",
+					   s->name);
+	}
+	if (!rc) {
+		*out_stamp = ++self->n_stamps;
+		rc = cep_count(s, false, err); // points come after it
+	}
+	pthread_mutex_unlock(&self->lock);
+	return rc;
+}
+
+static bool is_kept(const struct cep *self, uint64_t stamp)
+{
+	return stamp && stamp <= self->n_stamps &&
+	       self->n_stamps - stamp < CEP_STAMPS;
+}
+
+int32_t cep_elapsed(void *ctx, uint64_t from, uint64_t to, int64_t *out_ns,
+		    struct genai_error *err)
+{
+	struct cep *self = ctx;
+	CUresult r = CUDA_SUCCESS;
+	int32_t rc = 0;
+	float ms = 0;
+
+	cep_enter(self);
+	pthread_mutex_lock(&self->lock);
+	if (!is_kept(self, from) || !is_kept(self, to))
+		rc = cep_fail(
+			self, err, GENAI_E_NOTFOUND, "stamp %llu is not kept",
+			(unsigned long long)(is_kept(self, from) ? to : from));
+	else
+		r = CU(self,
+		       cuEventElapsedTime)(&ms, self->stamps[from % CEP_STAMPS],
+					   self->stamps[to % CEP_STAMPS]);
+	pthread_mutex_unlock(&self->lock);
+	if (r == CUDA_ERROR_NOT_READY)
+		return GENAI_PENDING;
+	if (r)
+		return cep_cuda_fail(self, err, r, "cannot ask for a time");
+	if (!rc)
+		*out_ns = (int64_t)((double)ms * 1e6);
+	return rc;
+}
+
+void cep_stamps_close(struct cep *self)
+{
+	for (uint32_t i = 0; self->stamps && i < CEP_STAMPS; i++)
+		if (self->stamps[i])
+			(void)self->drv.cuEventDestroy(self->stamps[i]);
+	self->host->free(self->host->ctx, self->stamps);
+}

@@ -161,7 +161,7 @@ AT(genai_stream_stats, graph_launches, 48);
 AT(genai_stream_stats, simulated_ns, 56);
 AT(genai_stream_stats, device_used_bytes, 64);
 
-SIZE(genai_stream_ops, 232);
+SIZE(genai_stream_ops, 248);
 AT(genai_stream_ops, size, 0);
 AT(genai_stream_ops, version, 4);
 AT(genai_stream_ops, reserved, 6);
@@ -193,6 +193,8 @@ AT(genai_stream_ops, stats, 200);
 AT(genai_stream_ops, graph_edges, 208);
 AT(genai_stream_ops, launch_open, 216);
 AT(genai_stream_ops, signal, 224);
+AT(genai_stream_ops, stamp, 232);
+AT(genai_stream_ops, elapsed, 240);
 SIZE(genai_edge, 16);
 AT(genai_edge, before, 0);
 AT(genai_edge, after, 8);

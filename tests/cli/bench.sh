@@ -233,6 +233,78 @@ fi
 fails "too many" 2 "at most 128" bench m --sequences 129
 fails "with a depth" 2 "not with" bench m --sequences 2 --depth 4
 
+# ---- where time goes ----
+
+# On the simulated clock, where what is streamed is waited for.
+runs "bench --profile" bench m --prompt-tokens 6 --new-tokens 4 --repeat 1 \
+	--profile --json b.json --weight-budget 50% \
+	--set runtime.pager=pager_async --set module.pager_async.page_bytes=8KiB \
+	--set module.cpu_ref.clock=simulated \
+	--set module.cpu_ref.link_bytes_per_s=50000000 \
+	--set module.cpu_ref.memory_bytes_per_s=5000000000
+is "a table for the prompt, one for tokens" \
+	"$(grep -c '^where the time of' out)" 2
+like "a line for the head" "$(grep '^MatMulNBits.*lm_head' out | tail -n 1)" \
+	"MatMulNBits */lm_head/* *%"
+like "layers are one line" "$(grep 'qkv_proj' out | tail -n 1)" \
+	"*/layers.\*/attn/qkv_proj/* *.0 *%"
+if grep -q '^wait ' out && grep -q '^copy to the device' out; then
+	ok "copies and what waits for them"
+else
+	sed 's/^/# /' out
+	not_ok "copies and what waits for them"
+fi
+rows
+# copies come one by one where nothing else is timed: their rate is the link's
+rate=$(python3 -c '
+import json
+r = json.load(open("b.json"))["rows"][0]["profile"]
+for p in r["prompt"], r["token"]:
+    units = [u for u in p if u["kind"] == "unit"]
+    assert len(units) > 10 and all(u["count"] >= 1 for u in units), units
+t = r["token"]
+print(round(sum(u["share"] for u in t) , 1) >= 1,
+      [round(u["gb_s"], 2) for u in t if u["name"] == "to the device"])')
+is "the same in the file" "$rate" "True [0.05]"
+runs "with an executor that records" bench m --prompt-tokens 6 \
+	--new-tokens 4 --repeat 1 --profile \
+	--set runtime.executor=cpu_ref:captured
+is "unit by unit, too" "$(grep -c '/lm_head/' out)" 2
+
+cat >ncu.csv <<'EOT'
+==PROF== Connected to process 7
+"ID","Process ID","Kernel Name","Block Size","Metric Name","Metric Unit","Metric Value"
+"0","7","cep_dot(cep_mm)","(256, 1, 1)","dram__bytes_read.sum","Mbyte","2.5"
+"0","7","cep_dot(cep_mm)","(256, 1, 1)","gpu__time_duration.sum","ns","1,500"
+"1","7","cep_dot(cep_mm)","(256, 1, 1)","dram__bytes_read.sum","Kbyte","500"
+"1","7","cep_dot(cep_mm)","(256, 1, 1)","gpu__time_duration.sum","us","0.5"
+"2","7","say ""no"", twice","(1, 1, 1)","gpu__time_duration.sum","ns","2,000"
+EOT
+cat >raw.csv <<'EOT'
+"ID","Kernel Name","gpu__time_duration.sum","dram__bytes_read.sum"
+"","","usecond","Mbyte"
+"0","a","3","3"
+"1","b","1","0"
+EOT
+printf '"Kernel Name","Metric Name","Metric Unit","Metric Value"\n"a","gpu__time_duration.sum","ns","x"\n' >bad.csv
+printf '"Kernel Name","Metric Name","Metric Unit","Metric Value"\n"a","gpu__time_duration.sum","weeks","1"\n' >unit.csv
+runs "--profile-csv" bench m --prompt-tokens 4 --new-tokens 2 --repeat 1 \
+	--profile-csv ncu.csv --json b.json
+like "a kernel" "$(grep '^cep_dot ' out)" "cep_dot * 2.0 * 2.0 * 1500.0 * 50.0%"
+like "a name with everything in it" "$(grep '^say' out)" \
+	'say "no", twice * 1.0 * 2.0 * - * 50.0%'
+rows
+is "in the file" "$(json profiler 0 count)" 2.0
+runs "a column for each" bench m --prompt-tokens 4 --new-tokens 2 --repeat 1 \
+	--profile-csv raw.csv
+like "of it" "$(grep '^a ' out)" "a * 1.0 * 3.0 * 1000.0 * 75.0%"
+fails "no number" 1 "bad.csv: line 2: 'x' of 'ns'" bench m --profile-csv bad.csv
+fails "no unit" 1 "unit.csv: line 2: '1' of 'weeks'" bench m \
+	--profile-csv unit.csv
+fails "no kernels" 1 "genai.ini: no kernels" bench m --profile-csv genai.ini
+fails "no file" 1 "gone" bench m --profile-csv gone
+fails "with many sequences" 2 "not with" bench m --sequences 2 --profile
+
 # ---- failures ----
 
 fails "an empty list" 2 "bench: --" bench m --prompt-tokens ""

@@ -27,6 +27,7 @@
 #define CF_ROWS_EXACT 64u
 #define CF_NATIVE 128u
 #define CF_SIGNAL 256u
+#define CF_STAMPS 512u
 
 struct cf_test {
 	const char *id;	   /* "pager/order" */

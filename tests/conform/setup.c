@@ -285,6 +285,8 @@ static const char *missing_cap(const struct cf_rt *r, uint32_t needs)
 		return "NATIVE";
 	if (needs & CF_SIGNAL && !(have & GENAI_STREAM_CAP_SIGNAL))
 		return "SIGNAL";
+	if (needs & CF_STAMPS && !(have & GENAI_STREAM_CAP_STAMPS))
+		return "STAMPS";
 	if (needs & CF_STABLE &&
 	    !(r->rt->pager_caps.flags & GENAI_PAGER_CAP_STABLE))
 		return "STABLE";

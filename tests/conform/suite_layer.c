@@ -59,6 +59,7 @@ static void errors(void)
 	struct genai_range bad = {4096, 4096};
 	struct genai_ticket forged = {.size = sizeof(forged)};
 	int32_t ra, rb;
+	int64_t ns;
 
 #define SAME(what, slot, ...)                                                  \
 	do {                                                                   \
@@ -83,6 +84,8 @@ static void errors(void)
 		SAME("unmap of no range", unmap, bad, &forged);
 	if (r.caps.flags & GENAI_STREAM_CAP_SIGNAL)
 		SAME("a signal for nobody", signal, &m, NULL);
+	if (r.caps.flags & GENAI_STREAM_CAP_STAMPS)
+		SAME("a stamp of nothing", elapsed, 0, 0, &ns);
 	// nobody has to ask why
 	ck_assert_int_lt(r.d->raw.alloc(r.d->raw_self, 99, 64, "x", &m, NULL),
 			 0);

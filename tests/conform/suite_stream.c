@@ -623,6 +623,89 @@ static void access_flags(void)
 	cf_close(&r);
 }
 
+// ---- stamps ----
+
+static uint64_t stamp(struct genai_stream *s)
+{
+	uint64_t n = 0;
+
+	CF_OK(r.st->stamp(r.d, s, &n, &cf_err));
+	return n;
+}
+
+static int64_t elapsed(uint64_t from, uint64_t to)
+{
+	int64_t ns = INT64_MIN;
+
+	CF_OK(r.st->elapsed(r.d, from, to, &ns, &cf_err));
+	return ns;
+}
+
+// In the order of the stream, and not before it is there.
+static void stamps(void)
+{
+	struct genai_stream_stats before = {.size = sizeof(before)}, after;
+	uint64_t first, last, other, far, n;
+	struct genai_stream *s, *t;
+	struct genai_mem up, dev;
+	struct cf_gate g;
+	int64_t ns = 7;
+	bool free_of_charge;
+
+	cf_open(&r, 0, NULL);
+	free_of_charge = r.caps.flags & GENAI_STREAM_CAP_RATES &&
+			 !r.caps.link_bytes_per_s;
+	s = cf_stream(&r, "s");
+	t = cf_stream(&r, "t");
+	up = cf_pinned(&r, 4096 * KIB);
+	dev = cf_alloc(&r, 4096 * KIB);
+	memset(up.host, 1, up.range.bytes);
+	CF_OK(r.st->stats(r.d, &before, &cf_err));
+	first = stamp(s);
+	cf_gate_close(&r, s, &g);
+	cf_copy(&r, s, dev.range.addr, (uintptr_t)up.host, up.range.bytes,
+		GENAI_COPY_H2D);
+	last = stamp(s);
+	other = stamp(t);
+	ck_assert_int_eq(r.st->elapsed(r.d, first, last, &ns, &cf_err),
+			 GENAI_PENDING);
+	ck_assert_int_eq(ns, 7);
+	cf_gate_check(&g, "stamp");
+	cf_gate_open(&g);
+	cf_finish(&r, s);
+	cf_finish(&r, t);
+	ck_assert_int_ge(elapsed(first, last), !free_of_charge);
+	ck_assert_int_eq(elapsed(last, first), -elapsed(first, last));
+	ck_assert_int_eq(elapsed(first, first), 0);
+	(void)elapsed(first, other);
+	CF_FAILS(GENAI_E_NOTFOUND, r.st->elapsed(r.d, 0, last, &ns, &cf_err));
+	CF_FAILS(GENAI_E_NOTFOUND,
+		 r.st->elapsed(r.d, first, UINT64_MAX, &ns, &cf_err));
+	// as many are kept
+	ck_assert_uint_gt(last, first);
+	n = stamp(s);
+	for (uint32_t i = 1; i < 16384; i++)
+		far = stamp(s);
+	ck_assert_uint_eq(far, n + 16383);
+	cf_finish(&r, s);
+	ck_assert_int_ge(elapsed(n, far), 0);
+	// no unit, no copy
+	after = before;
+	CF_OK(r.st->stats(r.d, &after, &cf_err));
+	ck_assert_uint_eq(after.copies - before.copies, 1);
+	ck_assert_uint_le(after.launches - before.launches, 1); // the gate
+	if (r.caps.flags & GENAI_STREAM_CAP_RECORD) {
+		CF_OK(r.st->capture_begin(r.d, s, &cf_err));
+		CF_FAILS(GENAI_E_STATE, r.st->stamp(r.d, s, &n, &cf_err));
+		CF_OK(r.st->capture_abort(r.d, s, &cf_err));
+	}
+	cf_free(&r, &dev);
+	cf_free(&r, &up);
+	cf_destroy(&r, t);
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
 static const struct cf_test tests[] = {
 	{"stream/destroy-busy", "GM-27", S, 0, destroy_busy},
 	{"stream/copies", "GM-28", S, 0, copies},
@@ -633,6 +716,7 @@ static const struct cf_test tests[] = {
 	{"stream/poison", "GM-33", S, 0, poison},
 	{"stream/stats", "GM-34", S, 0, stats},
 	{"stream/access-flags", "GM-39", S, 0, access_flags},
+	{"stream/stamps", "GM-163", S, CF_STAMPS, stamps},
 	{"stream/units", "GM-35", S, CF_UNITS, units},
 	{"stream/units-wide", "GM-35", S, CF_UNITS, units_wide},
 	{"stream/unmapped", "GM-36", S, CF_UNITS, unmapped},

@@ -104,6 +104,8 @@ struct CUgraphExec_st {
 
 struct CUevent_st {
 	uint64_t recorded, reached;
+	uint64_t ns; /* when it was reached */
+	bool timed;
 	bool lacks_record; /* that which was left out; nobody asked since */
 	struct clock clock;
 	struct CUgraph_st *capture; /* recorded inside it */

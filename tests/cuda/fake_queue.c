@@ -4,8 +4,17 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/cuda/fake_impl.h"
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 const void *emu_find(const char *name);
 unsigned int emu_bytes(const void *kernel);
@@ -139,6 +148,7 @@ void fake_run_op(struct op *o)
 	case OP_RECORD:
 		if (o->gen > o->event->reached)
 			o->event->reached = o->gen;
+		o->event->ns = now_ns();
 		break;
 	case OP_WAIT:
 	case OP_WORD:
@@ -464,9 +474,9 @@ CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr addr, cuuint32_t value,
 
 CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
-	(void)flags;
 	ENTER();
 	*out = calloc(1, sizeof(**out));
+	(*out)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
 	fake_alive_count++;
 	return fake_leave(r);
 }
@@ -526,6 +536,17 @@ CUresult cuEventQuery(CUevent e)
 	if (e->reached < e->recorded)
 		return fake_leave(CUDA_ERROR_NOT_READY);
 	return fake_leave(known(&e->clock));
+}
+
+CUresult cuEventElapsedTime(float *out, CUevent from, CUevent to)
+{
+	ENTER();
+	if (!from->timed || !to->timed || !from->recorded || !to->recorded)
+		return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+	if (from->reached < from->recorded || to->reached < to->recorded)
+		return fake_leave(CUDA_ERROR_NOT_READY);
+	*out = (float)((double)(int64_t)(to->ns - from->ns) * 1e-6);
+	return fake_leave(r);
 }
 
 CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned int flags)

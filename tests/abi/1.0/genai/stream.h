@@ -101,6 +101,7 @@ struct genai_work {
 	       in place costs nothing */
 #define GENAI_STREAM_CAP_RATES 32u  /* the rates of caps are known */
 #define GENAI_STREAM_CAP_SIGNAL 64u /* launch_open and signal work */
+#define GENAI_STREAM_CAP_STAMPS 128u /* stamp and elapsed work */
 
 struct genai_stream_caps {
 	uint32_t size;
@@ -302,6 +303,18 @@ struct genai_stream_ops {
 	int32_t (*signal)(void *self, const void *ctx,
 			  const struct genai_error *why,
 			  struct genai_error *err);
+	/* Note the device's time when the stream gets here: 1, 2, ... in the
+	 * order of the calls, of which the last 16,384 at least are kept.  It
+	 * is no unit of work, and may keep units from overlapping.  Not in a
+	 * recording: GENAI_E_STATE.  Optional as a group with elapsed (STAMPS),
+	 * for who wants to know where time goes. */
+	int32_t (*stamp)(void *self, struct genai_stream *stream,
+			 uint64_t *out_stamp, struct genai_error *err);
+	/* From one stamp to another, of whichever streams; negative where that
+	 * was earlier.  Threads: any.  Errors: GENAI_PENDING, one is not there
+	 * yet; GENAI_E_NOTFOUND, one is not kept any more or was never made. */
+	int32_t (*elapsed)(void *self, uint64_t from, uint64_t to,
+			   int64_t *out_ns, struct genai_error *err);
 };
 
 /* A table with its self, as one module gets another's.  The functions are the
