@@ -28,12 +28,6 @@
 	8u /* kept until the plan goes: dropping one would have                \
 	      to wait */
 
-/* Deliberate faults, of builds for tests/unit/check_rules.c only. */
-#ifndef EXEC_MUTANT
-#define EXEC_MUTANT 0
-#endif
-#define MUTANT(n) (EXEC_MUTANT == (n))
-
 struct exec_plan;
 struct exec_step;
 

@@ -129,7 +129,7 @@ static int32_t record(struct exec_step *s, genai_addr *bound, bool *out_begun)
 	struct exec_plan *p = s->plan;
 	struct genai_recording *recording = NULL;
 	struct genai_point tail;
-	int32_t rc = MUTANT(2) ? 0 : replay_begin(s); // R2
+	int32_t rc = replay_begin(s); // R2
 
 	*out_begun = false;
 	if (!rc)
@@ -194,8 +194,7 @@ int32_t exec_run_captured(struct exec_step *s)
 		return rc;
 	if (!r)
 		return exec_run_eager(s);
-	if (!MUTANT(4)) // R2
-		rc = replay_begin(s);
+	rc = replay_begin(s); // R2
 	if (!rc)
 		rc = S(p)->launch_graph(SELF(p), r->recording, s->stream,
 					s->err);

@@ -20,8 +20,7 @@ static int32_t launch(struct exec_step *s, uint32_t node,
 	s->context = s->variant->contexts + s->launched++ * m->launch_bytes;
 	rc = m->launch(s, node, part);
 	s->copied = false;
-	if (!MUTANT(3))
-		s->mark.stream = NULL;
+	s->mark.stream = NULL;
 	return rc;
 }
 
@@ -34,10 +33,8 @@ static int32_t acquire(struct exec_step *s, uint32_t node, uint32_t page)
 	int32_t rc = p->pager->ops->acquire(p->pager->pager, page, s->stream,
 					    &place, &ready, s->err);
 
-	if (!rc && ready.stream && !MUTANT(1))
+	if (!rc && ready.stream)
 		rc = S(p)->wait(SELF(p), s->stream, ready, s->err);
-	if (!rc && MUTANT(3))
-		rc = mark(s);
 	if (!rc && place.kind == GENAI_PLACE_HOST && !p->takes_host)
 		rc = EXEC_FAIL(p, s->err, GENAI_E_UNSUPPORTED,
 			       "page %u was placed on the host", page);

@@ -45,7 +45,7 @@ static int32_t pager_open(void *self, const struct genai_stream_api *stream,
 	p->stats.size = sizeof(p->stats);
 	p->caps.size = sizeof(p->caps);
 	rc = stream->ops->caps(stream->self, &p->caps, err);
-	if (!rc && (m->async || MUTANT(7)))
+	if (!rc && m->async)
 		rc = stream->ops->create(stream->self, "pager", &p->copies,
 					 err);
 	if (rc)
@@ -296,11 +296,9 @@ static int32_t load(struct genai_pager *p, struct pager_slot *slot,
 		    uint32_t page, struct genai_stream *stream,
 		    struct genai_error *err)
 {
-	int32_t rc = 0;
+	int32_t rc =
+		p->stream.ops->wait(p->stream.self, stream, slot->free_at, err);
 
-	if (!MUTANT(1)) // after whoever used the slot last
-		rc = p->stream.ops->wait(p->stream.self, stream, slot->free_at,
-					 err);
 	if (!rc)
 		rc = pager_load(p, &p->pages[page], slot->addr, stream, err);
 	if (!rc)
@@ -363,15 +361,12 @@ static int32_t acquire_streamed(struct genai_pager *p, struct pager_page *pg,
 	struct pager_slot *slot = &p->slots[pg->slot];
 	uint32_t page = p->sweep[visit].page;
 
-	if (MUTANT(8))
-		p->barrier.ops->host_read(p->barrier.self, &slot->ready, 1,
-					  UINT64_MAX, NULL);
-	if (visit == pg->first && slot->held && !MUTANT(9))
+	if (visit == pg->first && slot->held)
 		return PAGER_FAIL(p, err, GENAI_E_STATE,
 				  "visit %u: slot %u still holds page %u",
 				  visit, pg->slot, slot->page);
 	if (!p->m->async && visit == pg->first)
-		return load(p, slot, page, MUTANT(7) ? p->copies : stream, err);
+		return load(p, slot, page, stream, err);
 	if (slot->page != page)
 		return PAGER_FAIL(p, err, GENAI_E_STATE,
 				  "visit %u: slot %u holds page %u, not %u",
@@ -405,8 +400,7 @@ static int32_t acquire(struct genai_pager *p, uint32_t visit,
 			return rc;
 		slot->held++;
 		out_place->addr = slot->addr + v->offset;
-		*out_ready =
-			MUTANT(4) ? (struct genai_point){NULL, 0} : slot->ready;
+		*out_ready = slot->ready;
 	} else {
 		out_place->addr = pg->placement == PAGER_PINNED
 					  ? pg->addr + v->offset
@@ -435,13 +429,12 @@ static int32_t release(struct genai_pager *p, uint32_t visit,
 		return 0;
 	slot = &p->slots[pg->slot];
 	slot->held--;
-	if (!MUTANT(2))
-		slot->free_at = point;
+	slot->free_at = point;
 	// the last release frees the slot, whichever visit it is of
 	if (slot->held || p->next_visit <= pg->last || !p->m->async)
 		return 0;
 	// the slot's next page; after its last one, its first of the next sweep
-	next = pg->stream_index + p->n_slots - MUTANT(10);
+	next = pg->stream_index + p->n_slots;
 	if (next >= p->n_streamed)
 		next = pg->slot;
 	if (p->streamed[next] == slot->page)
@@ -461,9 +454,8 @@ static int32_t step_end(struct genai_pager *p, struct genai_stream *stream,
 		if (p->held[i])
 			return PAGER_FAIL(p, err, GENAI_E_STATE,
 					  "step ended with visit %u held", i);
-	*out_tail = p->m->async && !MUTANT(5) ? p->tail
-					      : (struct genai_point){NULL, 0};
-	if (p->recording && p->n_slots && !MUTANT(3)) { // R3
+	*out_tail = p->m->async ? p->tail : (struct genai_point){NULL, 0};
+	if (p->recording && p->n_slots) { // R3
 		memcpy(p->slots, p->saved, p->n_slots * sizeof(*p->saved));
 		p->tail = p->saved_tail;
 	}
@@ -481,8 +473,6 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 	if (rc)
 		return rc;
 	p->in_step = false;
-	if (MUTANT(6))
-		return 0;
 	p->primed = false;
 	memset(p->held, 0, p->n_sweep);
 	for (uint32_t i = 0; i < p->n_slots; i++) {
@@ -508,7 +498,7 @@ static int32_t replay_begin(struct genai_pager *p, struct genai_stream *stream,
 					    : "replay_begin before seal");
 	if (!p->primed)
 		rc = prime(p, err);
-	if (!rc && !MUTANT(11)) // R2
+	if (!rc) // R2
 		rc = p->stream.ops->wait(p->stream.self, stream, p->tail, err);
 	return rc;
 }

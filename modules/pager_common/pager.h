@@ -15,12 +15,6 @@
 #define PAGER_ALIGN 16		       /* of extents in a page */
 #define PAGER_MOST (UINT64_C(1) << 62) /* bytes of all pages */
 
-/* Deliberate faults, of builds for tests/unit/check_rules.c only. */
-#ifndef PAGER_MUTANT
-#define PAGER_MUTANT 0
-#endif
-#define MUTANT(n) (PAGER_MUTANT == (n))
-
 enum pager_placement {
 	PAGER_PINNED,
 	PAGER_STREAMED,

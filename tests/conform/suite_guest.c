@@ -41,7 +41,7 @@ struct process {
 	mode_t umask;
 	uint64_t environment;
 	uint64_t timers;
-	int priority;
+	int priority, policy;
 	cpu_set_t cpus;
 	struct rlimit limits[RLIM_NLIMITS];
 	bool fds[N_FDS];
@@ -105,6 +105,7 @@ static void look(struct process *p)
 		    (t.it_value.tv_sec || t.it_value.tv_usec))
 			p->timers |= 1u << i;
 	p->priority = getpriority(PRIO_PROCESS, 0);
+	p->policy = sched_getscheduler(0);
 	sched_getaffinity(0, sizeof(p->cpus), &p->cpus);
 	for (int i = 0; i < RLIM_NLIMITS; i++)
 		getrlimit((__rlimit_resource_t)i, &p->limits[i]);
@@ -143,6 +144,8 @@ static void same(const struct process *a, const struct process *b,
 	ck_assert_msg(a->priority == b->priority,
 		      "%s: the priority was %d and is %d", when, a->priority,
 		      b->priority);
+	ck_assert_msg(a->policy == b->policy, "%s: another scheduling policy",
+		      when);
 	ck_assert_msg(CPU_EQUAL(&a->cpus, &b->cpus),
 		      "%s: other processors are allowed", when);
 	for (int i = 0; i < RLIM_NLIMITS; i++)

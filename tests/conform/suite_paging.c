@@ -99,6 +99,53 @@ static void hold(void)
 	}
 }
 
+// As many visits at once as the pager lets: what it has given stays, and one
+// that it refuses is there once others were released.
+static void greedy(void)
+{
+	struct genai_place place[BOOK_MAX_VISITS];
+	struct genai_point ready, tail;
+	uint32_t n = cf_n_schedules();
+
+	for (uint32_t i = 0; i < n; i++) {
+		book_open_sealed(&b, 430 + i, 30, cf_schedule(i));
+		for (int step = 0; step < 3; step++) {
+			uint32_t from = 0, to = 0;
+
+			CF_OK(b.ops->step_begin(b.p, b.s, 0, &cf_err));
+			while (to < b.n_visits) {
+				int32_t rc;
+
+				CF_CLEAR();
+				rc = b.ops->acquire(b.p, to, b.s, &place[to],
+						    &ready, &cf_err);
+				if (!rc) {
+					cf_wait(&b.r, b.s, ready);
+					b.visits[to].addr = place[to].addr;
+					to++;
+				}
+				if (!rc && to < b.n_visits)
+					continue;
+				if (rc && (rc != GENAI_E_STATE || from == to))
+					ck_abort_msg("visit %u, with %u held: "
+						     "%s",
+						     to, to - from,
+						     cf_err.text);
+				for (uint32_t k = from; k < to; k++)
+					book_use(&b, k, &place[k]);
+				for (; from < to; from++)
+					CF_OK(b.ops->release(b.p, from,
+							     cf_mark(&b.r, b.s),
+							     &cf_err));
+			}
+			CF_OK(b.ops->step_end(b.p, b.s, &tail, &cf_err));
+		}
+		book_check(&b, "held as long as may be");
+		book_close(&b);
+		book_free(&b);
+	}
+}
+
 // ---- recordings ----
 
 static struct genai_recording *record(void)
@@ -338,6 +385,7 @@ static const struct cf_test tests[] = {
 	{"pager/right-bytes", "GM-84", P, 0, right_bytes},
 	{"pager/tight-ring", "GM-84", P, 0, tight},
 	{"pager/hold", "GM-85", P, 0, hold},
+	{"pager/hold-many", "GM-85", P, 0, greedy},
 	{"pager/replays", "GM-86", P, REC, replays},
 	{"pager/recording-aborted", "GM-87", P, REC, recording_aborted},
 	{"pager/reset", "GM-88", P, 0, reset},

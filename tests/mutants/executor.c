@@ -21,6 +21,12 @@ static struct {
 static bool many;   // rows in this step
 static bool over16; // of them
 static int64_t n_rows;
+static void *true_self; // of the latest plan's stream runtime
+static struct genai_point early;
+static struct { // replay_begin, held back
+	struct genai_pager *pager;
+	struct genai_stream *stream;
+} late;
 
 static int32_t x_wait(void *self, struct genai_stream *s, struct genai_point p,
 		      struct genai_error *err)
@@ -38,6 +44,8 @@ static int32_t x_acquire(struct genai_pager *p, uint32_t visit,
 	int32_t rc = true_pager.acquire(p, visit, s, out_place, out_ready, err);
 	genai_addr addr = out_place->addr;
 
+	if (!rc && is("point-early"))
+		rc = true_stream.mark(true_self, s, &early, err);
 	if (!rc && is("stale-page") && visit == 5 && last)
 		out_place->addr = last;
 	last = addr;
@@ -51,6 +59,8 @@ static int32_t x_release(struct genai_pager *p, uint32_t visit,
 {
 	if (is("release-early"))
 		point = (struct genai_point){NULL, 0};
+	if (is("point-early"))
+		point = early;
 	if (is("release-missing") && visit == 3)
 		return 0;
 	if (is("release-twice"))
@@ -61,7 +71,39 @@ static int32_t x_release(struct genai_pager *p, uint32_t visit,
 static int32_t x_replay(struct genai_pager *p, struct genai_stream *s,
 			struct genai_error *err)
 {
-	return is("replay-unsaid") ? 0 : true_pager.replay_begin(p, s, err);
+	if (is("replay-unsaid"))
+		return 0;
+	if (is("record-unsaid") || is("launch-unsaid")) {
+		late.pager = p;
+		late.stream = s;
+		return 0;
+	}
+	return true_pager.replay_begin(p, s, err);
+}
+
+// What came of replay_begin before the other one of the two calls.
+static int32_t x_said(bool now, struct genai_error *err)
+{
+	struct genai_pager *p = late.pager;
+
+	late.pager = NULL;
+	return p && now ? true_pager.replay_begin(p, late.stream, err) : 0;
+}
+
+static int32_t x_capture_begin(void *self, struct genai_stream *s,
+			       struct genai_error *err)
+{
+	int32_t rc = x_said(is("launch-unsaid"), err);
+
+	return rc ? rc : true_stream.capture_begin(self, s, err);
+}
+
+static int32_t x_launch_graph(void *self, struct genai_recording *recording,
+			      struct genai_stream *s, struct genai_error *err)
+{
+	int32_t rc = x_said(is("record-unsaid"), err);
+
+	return rc ? rc : true_stream.launch_graph(self, recording, s, err);
 }
 
 // ---- executors ----
@@ -116,6 +158,10 @@ static int32_t create(const struct genai_executor_ops *real_ops, void *self,
 	true_barrier = *o.barrier->ops;
 	seen_stream = *o.stream->ops;
 	seen_stream.wait = x_wait;
+	seen_stream.capture_begin = x_capture_begin;
+	seen_stream.launch_graph = x_launch_graph;
+	true_self = o.stream->self;
+	late.pager = NULL;
 	seen_pager = *o.pager->ops;
 	seen_pager.acquire = x_acquire;
 	seen_pager.release = x_release;

@@ -113,7 +113,13 @@ static void timer(void)
 
 static void priority(void)
 {
-	setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + 1);
+	const struct sched_param none = {0};
+	int now = getpriority(PRIO_PROCESS, 0);
+
+	if (now < 19)
+		setpriority(PRIO_PROCESS, 0, now + 1);
+	else // there is nothing below
+		sched_setscheduler(0, SCHED_BATCH, &none);
 }
 
 static void affinity(void)

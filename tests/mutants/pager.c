@@ -13,6 +13,7 @@ static const struct genai_stream_ops *real_stream;
 static uint64_t last_src;
 static uint32_t n_copies;
 static int32_t refused;
+static struct genai_stream *own, *steps; // the mutant's; the executor's
 
 // ---- what the pager sees of the device ----
 
@@ -32,14 +33,12 @@ static int32_t copy(void *self, struct genai_stream *s, uint64_t dst,
 	return is("copy-swallows") ? 0 : rc;
 }
 
-static int32_t no_wait(void *self, struct genai_stream *s, struct genai_point p,
-		       struct genai_error *err)
+static int32_t wait(void *self, struct genai_stream *s, struct genai_point p,
+		    struct genai_error *err)
 {
-	(void)self;
-	(void)s;
-	(void)p;
-	(void)err;
-	return 0;
+	if (is("waits-for-nothing") || (is("slot-unawaited") && s != steps))
+		return 0;
+	return real_stream->wait(self, s, p, err);
 }
 
 static int32_t reg(void *self, const void *ptr, uint64_t bytes,
@@ -105,8 +104,7 @@ static int32_t m_open(void *self, const struct genai_stream_api *stream,
 	real_stream = stream->ops;
 	mutated = *stream->ops;
 	mutated.copy = copy;
-	if (is("waits-for-nothing"))
-		mutated.wait = no_wait;
+	mutated.wait = wait;
 	if (is("must-register")) {
 		mutated.host_register = reg;
 		mutated.alloc = alloc;
@@ -114,6 +112,8 @@ static int32_t m_open(void *self, const struct genai_stream_api *stream,
 	refused = 0;
 	last_src = n_copies = 0;
 	api.ops = &mutated;
+	if (is("own-stream"))
+		stream->ops->create(api.self, "own", &own, NULL);
 	return pager_table.open(self, &api, barrier, out_pager, err);
 }
 
@@ -250,6 +250,7 @@ static int32_t m_plan(struct genai_pager *p,
 static int32_t m_begin(struct genai_pager *p, struct genai_stream *s,
 		       int32_t recording, struct genai_error *err)
 {
+	steps = s;
 	if (is("no-restore"))
 		recording = 0;
 	if (is("sweep-borrowed") &&
@@ -264,10 +265,16 @@ static int32_t m_acquire(struct genai_pager *p, uint32_t visit,
 {
 	static struct genai_pager *last;
 	static genai_addr last_addr;
-	int32_t rc =
-		pager_table.acquire(p, visit, s, out_place, out_ready, err);
 	struct pager_page *pg;
+	int32_t rc;
 
+	if (is("held-taken") && visit < p->n_sweep) {
+		pg = &p->pages[p->sweep[visit].page];
+		if (pg->placement == PAGER_STREAMED && visit == pg->first)
+			p->slots[pg->slot].held = 0;
+	}
+	rc = pager_table.acquire(p, visit, is("own-stream") ? own : s,
+				 out_place, out_ready, err);
 	if (rc)
 		return rc;
 	if (is("dies"))
@@ -367,6 +374,7 @@ static int32_t m_reset(struct genai_pager *p, const struct genai_ticket *t,
 static int32_t m_replay(struct genai_pager *p, struct genai_stream *s,
 			struct genai_error *err)
 {
+	steps = s;
 	if (is("replay-unordered"))
 		return 0;
 	if (is("replay-anytime"))
@@ -402,6 +410,8 @@ static int32_t m_close(struct genai_pager *p, const struct genai_ticket *t,
 	if (is("file-closes") && moved)
 		close(moved);
 	moved = 0;
+	if (is("own-stream"))
+		real_stream->destroy(p->stream.self, own, NULL);
 	return pager_table.close(p, t, err);
 }
 
@@ -457,8 +467,9 @@ static int32_t init(const struct genai_host *h,
 			       : h->error_set(h->ctx, err, GENAI_E_CONFIG,
 					      "ring_slots: 2 to 4096, or auto");
 	}
+	h->config_get_u64(h->ctx, "page_bytes", &m->page_bytes);
 	h->config_get_bool(h->ctx, "sync", &sync);
-	m->async = !sync;
+	m->async = !sync && !is("own-stream") && !is("held-taken");
 	lax = *h;
 	lax.ticket_check = any_ticket;
 	m->host = is("any-ticket") ? &lax : h;
@@ -480,7 +491,7 @@ static const struct genai_iface ifaces[] = {
 };
 
 static const struct genai_config_key keys[] = {
-	{"page_bytes", "auto", GENAI_KEY_STR, 0, NULL, "size of a page"},
+	{"page_bytes", "auto", GENAI_KEY_BYTES, 0, NULL, "size of a page"},
 	{"ring_slots", "auto", GENAI_KEY_STR, 0, NULL, "slots of the ring"},
 	{"sync", "off", GENAI_KEY_BOOL, 0, NULL, "copy on the compute stream"},
 	{"mutant", "none", GENAI_KEY_STR, 0, NULL, "what is wrong"},

@@ -3,38 +3,32 @@
 // check_doors.c.
 #include "tests/unit/sim_device.h"
 
-// Mutants: modules/pager_common with -DPAGER_MUTANT=n, modules/exec_common with
-// -DEXEC_MUTANT=n.  0: the module as it is.
-enum {
-	NO_FREE_WAIT = 1, // a load does not wait for the slot's last reader
-	OLD_FREE = 2,	  // release forgets its point
-	POINTS_KEPT = 3,  // R3: points made while recording outlive it
-	NO_READY = 4,	  // acquire does not say what to wait for
-	NO_TAIL = 5,	  // the copies of a recording are not joined
-	NOT_RESET = 6,	  // reset leaves what the ring holds as it was
-	OTHER_STREAM = 7, // R1: a sync pager copies on a stream of its own
-	HOST_WAITS = 8,	  // R1: acquire waits on the host
-	HELD_TAKEN = 9,	  // R5: a held slot is loaded over
-	RING_OFF = 10,	  // the slot's next page is another's
-	NO_REPLAY = 11,	  // R2: replay_begin orders nothing
-};
-enum {
-	NO_WAIT = 1,	 // the executor does not wait for the page
-	NO_R2 = 2,	 // R2: nothing orders a recording after eager copies
-	EARLY_POINT = 3, // release gets a point before the kernel
-	NO_R2_LATER = 4, // R2: the same, before a replay
-};
-
-static void use(struct sim_run *r, const char *module, int mutant)
+// What breaks one: tests/mutants/pager.c, and executor.c of mutant_device.
+// NULL: the modules as they are.
+static void use_pager(struct sim_run *r, const char *fault)
 {
-	if (mutant)
-		sim_set(r, "module.%s.path=%s/%s_m%d.so", module,
-			GENAI_TESTFIXTURES, module, mutant);
+	sim_set(r, "module.mutant_pager.path=" GENAI_TESTMUTANTS
+		   "/mutant_pager.so");
+	sim_set(r, "module.mutant_pager.mutant=%s", fault);
+	sim_set(r, "runtime.pager=mutant_pager");
+}
+
+static void use_device(struct sim_run *r, const char *executor,
+		       const char *fault)
+{
+	sim_set(r, "module.mutant_device.path=" GENAI_TESTMUTANTS
+		   "/mutant_device.so");
+	sim_set(r,
+		"module.mutant_device.real=" GENAI_TESTMODULES "/cpu_ref.so");
+	sim_set(r, "module.mutant_device.mutant=%s", fault);
+	sim_set(r, "runtime.stream=mutant_device");
+	sim_set(r, "runtime.barrier=mutant_device");
+	sim_set(r, "runtime.executor=mutant_device:%s", executor);
 }
 
 // ---- conversations with the order checked ----
 
-static int32_t talk(const char *executor, int pager, int device,
+static int32_t talk(const char *executor, const char *pager, const char *device,
 		    const char *schedule, const char *check, int64_t *ids,
 		    char text[512])
 {
@@ -44,10 +38,14 @@ static int32_t talk(const char *executor, int pager, int device,
 	sim_init(&r, executor, "pager_async");
 	sim_set(&r, "runtime.check=%s", check);
 	sim_set(&r, "runtime.weight_budget=20%%");
-	sim_set(&r, "module.pager_async.page_bytes=4KiB");
-	sim_set(&r, "module.cpu_ref.schedule=%s", schedule);
-	use(&r, "pager_async", pager);
-	use(&r, "cpu_ref", device);
+	sim_set(&r, "module.%s.page_bytes=4KiB",
+		pager ? "mutant_pager" : "pager_async");
+	sim_set(&r, "module.%s.schedule=%s",
+		device ? "mutant_device" : "cpu_ref", schedule);
+	if (pager)
+		use_pager(&r, pager);
+	if (device)
+		use_device(&r, executor, device);
 	rc = sim_open(&r, "qwen3-cpu-int4");
 	ck_assert_msg(!rc, "%s", r.err.text);
 	ck_assert_uint_ne(sim_stats(&r).ring_bytes, 0);
@@ -58,27 +56,28 @@ static int32_t talk(const char *executor, int pager, int device,
 }
 
 static const struct {
-	int pager, device;
-	const char *executor;
+	const char *pager, *device, *executor;
 	int32_t code;
 	const char *text; // part of the message
 } caught[] = {
-	{NO_FREE_WAIT, 0, "eager", GENAI_E_ORDER, "copy to the device"},
-	{NO_FREE_WAIT, 0, "captured", GENAI_E_ORDER, "copy to the device"},
-	{OLD_FREE, 0, "eager", GENAI_E_ORDER, "copy to the device"},
-	{OLD_FREE, 0, "captured", GENAI_E_ORDER, "copy to the device"},
-	{POINTS_KEPT, 0, "captured", GENAI_E_STATE, "made while recording"},
-	{NO_READY, 0, "eager", GENAI_E_ORDER, "'compute' reads"},
-	{NO_READY, 0, "captured", GENAI_E_ORDER, "'compute' reads"},
-	{NO_TAIL, 0, "captured", GENAI_E_STATE, "pager"},
-	{RING_OFF, 0, "eager", GENAI_E_STATE, "slot"},
-	{NO_REPLAY, 0, "captured", GENAI_E_STATE, "outside it"},
-	{0, NO_WAIT, "eager", GENAI_E_ORDER, "'compute' reads"},
-	{0, NO_WAIT, "captured", GENAI_E_ORDER, "'compute' reads"},
-	{0, NO_R2, "captured", GENAI_E_STATE, "outside it"},
-	{0, NO_R2_LATER, "captured", GENAI_E_ORDER, "'pager'"},
-	{0, EARLY_POINT, "eager", GENAI_E_ORDER, "copy to the device"},
-	{0, EARLY_POINT, "captured", GENAI_E_ORDER, "copy to the device"},
+	{"slot-unawaited", NULL, "eager", GENAI_E_ORDER, "copy to the device"},
+	{"slot-unawaited", NULL, "captured", GENAI_E_ORDER,
+	 "copy to the device"},
+	{"no-wait-release", NULL, "eager", GENAI_E_ORDER, "copy to the device"},
+	{"no-wait-release", NULL, "captured", GENAI_E_ORDER,
+	 "copy to the device"},
+	{"no-restore", NULL, "captured", GENAI_E_STATE, "made while recording"},
+	{"ready-never", NULL, "eager", GENAI_E_ORDER, "'compute' reads"},
+	{"ready-never", NULL, "captured", GENAI_E_ORDER, "'compute' reads"},
+	{"no-tail", NULL, "captured", GENAI_E_STATE, "pager"},
+	{"ring-order", NULL, "eager", GENAI_E_STATE, "slot"},
+	{"replay-unordered", NULL, "captured", GENAI_E_STATE, "outside it"},
+	{NULL, "no-ready", "eager", GENAI_E_ORDER, "'compute' reads"},
+	{NULL, "no-ready", "captured", GENAI_E_ORDER, "'compute' reads"},
+	{NULL, "record-unsaid", "captured", GENAI_E_STATE, "outside it"},
+	{NULL, "launch-unsaid", "captured", GENAI_E_ORDER, "'pager'"},
+	{NULL, "point-early", "eager", GENAI_E_ORDER, "copy to the device"},
+	{NULL, "point-early", "captured", GENAI_E_ORDER, "copy to the device"},
 };
 #define N_CAUGHT (sizeof(caught) / sizeof(caught[0]))
 
@@ -86,8 +85,8 @@ START_TEST(sound)
 {
 	int64_t ids[SIM_TALK];
 	char text[512];
-	int32_t rc = talk(_i ? "captured" : "eager", 0, 0, "inorder", "order",
-			  ids, text);
+	int32_t rc = talk(_i ? "captured" : "eager", NULL, NULL, "inorder",
+			  "order", ids, text);
 
 	ck_assert_msg(!rc, "%s", text);
 }
@@ -108,21 +107,24 @@ END_TEST
 // Without the check a race is found by its tokens, under some schedule.
 START_TEST(found_by_tokens)
 {
-	static const int pagers[] = {NO_FREE_WAIT, OLD_FREE, NO_READY};
+	static const char *const pagers[] = {"slot-unawaited",
+					     "no-wait-release", "ready-never"};
 	int64_t want[SIM_TALK], got[SIM_TALK];
 	char text[512], schedule[32] = "early";
 	uint32_t differ = 0;
 
-	ck_assert_int_eq(talk("eager", 0, 0, "inorder", "off", want, text), 0);
+	ck_assert_int_eq(
+		talk("eager", NULL, NULL, "inorder", "off", want, text), 0);
 	for (int i = 0; i < 12; i++) {
 		if (i == 1)
 			snprintf(schedule, sizeof(schedule), "late");
 		if (i > 1)
 			snprintf(schedule, sizeof(schedule), "random:%d", i);
 		ck_assert_int_eq(
-			talk("eager", 0, 0, schedule, "off", got, text), 0);
+			talk("eager", NULL, NULL, schedule, "off", got, text),
+			0);
 		ck_assert_mem_eq(want, got, sizeof(want));
-		differ += talk("eager", pagers[_i], 0, schedule, "off", got,
+		differ += talk("eager", pagers[_i], NULL, schedule, "off", got,
 			       text) != 0 ||
 			  memcmp(want, got, sizeof(want)) != 0;
 	}
@@ -158,7 +160,7 @@ static uint64_t copies_to_first(void)
 	return st.copies;
 }
 
-static int32_t talk_again(int mutant, int64_t *ids)
+static int32_t talk_again(const char *fault, int64_t *ids)
 {
 	struct sim_run r;
 	int32_t rc;
@@ -167,7 +169,10 @@ static int32_t talk_again(int mutant, int64_t *ids)
 	// a copy of a page in the step after that
 	sim_set(&r, "module.cpu_ref.fault=copy:%lu",
 		(unsigned long)copies_to_first() + 8);
-	use(&r, "pager_async", mutant);
+	if (fault) {
+		sim_set(&r, "module.mutant_pager.page_bytes=4KiB");
+		use_pager(&r, fault);
+	}
 	ck_assert_int_eq(sim_open(&r, "qwen3-cpu-int4"), 0);
 	ck_assert_int_eq(sim_talk(&r, ids), GENAI_E_DEVICE);
 	rc = genai_session_rewind(r.session, 0, &r.err);
@@ -182,10 +187,11 @@ START_TEST(ring_forgotten)
 	int64_t want[SIM_TALK], got[SIM_TALK];
 	char text[512];
 
-	ck_assert_int_eq(talk("eager", 0, 0, "inorder", "off", want, text), 0);
-	ck_assert_int_eq(talk_again(0, got), 0);
+	ck_assert_int_eq(
+		talk("eager", NULL, NULL, "inorder", "off", want, text), 0);
+	ck_assert_int_eq(talk_again(NULL, got), 0);
 	ck_assert_mem_eq(want, got, sizeof(want));
-	ck_assert(talk_again(NOT_RESET, got) != 0 ||
+	ck_assert(talk_again("reset-keeps", got) != 0 ||
 		  memcmp(want, got, sizeof(want)) != 0);
 }
 END_TEST
@@ -200,7 +206,7 @@ static const struct genai_pager_ops *po;
 static struct genai_stream *compute;
 static uint8_t *weights;
 
-static void open_pager(const char *name, int mutant)
+static void open_pager(const char *name, const char *fault)
 {
 	struct genai_sweep_visit sweep[PAGES];
 	struct genai_pager_report report = {.size = sizeof(report)};
@@ -208,8 +214,12 @@ static void open_pager(const char *name, int mutant)
 		.size = sizeof(o), .log = sim_log, .log_ctx = &sim};
 
 	sim_init(&sim, "eager", name);
-	sim_set(&sim, "module.%s.ring_slots=3", name);
-	use(&sim, name, mutant);
+	sim_set(&sim, "module.%s.ring_slots=3", fault ? "mutant_pager" : name);
+	if (fault) {
+		sim_set(&sim, "module.mutant_pager.sync=%s",
+			strcmp(name, "pager_sync") ? "off" : "on");
+		use_pager(&sim, fault);
+	}
 	o.sets = sim.sets;
 	o.n_sets = sim.n_sets;
 	OK(genai_open(&o, &sim.rt, &err));
@@ -258,13 +268,13 @@ static int32_t get(uint32_t visit, struct genai_place *place,
 }
 
 // R1: on the stream that was given, and without waiting on the host.
-static bool keeps_r1(int mutant)
+static bool keeps_r1(const char *fault)
 {
 	struct genai_place place;
 	struct genai_point ready;
 	bool good;
 
-	open_pager("pager_sync", mutant);
+	open_pager("pager_sync", fault);
 	say_nothing_yet();
 	unit(compute, "k", 0, 0, 0);
 	OK(po->step_begin(pager, compute, 0, &err));
@@ -284,20 +294,20 @@ static bool keeps_r1(int mutant)
 
 START_TEST(r1)
 {
-	ck_assert(keeps_r1(0));
-	ck_assert(!keeps_r1(OTHER_STREAM));
-	ck_assert(!keeps_r1(HOST_WAITS));
+	ck_assert(keeps_r1(NULL));
+	ck_assert(!keeps_r1("own-stream"));
+	ck_assert(!keeps_r1("blocks"));
 }
 END_TEST
 
 // R5: a page is not loaded over one that is held.
-static bool keeps_r5(const char *name, int mutant)
+static bool keeps_r5(const char *name, const char *fault)
 {
 	struct genai_place place;
 	struct genai_point ready;
 	int32_t rc;
 
-	open_pager(name, mutant);
+	open_pager(name, fault);
 	OK(po->step_begin(pager, compute, 0, &err));
 	for (uint32_t i = 0; i < 3; i++)
 		OK(get(i, &place, &ready));
@@ -308,9 +318,9 @@ static bool keeps_r5(const char *name, int mutant)
 
 START_TEST(r5)
 {
-	ck_assert(keeps_r5("pager_sync", 0));
-	ck_assert(keeps_r5("pager_async", 0));
-	ck_assert(!keeps_r5("pager_sync", HELD_TAKEN));
+	ck_assert(keeps_r5("pager_sync", NULL));
+	ck_assert(keeps_r5("pager_async", NULL));
+	ck_assert(!keeps_r5("pager_sync", "held-taken"));
 }
 END_TEST
 
