@@ -134,10 +134,13 @@ static int32_t run_all(struct bench *b)
 
 static int32_t write_json(struct bench *b, const char *path)
 {
-	json_t *j = json_pack("{s:s, s:s, s:o, s:o, s:b, s:O}", "model",
-			      b->path, "device", b->device, "memory_bytes_s",
+	json_t *j = json_pack("{s:s, s:s, s:o, s:o, s:f, s:f, s:b, s:O}",
+			      "model", b->path, "device", b->device,
+			      "memory_bytes_s",
 			      cli_real(b->ceil.memory_bytes_s), "link_bytes_s",
-			      cli_real(b->ceil.link_bytes_s), "tokens_same",
+			      cli_real(b->ceil.link_bytes_s), "host_bytes_s",
+			      b->ceil.host_bytes_s, "host_link_bytes_s",
+			      b->ceil.busy_link_bytes_s, "tokens_same",
 			      !b->differ, "rows", b->rows);
 	int rc;
 

@@ -110,14 +110,19 @@ static void print_heading(struct bench *b)
 	if (b->headed)
 		return;
 	b->headed = true;
-	printf("%s; memory %.1f GB/s, link %.1f GB/s%s\n", b->device,
-	       b->ceil.memory_bytes_s * 1e-9, b->ceil.link_bytes_s * 1e-9,
+	printf("%s; memory %.1f GB/s, link %.1f GB/s", b->device,
+	       b->ceil.memory_bytes_s * 1e-9, b->ceil.link_bytes_s * 1e-9);
+	if (b->ceil.host_bytes_s > 0)
+		printf(", the host's cores %.1f GB/s beside %.1f",
+		       b->ceil.host_bytes_s * 1e-9,
+		       b->ceil.busy_link_bytes_s * 1e-9);
+	printf("%s\n",
 	       b->cold ? "; files out of the cache before each step" : "");
-	printf("%-18s %-12s %8s %8s %6s %6s %9s %8s %19s %8s %8s %9s %8s %9s "
-	       "%6s\n",
+	printf("%-18s %-12s %8s %8s %6s %6s %9s %8s %19s %8s %8s %8s %9s %8s "
+	       "%9s %6s\n",
 	       "executor", "pager", "budget", "limit", "prompt", "depth",
 	       "prompt/s", "decode/s", "(spread)", "MB/token", "moved MB",
-	       "link GB/s", "peak MB", "floor/s", "share");
+	       "host MB", "link GB/s", "peak MB", "floor/s", "share");
 }
 
 // Where time is counted, that is the rate that the floor is of.
@@ -148,10 +153,11 @@ static void print_row(const json_t *j, const struct genai_stats *st,
 		snprintf(link, sizeof(link), "%.1f", r->link.median);
 	printf("%-18s %-12s %8s %8s %6" JSON_INTEGER_FORMAT
 	       " %6" JSON_INTEGER_FORMAT
-	       " %9.1f %8.1f %19s %8.1f %8.1f %9s %8.1f %9.1f %5.1f%%%s\n",
+	       " %9.1f %8.1f %19s %8.1f %8.1f %8.1f %9s %8.1f %9.1f %5.1f%%%s\n",
 	       st->executor, st->pager, budget, limit, n, depth,
 	       r->prefill.median, decode_of(r)->median, spread, bytes * 1e-6,
-	       mega(st->streamed_bytes_per_token), link,
+	       mega(st->streamed_bytes_per_token),
+	       mega(st->beside_bytes_per_token), link,
 	       mega(st->device_peak_bytes), 1 / floor_s,
 	       100 * decode_of(r)->median * floor_s,
 	       r->same ? "" : "  TOKENS DIFFER");

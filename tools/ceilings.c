@@ -87,6 +87,11 @@ int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 	int32_t rc;
 
 	memset(out, 0, sizeof(*out));
+	out->host_bytes_s = (double)p.d->caps.host_bytes_per_s;
+	out->busy_link_bytes_s =
+		(double)(p.d->caps.host_link_bytes_per_s
+				 ? p.d->caps.host_link_bytes_per_s
+				 : p.d->caps.link_bytes_per_s);
 	if (counted(&p.d->caps, out))
 		return 0;
 	rc = o->create(self, "ceilings", &p.s, err);
@@ -135,6 +140,16 @@ int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 	return 0;
 }
 
+double ceilings_away_s(const struct ceilings *c, double bytes)
+{
+	double rate = c->link_bytes_s;
+
+	if (c->host_bytes_s > 0 &&
+	    c->busy_link_bytes_s + c->host_bytes_s > rate)
+		rate = c->busy_link_bytes_s + c->host_bytes_s;
+	return bytes / rate;
+}
+
 double ceilings_floor_s(const struct ceilings *c, const struct genai_model *m,
 			double cache_bytes)
 {
@@ -143,11 +158,12 @@ double ceilings_floor_s(const struct ceilings *c, const struct genai_model *m,
 	double read = (double)p->read_bytes, page = (double)p->page_bytes;
 	double memory = (read + cache_bytes) / c->memory_bytes_s;
 	double out = read - (double)p->budget + (double)r->ring_bytes;
-	double copied = out - (double)r->read_in_place_bytes, link;
+	double copied =
+		out - (double)r->read_in_place_bytes - (double)r->beside_bytes;
+	double link = ceilings_away_s(c, out);
 
 	if (r->ring_slots)
 		page = (double)r->slot_bytes;
-	link = out / c->link_bytes_s;
 	if (copied > 0)
 		link += copied / page * c->copy_s;
 	if (c->counted) // with what launches cost, and all that a step touches

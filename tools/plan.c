@@ -31,7 +31,8 @@ struct way {
 
 static bool runs_from_the_link(const struct way *w)
 {
-	return w->fit.streamed_bytes || w->fit.read_in_place_bytes;
+	return w->fit.streamed_bytes || w->fit.read_in_place_bytes ||
+	       w->fit.beside_bytes;
 }
 
 // The weights that stay away over the link, and the time of the rest.
@@ -42,8 +43,9 @@ static double link_s(const struct way *w)
 
 	if (!runs_from_the_link(w))
 		return 0;
-	s = ((double)f->streamed_bytes + (double)f->read_in_place_bytes) /
-	    w->ceil.link_bytes_s;
+	s = ceilings_away_s(&w->ceil, (double)f->streamed_bytes +
+					      (double)f->read_in_place_bytes +
+					      (double)f->beside_bytes);
 	if (f->streamed_bytes && f->page_bytes)
 		s += (double)f->streamed_bytes / (double)f->page_bytes *
 		     w->ceil.copy_s;
@@ -262,11 +264,12 @@ static json_t *bytes_json(const struct way *w)
 	const struct genai_fit *f = &w->fit;
 
 	return json_pack(
-		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 		"weights", (json_int_t)f->weights_bytes, "pinned",
 		(json_int_t)f->pinned_bytes, "ring", (json_int_t)f->ring_bytes,
 		"in_place", (json_int_t)f->in_place_bytes, "streamed",
-		(json_int_t)f->streamed_bytes, "cache",
+		(json_int_t)f->streamed_bytes, "beside",
+		(json_int_t)f->beside_bytes, "cache",
 		(json_int_t)f->cache_bytes, "plan", (json_int_t)f->plan_bytes,
 		"session", (json_int_t)f->session_bytes, "driver",
 		(json_int_t)f->driver_bytes, "device",
@@ -281,7 +284,7 @@ static void print_json(const struct way *w)
 	ini_text(w, ini, sizeof(ini));
 	cli_print_json(json_pack(
 		"{s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:o, s:i, s:b, s:o, "
-		"s:o, s:s, s:o, s:o, s:o, s:s, s:s, s:s}",
+		"s:o, s:s, s:o, s:o, s:o, s:f, s:s, s:s, s:s}",
 		"type", w->type, "device_limit_bytes",
 		(json_int_t)f->limit_bytes, "least_bytes",
 		(json_int_t)f->least_bytes, "weight_budget_bytes",
@@ -294,7 +297,8 @@ static void print_json(const struct way *w)
 		cli_real(tok_s(w, w->floor_s)), "floor", bound_by(w),
 		"prompt_tok_s_at_most", cli_real(f->chunk / w->floor_s),
 		"memory_gb_s", cli_real(w->ceil.memory_bytes_s * 1e-9),
-		"link_gb_s", cli_real(w->ceil.link_bytes_s * 1e-9), "executor",
+		"link_gb_s", cli_real(w->ceil.link_bytes_s * 1e-9),
+		"host_gb_s", w->ceil.host_bytes_s * 1e-9, "executor",
 		w->executor, "pager", w->pager, "ini", ini));
 }
 
@@ -344,8 +348,15 @@ static void print_text(const struct way *w)
 	printf("in host memory:\n");
 	line("copied by every step", f->streamed_bytes);
 	line("read where it lies", f->in_place_bytes);
-	printf("memory at %.1f GB/s, the link at %.1f GB/s:\n",
+	if (f->beside_bytes)
+		line("multiplied by the host's cores", f->beside_bytes);
+	printf("memory at %.1f GB/s, the link at %.1f GB/s",
 	       w->ceil.memory_bytes_s * 1e-9, w->ceil.link_bytes_s * 1e-9);
+	if (w->ceil.host_bytes_s > 0)
+		printf(", the host's cores at %.1f beside %.1f",
+		       w->ceil.host_bytes_s * 1e-9,
+		       w->ceil.busy_link_bytes_s * 1e-9);
+	printf(":\n");
 	if (w->predicted)
 		printf("  decode  %10.1f tokens/s%s\n", tok_s(w, w->step_s),
 		       f->sequences > 1 ? ", all together" : "");

@@ -137,6 +137,7 @@ struct genai_fit {
 	uint64_t copy_bytes;
 	uint32_t copies;
 	uint32_t chunk; /* positions of a prompt in a step, at most */
+	uint64_t beside_bytes; /* weights that the host's cores multiply */
 };
 /* Of an open model, whether its weights were placed or not.
  * Errors: GENAI_E_INVAL, _FORKED. */

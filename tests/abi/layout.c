@@ -607,7 +607,7 @@ AT(genai_model_info, chunk, 128);
 AT(genai_model_info, any_cut, 136);
 AT(genai_model_info, reserved, 140);
 
-SIZE(genai_fit, 184);
+SIZE(genai_fit, 216);
 AT(genai_fit, size, 0);
 AT(genai_fit, ring_slots, 4);
 AT(genai_fit, limit_bytes, 8);
@@ -632,7 +632,12 @@ AT(genai_fit, read_bytes, 152);
 AT(genai_fit, read_in_place_bytes, 160);
 AT(genai_fit, page_bytes, 168);
 AT(genai_fit, async, 176);
-AT(genai_fit, reserved, 180);
+AT(genai_fit, sequences, 180);
+AT(genai_fit, cache_positions, 184);
+AT(genai_fit, copy_bytes, 192);
+AT(genai_fit, copies, 200);
+AT(genai_fit, chunk, 204);
+AT(genai_fit, beside_bytes, 208);
 
 SIZE(genai_embedder_options, 24);
 AT(genai_embedder_options, size, 0);

@@ -158,7 +158,7 @@ eval "$(awk '/^    genai --config sim.ini/ { on = 1 } /^$/ { on = 0 } on' \
 	"$page" | sed 's/^    genai --config sim.ini/"$genai" --config page.ini/')" \
 	>out 2>err
 awk '$1 == "cpu_ref:captured" {
-	print "| " $2 " | " $3 " | " $8 " | " $14 " | " $15 " |"
+	print "| " $2 " | " $3 " | " $8 " | " $15 " | " $16 " |"
 }' out >rows.page
 is "the page's rows" "$(grep '^| pager_' "$page")" "$(cat rows.page)"
 
