@@ -90,13 +90,45 @@ int32_t genai_runtime_choose_stream(struct genai_runtime *rt,
 		if (!at)
 			break;
 		if (rt->n_layers == GENAI_MAX_LAYERS)
-			return genai_config_fail(rt->config, "runtime",
-						 "stream", err,
-						 "has more than %d layers",
-						 GENAI_MAX_LAYERS);
+			return genai_config_fail(
+				rt->config, "runtime", "stream", err,
+				"has more than %d layers", GENAI_MAX_LAYERS);
 		c = &rt->layers[rt->n_layers++];
 	}
 	snprintf(rt->stream.label, sizeof(rt->stream.label), "%s", v);
+	return 0;
+}
+
+struct counters {
+	const char *module;
+	void (*fn)(void *ctx, const char *name, int64_t value);
+	void *ctx;
+};
+
+static void named(void *ctx, const char *name, int64_t value)
+{
+	const struct counters *c = ctx;
+	char full[128];
+
+	snprintf(full, sizeof(full), "%s.%s", c->module, name);
+	c->fn(c->ctx, full, value);
+}
+
+int32_t genai_get_counters(struct genai_runtime *rt,
+			   void (*fn)(void *ctx, const char *name,
+				      int64_t value),
+			   void *ctx, struct genai_error *err)
+{
+	struct counters c = {.fn = fn, .ctx = ctx};
+
+	if (!fn)
+		return genai_fail(err, GENAI_E_INVAL,
+				  "no function for counters");
+	for (uint32_t i = 0; i < rt->n_modules; i++) {
+		c.module = genai_module_name(rt->modules[i]);
+		genai_host_each_counter(genai_module_host(rt->modules[i]),
+					named, &c);
+	}
 	return 0;
 }
 
@@ -212,8 +244,8 @@ int32_t genai_runtime_bring_up(struct genai_runtime *rt,
 	for (uint32_t i = 0; !rc && i < rt->n_modules; i++)
 		if (!genai_module_self(rt->modules[i]))
 			rc = genai_module_start(rt->modules[i], &params, err);
-	if (!rc && !strcmp(genai_config_get(rt->config, "runtime", "check"),
-			   "order"))
+	if (!rc &&
+	    !strcmp(genai_config_get(rt->config, "runtime", "check"), "order"))
 		rc = genai_device_check_order(&rt->device, err);
 	return rc;
 }

@@ -38,11 +38,16 @@ static double median(const double *v, size_t n)
 	return m;
 }
 
+static void counted(void *ctx, const char *name, int64_t value)
+{
+	json_object_set_new(ctx, name, json_integer((json_int_t)value));
+}
+
 json_t *cli_stats_json(const struct cli_model *m, const struct cli_result *r,
 		       size_t n_prompt)
 {
 	struct genai_stats st = {.size = sizeof(st)};
-	json_t *j, *fb = json_object();
+	json_t *j, *fb = json_object(), *counters = json_object();
 
 	genai_model_get_stats(m->model, &st, NULL);
 	for (uint32_t i = 0; i < st.n_fallbacks; i++)
@@ -73,6 +78,8 @@ json_t *cli_stats_json(const struct cli_model *m, const struct cli_result *r,
 	json_object_set_new(
 		j, "beside_bytes_per_token",
 		json_integer((json_int_t)st.beside_bytes_per_token));
+	genai_get_counters(m->rt, counted, counters, NULL);
+	json_object_set_new(j, "counters", counters);
 	if (st.simulated_ns) {
 		json_object_set_new(j, "simulated_s",
 				    json_real((double)st.simulated_ns * 1e-9));

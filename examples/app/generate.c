@@ -59,6 +59,12 @@ static void print(const char *what, const int64_t *ids)
 	printf("\n");
 }
 
+static void show(void *ctx, const char *name, int64_t value)
+{
+	(void)ctx;
+	printf("%s: %" PRId64 "\n", name, value);
+}
+
 int main(int argc, char **argv)
 {
 	struct genai_model_info info = {.size = sizeof(info)};
@@ -110,6 +116,8 @@ int main(int argc, char **argv)
 		       " at most on the device\n",
 		       stats.executor, stats.weights_bytes,
 		       stats.device_peak_bytes);
+	if (!rc) // modules may count what they like
+		rc = genai_get_counters(rt, show, NULL, &err);
 	if (rc)
 		rc = failed();
 	genai_session_close(s);

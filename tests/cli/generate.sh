@@ -305,4 +305,13 @@ fails "a folder without one" 1 "bare: no tokenizer here" generate "$plain" \
 	--tokenizer bare --prompt x
 fails "no name" 2 "--tokenizer" generate "$plain" --tokenizer "" --prompt x
 
+# what a module counts is shown
+runs "with a layer that counts" generate "$plain" --ids 1,5 --greedy -n 2 \
+	--json --set "runtime.stream=tracer > cpu_ref" \
+	--set module.tracer.path="$top_builddir/tests/fixtures/.libs/tracer.so"
+like "its counters are there" "$(tr -d ' ' <out)" \
+	'*"counters":{"tracer.*copy_bytes":[1-9]*'
+runs "without" generate "$plain" --ids 1,5 --greedy -n 2 --json
+like "none" "$(tr -d ' ' <out)" '*"counters":{}*'
+
 finish

@@ -176,8 +176,7 @@ START_TEST(passes)
 	OK(genai_device_drain(d, &t, &err));
 	OK(d->stream.ops->stats(d, &st, &err));
 	ck_assert_uint_eq(st.d2d_bytes, 64);
-	genai_host_each_counter(genai_module_host(rt->layers[0].module), find,
-				"copy_bytes");
+	OK(genai_get_counters(rt, find, "tracer.copy_bytes", &err));
 	ck_assert_uint_eq(counted, 64);
 	OK(d->stream.ops->destroy(d, s, &err));
 	OK(d->stream.ops->free(d, m.range.addr, &t, &err));

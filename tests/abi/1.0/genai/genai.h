@@ -261,6 +261,14 @@ struct genai_stats {
 int32_t genai_model_get_stats(struct genai_model *model,
 			      struct genai_stats *out_stats,
 			      struct genai_error *err);
+/* What the modules of a runtime counted since they came up (counter_add of
+ * <genai/module.h>): fn is called once for each counter, with "MODULE.NAME",
+ * which is gone when it returns.  fn calls nothing of the library.
+ * Threads: any, also during a step.  Errors: GENAI_E_INVAL no fn. */
+int32_t genai_get_counters(struct genai_runtime *rt,
+			   void (*fn)(void *ctx, const char *name,
+				      int64_t value),
+			   void *ctx, struct genai_error *err);
 
 #if defined(__GNUC__)
 #pragma GCC visibility pop

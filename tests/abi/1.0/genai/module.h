@@ -93,7 +93,10 @@ struct genai_host {
 				 void (*fn)(void *arg), void *arg,
 				 void **out_thread);
 	void (*thread_join)(void *ctx, void *thread);
-	/* Add to a counter that statistics print ("MODULE.name"). */
+	/* Add to a counter of the module, made by being added to: up to 64 with
+	 * names of up to 47 bytes.  It is shown as "MODULE.name" with the
+	 * statistics (genai_get_counters).  Threads: any; no lock but for a new
+	 * name. */
 	void (*counter_add)(void *ctx, const char *name, int64_t n);
 	/* GENAI_OK if the ticket is genuine, of this device (the module that
 	 * asks), covers the range, and nothing was enqueued since.  For every

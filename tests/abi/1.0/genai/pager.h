@@ -153,8 +153,9 @@ struct genai_pager_ops {
 			 const struct genai_ticket *ticket,
 			 struct genai_error *err);
 	/* Describe the next page (0, 1, ...) of bytes bytes, at least one,
-	 * with at least one extent.  Extents are copied.  Errors: GENAI_E_STATE after seal; GENAI_E_INVAL for extents
-	 * that overlap, leave the page, or are not aligned. */
+	 * with at least one extent.  Extents are copied.
+	 * Errors: GENAI_E_STATE after seal; GENAI_E_INVAL for extents that
+	 * overlap, leave the page, or are not aligned. */
 	int32_t (*add)(struct genai_pager *pager, uint64_t bytes,
 		       uint32_t flags, const struct genai_extent *extents,
 		       uint32_t n_extents, struct genai_error *err);
@@ -162,7 +163,8 @@ struct genai_pager_ops {
 	 * UINT64_MAX: no limit), take all memory, load the pinned set.  Any
 	 * budget is served: what does not fit is streamed or read in place.
 	 * The visits of one page within a sweep are consecutive unless it is
-	 * NO_STREAM; visits of NO_STREAM pages may lie between them.  Blocks: host, until the pinned set is loaded.
+	 * NO_STREAM; visits of NO_STREAM pages may lie between them.
+	 * Blocks: host, until the pinned set is loaded.
 	 * Errors: GENAI_E_LIMIT, _NOMEM, _DEVICE; the pager is then as before
 	 * seal. */
 	int32_t (*seal)(struct genai_pager *pager,
