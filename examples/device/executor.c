@@ -32,7 +32,7 @@ static int32_t prepare(struct exec_variant *v, uint32_t i,
 	for (uint32_t k = 0; k < x->n_in; k++)
 		if (EXEC_HAS(x->facts.rows, k) && exec_is_weight(v, x->in[k]))
 			x->cut |= IN(k);
-	if (x->cut)
+	if (x->facts.rows) // all of them, where nothing is cut
 		x->n_rows = (uint64_t)u->out->dims[u->out->rank - 1];
 	return 0;
 }
@@ -52,7 +52,8 @@ static int32_t launch(struct exec_step *s, uint32_t node,
 	const struct genai_stream_api *api = s->plan->stream;
 	struct genai_work w = {sizeof(w), node, u->node->name, run_part,
 			       s->context};
-	struct part *p = s->context; // the same in every step
+	// the same in every step: the step before may still be at it
+	struct part *p = s->context;
 	struct genai_access a[EXEC_MAX_IN + 1] = {0};
 
 	p->unit = u;

@@ -36,7 +36,8 @@ struct genai_pager;
  * memory, usually a file mapping; borrowed until close; must be readable for
  * src_bytes, and nothing around it).  fill NULL: they are copied as they are
  * (bytes == src_bytes). Else fill(ctx, dst, bytes, src, src_bytes) computes
- * them, once, at seal, into host memory of the pager; pure, any thread.
+ * them, once, at seal, into host memory of the pager; pure, any thread, and src
+ * may be a copy of those bytes.
  * file: a descriptor of the file that has the bytes of src at file_offset, open
  * for reading and borrowed until close, for pagers that read rather than map;
  * its position and flags stay as they are.  0: of no file. */

@@ -50,13 +50,19 @@ enum exec_where {
 };
 
 /* What the loop knows of a node: inputs are bits.  n_in to out are set before
- * prepare and may be changed by it; the rest is 0. */
+ * prepare and may be changed by it; the rest is 0.
+ * Folding: where all that a node reads is known (its inputs' tensors have a
+ * value), prepare may compute it: value of the output is memory of the module's,
+ * kept as long as the variant (in its node, or until variant_close); folded and
+ * silent are set.  Not for an output of the graph: nobody would write it.
+ * Aliases: an output whose root is that of another value, with an offset, has
+ * its bytes, and a node that only does that is silent. */
 struct exec_node {
 	uint32_t n_in, n_out;
 	const uint32_t *in, *out; /* values, GENAI_NONE where omitted */
 	struct exec_facts facts;  /* of its operator */
 	uint32_t cut;		  /* inputs cut at the same rows */
-	uint64_t n_rows;	  /* how many they have */
+	uint64_t n_rows;	  /* how many they have; needed where cut is */
 	bool silent;		  /* nothing to launch */
 	bool folded;		  /* output 0 has its value */
 	bool may_alias; /* outputs are input 0's bytes for some shapes */
@@ -168,7 +174,11 @@ struct exec_step {
 	bool copied; /* a copy may lie between this launch and the last */
 	struct genai_point mark; /* after the last launch; stream NULL: none */
 	struct genai_error *err;
-	void *context; /* of this launch: launch_bytes */
+	/* Of this launch: launch_bytes, kept until it is done.  The same for
+	 * every step of these shapes, which may be enqueued before the one
+	 * before is done: what differs from step to step (addresses of what is
+	 * bound) goes along with the launch, not in here. */
+	void *context;
 	/* the module's */
 	void *native;
 	bool overlap;
@@ -178,11 +188,16 @@ struct exec_step {
 struct exec_module {
 	struct genai_exec_caps caps; /* flags but RECORDS, device_kind, ops */
 	uint64_t plan_bytes, variant_bytes, node_bytes;
-	uint64_t launch_bytes; /* of a launch, kept until it is done */
+	uint64_t launch_bytes; /* of a launch: exec_step.context */
 	uint32_t align;	       /* of values in device memory */
-	uint32_t known_bytes;  /* stored tensors up to here are no weights */
-	uint32_t late_bytes;   /* outputs up to here may be moved by end() */
-	bool constants;	       /* known values have room on the device */
+	/* Stored tensors of up to so many bytes are EXEC_KNOWN, no weights:
+	 * nobody pages or cuts them (a node may then have cut inputs beside
+	 * whole ones), and kernels get them from tensor.value. */
+	uint32_t known_bytes;
+	uint32_t late_bytes; /* outputs up to here may be moved by end() */
+	/* Known values have room on the device, at their tensors' addr; begin()
+	 * copies them there, once for each variant. */
+	bool constants;
 	/* A plan begins: graph, options and self are there.  May be NULL. */
 	int32_t (*open)(struct exec_plan *p, struct genai_error *err);
 	/* What open and the functions below took.  May be NULL. */

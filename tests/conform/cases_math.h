@@ -396,6 +396,12 @@ static const struct ops_case product_cases[] = {
 	{"Einsum", "f32[2] 1 2; f32[2] 3 4", "equation=i,j->ij",
 	 "f32[2,2] 3 4 6 8", 0},
 	{"Einsum", "f32[0,2]", "equation=ij->j", "f32[2] 0 0", 0},
+	/* a matrix may be bound, not stored */
+	{"ms:MatMulNBits",
+	 "f32[1,16] 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1; u8[3,1,8] 152 152 152 152 "
+	 "152 152 152 152 136 136 136 136 136 136 136 136 153 153 153 153 153 "
+	 "153 153 153; f32[3] 0.5 1 0.25",
+	 "K=16 N=3 bits=4 block_size=16", "f32[1,3] 4 0 4", 0},
 	{"ms:RotaryEmbedding",
 	 "f32[1,2,4] 1 2 3 4 5 6 7 8; i64[1] 1; f32[3,2] 1 1 0 1 0 1; "
 	 "f32[3,2] 0 0 1 0 1 0",

@@ -78,7 +78,8 @@ chmod -R u+w "$work/app"
 
 # The examples, as they are installed: they build, conform, survive a lack of
 # memory, and are opened by name.
-cp -R "$docdir/examples/exec_common" "$work/exec_common"
+[ -f "$(pkg-config --variable=exec_common genai)/exec.h" ] ||
+	failed "pkg-config does not find exec_common"
 for example in pager reader tracer device; do
 	case $example in
 	reader) module=reader_pager ;;

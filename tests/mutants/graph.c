@@ -61,10 +61,17 @@ static void other_op(struct genai_node *n, const char *from)
 int32_t mutant_refuse(const struct genai_graph *g, struct genai_error *err)
 {
 	const char *op = after("refuses-");
+	const char *sum = is("legal-sums") ? "ReduceSum" : NULL;
 
-	for (uint32_t i = 0; op && i < g->n_nodes; i++)
-		if (!strcmp(genai_graph_node(g, i)->op, op))
+	for (uint32_t i = 0; (op || sum) && i < g->n_nodes; i++) {
+		const struct genai_node *n = genai_graph_node(g, i);
+
+		if (op && !strcmp(n->op, op))
 			return mutant_fail(err, GENAI_E_UNSUPPORTED, op);
+		if (sum && !strcmp(n->op, sum) &&
+		    genai_graph_value(g, n->inputs[0])->dtype != GENAI_DT_I64)
+			return mutant_fail(err, GENAI_E_UNSUPPORTED, sum);
+	}
 	return 0;
 }
 
