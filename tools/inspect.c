@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/json_file.h"
 #include "core/model/folder.h"
 #include "core/model/pipeline.h"
 #include "core/graph/build.h"
@@ -153,12 +154,9 @@ static int32_t plan_of(struct inspect *in, struct cli_model *m)
 // What an import wrote about its tensors.
 static void import_forms(struct inspect *in, const char *folder)
 {
-	char path[4600];
 	json_t *j;
 
-	snprintf(path, sizeof(path), "%s/import.json", folder);
-	j = json_load_file(path, 0, NULL);
-	if (j)
+	if (!genai_json_file(folder, "import.json", 0, &j, NULL) && j)
 		json_object_set_new(in->j, "import", j);
 }
 

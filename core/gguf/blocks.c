@@ -235,11 +235,6 @@ const char *genai_gguf_type_name(uint32_t id)
 	return NULL;
 }
 
-const struct genai_gguf_type *genai_gguf_type_at(uint32_t index)
-{
-	return index < sizeof(types) / sizeof(types[0]) ? &types[index] : 0;
-}
-
 const struct genai_gguf_type *genai_gguf_type(uint32_t id)
 {
 	for (uint32_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)

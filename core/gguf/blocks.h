@@ -35,8 +35,6 @@ struct genai_gguf_type {
 const struct genai_gguf_type *genai_gguf_type(uint32_t id);
 /* The format's name of a type, carried or not; NULL: none is known. */
 const char *genai_gguf_type_name(uint32_t id);
-/* Of any index below the number of types, else NULL. */
-const struct genai_gguf_type *genai_gguf_type_at(uint32_t index);
 
 /* n blocks as float32. */
 void genai_gguf_values(const struct genai_gguf_type *type, const uint8_t *data,

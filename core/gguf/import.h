@@ -1,6 +1,7 @@
 /* import.h - private to the GGUF import: a file being turned into a folder.
- * config.c reads the settings, source.c gives the values, tokenizer.c and
- * merges.c write the tokenizer, import.c joins them. */
+ * config.c reads the settings, tensors.c the list of tensors, source.c gives
+ * the values, tokenizer.c and merges.c write the tokenizer, import.c joins
+ * them. */
 #ifndef GENAI_CORE_GGUF_IMPORT_H
 #define GENAI_CORE_GGUF_IMPORT_H
 
@@ -17,6 +18,28 @@ struct imp_record {
 	bool term; /* zero points would not do: offsets as a second term */
 	struct genai_form form;
 	float error; /* largest, relative to the largest value of its block */
+};
+
+/* What an architecture has that others have not: a row of config.c. */
+struct imp_arch {
+	const char *name; /* general.architecture */
+	const char *type; /* genai_config.json's model.type */
+	bool permuted;	  /* rows of q and k are in pairs */
+	bool fused;	  /* q, k and v, and gate and up, are a tensor each */
+	bool embed_scale; /* embeddings times the root of their width */
+	bool gelu, norm_out, no_norm_in, qk_norm_wide;
+	bool experts;	   /* in place of an MLP */
+	bool oss;	   /* sinks, biases, YaRN, gates as GPT-OSS has them */
+	bool scales;	   /* has the keys of Granite's four factors */
+	uint32_t window;   /* where the file says none; 0: must, if local */
+	uint32_t local_of; /* of so many layers all but the last are local */
+	uint32_t no_rope_of;   /* of so many layers the last does not rotate */
+	uint32_t large_layers; /* a model of so many scales attention by its
+				* width */
+	double theta_local;
+	bool conv;	  /* layers without key/value heads are convolutions */
+	const char *norm; /* the last one, where it has another name */
+	const char *keys; /* its own, beside the common ones */
 };
 
 struct imp {
@@ -36,6 +59,8 @@ struct imp {
 /* Settings of the model; every tensor it needs is there, has its shape and is
  * marked used; no other tensor is there. */
 int32_t imp_configure(struct imp *imp, struct genai_error *err);
+/* tensors.c: are all of them there, as the keys want them, and no others? */
+int32_t imp_tensors(struct imp *imp, struct genai_error *err);
 /* The tensor of a place, NULL if there is none. */
 const struct genai_gguf_tensor *imp_tensor(const struct imp *imp, uint32_t site,
 					   uint32_t layer);

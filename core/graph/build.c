@@ -52,11 +52,6 @@ void genai_builder_close(struct genai_builder *b)
 	free(b);
 }
 
-int32_t genai_builder_status(const struct genai_builder *b)
-{
-	return b ? b->err.code : GENAI_E_NOMEM;
-}
-
 uint32_t genai_builder_fail_at(struct genai_builder *b, int32_t code,
 			       const char *file, int line, const char *fmt, ...)
 {

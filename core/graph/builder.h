@@ -53,9 +53,6 @@ uint32_t genai_builder_outer(struct genai_builder *b, const char *name,
 void *genai_builder_block(struct genai_builder *b, uint64_t bytes,
 			  uint32_t *out_file, uint64_t *out_offset);
 
-/* The sticky failure's code, 0 if none; GENAI_E_NOMEM for NULL. */
-int32_t genai_builder_status(const struct genai_builder *b);
-
 /* Keep the first failure; returns GENAI_NONE. */
 #define genai_builder_fail(b, status, ...)                                     \
 	genai_builder_fail_at((b), (status), __FILE__, __LINE__, __VA_ARGS__)

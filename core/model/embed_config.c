@@ -11,31 +11,9 @@
 #include <sys/stat.h>
 
 #include "core/base/error.h"
+#include "core/base/json_file.h"
 
 #define PATH_BYTES 4400
-#define MAX_BYTES (4 << 20)
-
-// NULL and 0 where there is no such file.
-static int32_t load(const char *folder, const char *name, json_t **out,
-		    struct genai_error *err)
-{
-	char path[PATH_BYTES + 600];
-	json_error_t je;
-	struct stat st;
-
-	*out = NULL;
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	if (stat(path, &st))
-		return 0;
-	if (st.st_size > MAX_BYTES || !S_ISREG(st.st_mode))
-		return genai_fail(err, GENAI_E_FORMAT,
-				  "%s: not a small file of JSON", path);
-	*out = json_load_file(path, JSON_REJECT_DUPLICATES, &je);
-	if (!*out)
-		return genai_fail(err, GENAI_E_FORMAT, "%s:%d: %s", path,
-				  je.line, je.text);
-	return 0;
-}
 
 static void least(uint64_t *io, int64_t v)
 {
@@ -127,7 +105,7 @@ static int32_t take_module(const char *folder, const json_t *m,
 				  "%s/modules.json: module %s is not carried",
 				  folder, name);
 	snprintf(file, sizeof(file), "%s/config.json", at);
-	rc = load(folder, file, &j, err);
+	rc = genai_json_file(folder, file, JSON_REJECT_DUPLICATES, &j, err);
 	if (!rc && !json_is_object(j))
 		rc = genai_fail(err, GENAI_E_FORMAT, "%s/%s: no JSON object",
 				folder, file);
@@ -141,7 +119,7 @@ static int32_t take_modules(const char *folder, struct genai_embed_config *c,
 			    struct genai_error *err)
 {
 	json_t *j;
-	int32_t rc = load(folder, "modules.json", &j, err);
+	int32_t rc = genai_json_file(folder, "modules.json", JSON_REJECT_DUPLICATES, &j, err);
 
 	if (!rc && j && !json_is_array(j))
 		rc = genai_fail(err, GENAI_E_FORMAT,
@@ -159,7 +137,7 @@ static int32_t take_prompt(const char *folder, struct genai_embed_config *c,
 {
 	const char *name, *text;
 	json_t *j;
-	int32_t rc = load(folder, "config_sentence_transformers.json", &j, err);
+	int32_t rc = genai_json_file(folder, "config_sentence_transformers.json", JSON_REJECT_DUPLICATES, &j, err);
 
 	name = json_string_value(json_object_get(j, "default_prompt_name"));
 	text = name ? json_string_value(json_object_get(
@@ -185,7 +163,7 @@ static int32_t take_lengths(const char *folder, struct genai_embed_config *c,
 	const char *type;
 	int64_t positions;
 	json_t *j;
-	int32_t rc = load(folder, "sentence_bert_config.json", &j, err);
+	int32_t rc = genai_json_file(folder, "sentence_bert_config.json", JSON_REJECT_DUPLICATES, &j, err);
 
 	if (!rc && json_is_true(json_object_get(j, "do_lower_case")))
 		rc = genai_fail(err, GENAI_E_UNSUPPORTED,
@@ -196,12 +174,12 @@ static int32_t take_lengths(const char *folder, struct genai_embed_config *c,
 	json_decref(j);
 	if (rc)
 		return rc;
-	rc = load(folder, "tokenizer_config.json", &j, err);
+	rc = genai_json_file(folder, "tokenizer_config.json", JSON_REJECT_DUPLICATES, &j, err);
 	least(&c->max_tokens, number(j, "model_max_length"));
 	json_decref(j);
 	if (rc)
 		return rc;
-	rc = load(folder, "config.json", &j, err);
+	rc = genai_json_file(folder, "config.json", JSON_REJECT_DUPLICATES, &j, err);
 	type = json_string_value(json_object_get(j, "model_type"));
 	positions = number(j, "max_position_embeddings");
 	for (size_t i = 0; type && i < sizeof(offset) / sizeof(offset[0]); i++)

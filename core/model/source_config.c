@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/json_file.h"
+
 static int64_t number(const json_t *o, const char *key, int64_t most)
 {
 	const json_t *v = json_object_get(o, key);
@@ -48,17 +50,6 @@ static void take(const json_t *o, struct genai_model_config *c)
 	ids(json_object_get(o, "eos_token_id"), c);
 }
 
-static json_t *load(const char *folder, const char *name)
-{
-	char path[4400];
-	json_t *j = NULL;
-
-	if (snprintf(path, sizeof(path), "%s/%s", folder, name) <
-	    (int)sizeof(path))
-		j = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
-	return j;
-}
-
 bool genai_source_config(const char *folder, struct genai_model_config *io)
 {
 	static const char *const names[] = {"config.json", "../config.json"};
@@ -66,7 +57,8 @@ bool genai_source_config(const char *folder, struct genai_model_config *io)
 	json_t *j = NULL;
 
 	for (int i = 0; !j && i < 2; i++)
-		j = load(folder, names[i]);
+		genai_json_file(folder, names[i], JSON_REJECT_DUPLICATES, &j,
+				NULL);
 	if (!json_is_object(j)) {
 		json_decref(j);
 		return false;

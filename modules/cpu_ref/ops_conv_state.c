@@ -10,9 +10,8 @@
 enum { X, WEIGHT, BIAS, PAST };
 
 struct conv_state {
-	int64_t batch, channels, length, taps, dilation, history;
-	bool last; // channels last
-	bool silu;
+	struct exec_conv a;
+	int64_t batch, channels, length, taps, history;
 };
 EXEC_STATE(conv_state, cref_node)
 
@@ -21,34 +20,19 @@ static const struct exec_tensor *conv_in(const struct cref_node *n, uint32_t i)
 	return i < n->n_in ? n->in[i] : NULL;
 }
 
-static int32_t conv_attrs(struct cref_node *n, struct conv_state *s,
-			  struct genai_error *err)
-{
-	struct exec_text why;
-	int32_t rc = exec_conv_state_check(n->node, &why);
-
-	if (rc)
-		return cref_node_fail(n, err, rc, "%s", why.s);
-	s->silu = strcmp(exec_attr_string(n->node, "activation", "none"),
-			 "none") != 0;
-	s->last = exec_attr_int(n->node, "channels_last", 0) != 0;
-	s->dilation = exec_attr_int(n->node, "dilation", 1);
-	return GENAI_OK;
-}
-
 static int32_t conv_sizes(struct cref_node *n, struct conv_state *s,
 			  struct genai_error *err)
 {
 	const struct exec_tensor *x = n->in[X], *w = n->in[WEIGHT];
 	const struct exec_tensor *b = conv_in(n, BIAS);
 	int32_t rc =
-		ops_need_rank(n, X, 3, s->last ? GENAI_MAX_RANK - 1 : 3, err);
+		ops_need_rank(n, X, 3, s->a.last ? GENAI_MAX_RANK - 1 : 3, err);
 
 	if (rc)
 		return rc;
 	s->batch = x->dims[0];
-	s->length = x->dims[s->last ? 1 : 2];
-	s->channels = s->last ? (int64_t)ops_span(x, 2, x->rank) : x->dims[1];
+	s->length = x->dims[s->a.last ? 1 : 2];
+	s->channels = s->a.last ? (int64_t)ops_span(x, 2, x->rank) : x->dims[1];
 	if (w->rank != 3 || w->dims[0] != s->channels || w->dims[1] != 1 ||
 	    w->dims[2] < 1)
 		return cref_node_fail(n, err, GENAI_E_INVAL,
@@ -57,13 +41,13 @@ static int32_t conv_sizes(struct cref_node *n, struct conv_state *s,
 				      EXEC_SHAPE(w), (long long)s->channels,
 				      EXEC_SHAPE(x));
 	s->taps = w->dims[2];
-	if (s->taps > EXEC_MAX_TAPS / s->dilation)
+	if (s->taps > EXEC_MAX_TAPS / s->a.dilation)
 		return cref_node_fail(n, err, GENAI_E_LIMIT,
 				      "%lld taps, %lld apart: more than %d "
 				      "positions",
 				      (long long)s->taps,
-				      (long long)s->dilation, EXEC_MAX_TAPS);
-	s->history = (s->taps - 1) * s->dilation;
+				      (long long)s->a.dilation, EXEC_MAX_TAPS);
+	s->history = (s->taps - 1) * s->a.dilation;
 	if (b && (b->rank != 1 || b->dims[0] != s->channels))
 		return cref_node_fail(n, err, GENAI_E_INVAL,
 				      "bias of shape %s, must be [%lld]",
@@ -78,7 +62,7 @@ static int32_t conv_past(struct cref_node *n, const struct conv_state *s,
 	const struct exec_tensor *x = n->in[X], *p = conv_in(n, PAST);
 	struct exec_tensor want = *x;
 
-	want.dims[s->last ? 1 : 2] = s->history;
+	want.dims[s->a.last ? 1 : 2] = s->history;
 	memcpy(out_dims, want.dims, sizeof(want.dims));
 	if (!p || (p->rank == want.rank &&
 		   !memcmp(p->dims, want.dims, want.rank * sizeof(*p->dims))))
@@ -94,14 +78,15 @@ int32_t ops_conv_state_prepare(struct cref_node *n, struct genai_error *err)
 	struct conv_state s = {0};
 	int64_t dims[GENAI_MAX_RANK];
 	uint64_t line, lines;
+	struct exec_text why;
 
 	if (!rc)
 		rc = ops_need_dtype(n, X, OPS_F32S, err);
 	for (uint32_t i = WEIGHT; !rc && i <= PAST; i++)
 		if (conv_in(n, i))
 			rc = ops_need_same_dtype(n, X, i, err);
-	if (!rc)
-		rc = conv_attrs(n, &s, err);
+	if (!rc && (rc = exec_conv_state(n->node, &s.a, &why)))
+		return cref_node_fail(n, err, rc, "%s", why.s);
 	if (!rc)
 		rc = conv_sizes(n, &s, err);
 	if (!rc)
@@ -134,8 +119,8 @@ static void conv_move(const struct conv_state *s, const struct exec_tensor *t,
 		      int64_t length, int64_t line, float *v, bool store)
 {
 	int64_t b = line / s->channels, c = line % s->channels;
-	int64_t stride = s->last ? s->channels : 1;
-	int64_t first = s->last ? b * length * stride + c : line * length;
+	int64_t stride = s->a.last ? s->channels : 1;
+	int64_t first = s->a.last ? b * length * stride + c : line * length;
 
 	for (int64_t i = 0; i < length; i += OPS_CHUNK) {
 		int64_t left = length - i, at = first + i * stride;
@@ -170,7 +155,7 @@ static void conv_sums(const struct conv_call *c, int64_t line, const float *x,
 		for (int64_t i = 0; i < n; i++)
 			sum[i] = first;
 		for (int64_t j = 0; j < s->taps; j++) {
-			const float *v = x + t + j * s->dilation;
+			const float *v = x + t + j * s->a.dilation;
 			double f =
 				cref_load(w->data, w->dtype,
 					  ch * (uint64_t)s->taps + (uint64_t)j);
@@ -181,7 +166,7 @@ static void conv_sums(const struct conv_call *c, int64_t line, const float *x,
 		for (int64_t i = 0; i < n; i++)
 			y[t + i] = (float)sum[i];
 	}
-	for (int64_t t = 0; s->silu && t < s->length; t += OPS_CHUNK) {
+	for (int64_t t = 0; s->a.silu && t < s->length; t += OPS_CHUNK) {
 		int64_t left = s->length - t;
 		uint32_t n = left < OPS_CHUNK ? (uint32_t)left : OPS_CHUNK;
 		float g[OPS_CHUNK];

@@ -4,49 +4,33 @@
 enum { X, WEIGHT, BIAS, PAST };
 
 struct conv_state {
-	int64_t batch, channels, length, taps, dilation, history;
-	bool last; // channels last
-	bool silu;
+	struct exec_conv a;
+	int64_t batch, channels, length, taps, history;
 };
 EXEC_STATE(conv_state, cep_node)
-
-static int32_t attributes(const struct cep_node *n, struct conv_state *s,
-			  struct genai_error *err)
-{
-	struct exec_text why;
-	int32_t rc = exec_conv_state_check(n->node, &why);
-
-	if (rc)
-		return cep_node_fail(n, err, rc, "%s", why.s);
-	s->silu = strcmp(exec_attr_string(n->node, "activation", "none"),
-			 "none") != 0;
-	s->last = exec_attr_int(n->node, "channels_last", 0) != 0;
-	s->dilation = exec_attr_int(n->node, "dilation", 1);
-	return 0;
-}
 
 static int32_t sizes(const struct cep_node *n, struct conv_state *s,
 		     struct genai_error *err)
 {
 	const struct exec_tensor *x = n->in[X], *w = n->in[WEIGHT];
 
-	if (x->rank < 3 || (x->rank > 3 && !s->last) || w->rank != 3)
+	if (x->rank < 3 || (x->rank > 3 && !s->a.last) || w->rank != 3)
 		return cep_node_fail(n, err, GENAI_E_INVAL,
 				     "inputs 0 and 1 of rank %u and %u",
 				     x->rank, w->rank);
 	s->batch = x->dims[0];
-	s->length = x->dims[s->last ? 1 : 2];
-	s->channels = s->last ? 1 : x->dims[1];
-	for (uint32_t d = 2; s->last && d < x->rank; d++)
+	s->length = x->dims[s->a.last ? 1 : 2];
+	s->channels = s->a.last ? 1 : x->dims[1];
+	for (uint32_t d = 2; s->a.last && d < x->rank; d++)
 		s->channels *= x->dims[d];
 	s->taps = w->dims[2];
-	if (s->taps < 1 || s->taps > EXEC_MAX_TAPS / s->dilation)
+	if (s->taps < 1 || s->taps > EXEC_MAX_TAPS / s->a.dilation)
 		return cep_node_fail(n, err, GENAI_E_LIMIT,
 				     "%lld taps, %lld apart: none, or more "
 				     "than %d positions",
-				     (long long)s->taps, (long long)s->dilation,
+				     (long long)s->taps, (long long)s->a.dilation,
 				     EXEC_MAX_TAPS);
-	s->history = (s->taps - 1) * s->dilation;
+	s->history = (s->taps - 1) * s->a.dilation;
 	return 0;
 }
 
@@ -56,6 +40,7 @@ int32_t cep_prepare_conv(struct cep_node *n, struct genai_error *err)
 	int32_t rc = cep_check(n, exec_conv_state_attrs, 2, 4, 2, err);
 	struct conv_state s = {0};
 	int64_t dims[GENAI_MAX_RANK], w[3];
+	struct exec_text why;
 
 	if (!rc)
 		rc = cep_need_float(n, X, err);
@@ -63,13 +48,15 @@ int32_t cep_prepare_conv(struct cep_node *n, struct genai_error *err)
 		rc = cep_need_dense(n, i, err);
 	for (uint32_t i = WEIGHT; !rc && i <= PAST; i++)
 		rc = cep_need_same(n, i, X, err);
-	if (rc || (rc = attributes(n, &s, err)) || (rc = sizes(n, &s, err)))
+	if (!rc && (rc = exec_conv_state(n->node, &s.a, &why)))
+		return cep_node_fail(n, err, rc, "%s", why.s);
+	if (rc || (rc = sizes(n, &s, err)))
 		return rc;
 	w[0] = s.channels;
 	w[1] = 1;
 	w[2] = s.taps;
 	memcpy(dims, x->dims, sizeof(dims));
-	dims[s.last ? 1 : 2] = s.history;
+	dims[s.a.last ? 1 : 2] = s.history;
 	if ((rc = cep_need_shape(n, WEIGHT, 3, w, false, err)) ||
 	    (rc = cep_need_shape(n, BIAS, 1, w, false, err)) ||
 	    (rc = cep_need_shape(n, PAST, x->rank, dims, false, err)))
@@ -98,18 +85,18 @@ int32_t cep_run_conv(struct cep_node *n, struct cep_run *r)
 		.out = cep_out_addr(n, 0),
 		.present = cep_out_addr(n, 1),
 		.x_b = s->length * s->channels,
-		.x_c = s->last ? 1 : s->length,
-		.x_t = s->last ? s->channels : 1,
+		.x_c = s->a.last ? 1 : s->length,
+		.x_t = s->a.last ? s->channels : 1,
 		.s_b = s->history * s->channels,
-		.s_c = s->last ? 1 : s->history,
-		.s_t = s->last ? s->channels : 1,
+		.s_c = s->a.last ? 1 : s->history,
+		.s_t = s->a.last ? s->channels : 1,
 		.batch = (uint32_t)s->batch,
 		.channels = (uint32_t)s->channels,
 		.length = (uint32_t)s->length,
 		.taps = (uint32_t)s->taps,
-		.dilation = (uint32_t)s->dilation,
+		.dilation = (uint32_t)s->a.dilation,
 		.history = (uint32_t)s->history,
-		.silu = s->silu,
+		.silu = s->a.silu,
 	};
 	int32_t rc = 0;
 

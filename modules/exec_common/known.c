@@ -202,7 +202,8 @@ int32_t exec_fill_value(const struct genai_graph *g, const struct genai_node *n,
 	return 0;
 }
 
-int32_t exec_conv_state_check(const struct genai_node *n, struct exec_text *why)
+int32_t exec_conv_state(const struct genai_node *n, struct exec_conv *out,
+			struct exec_text *why)
 {
 	const char *act = exec_attr_string(n, "activation", "none");
 	const int64_t dilation = exec_attr_int(n, "dilation", 1);
@@ -239,5 +240,8 @@ int32_t exec_conv_state_check(const struct genai_node *n, struct exec_text *why)
 			 (long long)dilation, EXEC_MAX_TAPS);
 		return GENAI_E_INVAL;
 	}
+	out->dilation = dilation;
+	out->last = exec_attr_int(n, "channels_last", 0) != 0;
+	out->silu = strcmp(act, "none") != 0;
 	return 0;
 }

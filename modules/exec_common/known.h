@@ -39,7 +39,12 @@ int32_t exec_fill_value(const struct genai_graph *g, const struct genai_node *n,
 /* CausalConvWithState: are activation (none, silu or swish) and dilation such
  * as are carried, and has what only one implementation has the value that it is
  * elsewhere?  If not: why. */
-int32_t exec_conv_state_check(const struct genai_node *n,
-			      struct exec_text *out_why);
+struct exec_conv {
+	int64_t dilation;
+	bool last; /* channels last */
+	bool silu;
+};
+int32_t exec_conv_state(const struct genai_node *n, struct exec_conv *out,
+			struct exec_text *out_why);
 
 #endif

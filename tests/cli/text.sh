@@ -163,6 +163,10 @@ like "too" "$(cat out)" "*,$next,*"
 echo '{' >more/tokenizer_config.json
 fails "settings that are no JSON" 1 "more/tokenizer_config.json: line" \
 	tokenize more --text a
+rm more/tokenizer_config.json
+mkfifo more/tokenizer_config.json # nobody writes: reading would wait
+fails "settings that are no file" 1 "not a small file of JSON" \
+	tokenize more --text a
 cat >last.json <<'EOF'
 [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
 EOF

@@ -27,9 +27,11 @@ static const struct genai_gguf_type *type_named(const char *name)
 {
 	const struct genai_gguf_type *t;
 
-	for (uint32_t i = 0; (t = genai_gguf_type_at(i)); i++)
-		if (!strcmp(t->name, name))
+	for (uint32_t id = 0; id < 256; id++) {
+		t = genai_gguf_type(id);
+		if (t && !strcmp(t->name, name))
 			return t;
+	}
 	return NULL;
 }
 

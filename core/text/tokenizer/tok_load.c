@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "core/base/json_file.h"
 
 int32_t tok_nomem(struct genai_error *err)
 {
@@ -333,18 +334,9 @@ static int32_t read_beside(const struct tok_load *l, const char *file,
 	const char *slash = strrchr(l->name, '/');
 	int dir = slash ? (int)(slash + 1 - l->name) : 0;
 	char path[4400];
-	json_error_t why;
 
-	*out = NULL;
-	if (snprintf(path, sizeof(path), "%.*s%s", dir, l->name, file) >=
-		    (int)sizeof(path) ||
-	    access(path, R_OK))
-		return 0;
-	*out = json_load_file(path, 0, &why);
-	if (*out)
-		return 0;
-	return genai_fail(l->err, GENAI_E_FORMAT, "%s: line %d: %s", path,
-			  why.line, why.text);
+	snprintf(path, sizeof(path), "%.*s%s", dir, l->name, file);
+	return genai_json_file("", path, 0, out, l->err);
 }
 
 // Is there a token of that text, or another one that has its id?
