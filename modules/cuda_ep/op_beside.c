@@ -357,6 +357,97 @@ bool cep_beside_norms(const struct cep_node *n, struct cep_run *r)
 	return !done && !r->row_begin;
 }
 
+// ---- steps of many rows ----
+
+// A matrix, its scales or its zero points.
+struct staged {
+	struct exec_tensor *t;
+	uint64_t row_bytes, from, at;
+};
+
+static uint32_t find_staged(const struct cep_node *n,
+			    const struct cep_product4 *x, struct staged *out)
+{
+	const struct cep_mm *p = &x->m;
+	const uint64_t zp = p->zp_kind == CEP_ZP_PACKED
+				    ? p->zp_row
+				    : UINT64_C(2) * p->n_blocks;
+	const uint64_t rows[3] = {p->ldb, UINT64_C(2) * p->n_blocks, zp};
+	uint32_t count = 0, inputs = p->zp_kind ? 3 : 2;
+
+	for (uint32_t m = 0; m < (x->dual ? 2 : 1); m++)
+		for (uint32_t i = 0; i < inputs; i++) {
+			uint32_t in = (m ? x->second : x->first) + i;
+
+			out[count++] = (struct staged){
+				n->in[in], rows[i], n->in[in]->addr, 0};
+		}
+	return count;
+}
+
+// So many rows from row on.
+static int32_t copy_staged(struct cep_run *r, struct staged *s, uint32_t count,
+			   uint64_t stage, uint64_t row, uint64_t rows)
+{
+	struct cep *self = r->self;
+	uint64_t at = stage;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t bytes = rows * s[i].row_bytes;
+		const unsigned char *from = host_of(
+			self, s[i].from + row * s[i].row_bytes, bytes);
+		CUresult e = from ? CU(self, cuMemcpyHtoDAsync)(at, from, bytes,
+								r->stream)
+				  : CUDA_ERROR_INVALID_VALUE;
+
+		if (e)
+			return cep_cuda_fail(self, r->err, e,
+					     "cannot copy rows that are left "
+					     "to the host");
+		s[i].t->addr = at;
+		at += (bytes + 255) / 256 * 256;
+	}
+	r->overlap = false; // no kernel may begin before the copies
+	return 0;
+}
+
+int32_t cep_run_staged(struct cep_node *n, struct cep_run *r,
+		       const struct cep_product4 *x, uint64_t stage,
+		       int32_t (*run)(struct cep_node *n, struct cep_run *r))
+{
+	const uint64_t begin = r->row_begin, end = begin + x->m.n;
+	const uint64_t row_end = r->row_end;
+	struct staged s[6];
+	uint32_t count = find_staged(n, x, s);
+	uint64_t row_bytes = 0, rows;
+	int32_t rc = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		row_bytes += s[i].row_bytes;
+	rows = (CEP_STAGE_BYTES - UINT64_C(256) * count) / row_bytes;
+	rows = rows > 128 ? rows / 128 * 128 : rows / 8 * 8;
+	r->beside = EXEC_NOT_BESIDE;
+	for (uint64_t at = begin; !rc && rows && at < end; at += rows) {
+		uint64_t some = end - at < rows ? end - at : rows;
+
+		rc = copy_staged(r, s, count, r->workspace + stage, at - begin,
+				 some);
+		r->row_begin = at;
+		r->row_end = at + some;
+		if (!rc)
+			rc = run(n, r);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		s[i].t->addr = s[i].from;
+	r->row_begin = begin;
+	r->row_end = row_end;
+	// rows longer than the place for them: read where they lie
+	if (!rows)
+		rc = run(n, r);
+	r->beside = EXEC_LEFT;
+	return rc;
+}
+
 // ---- what plans are made by ----
 
 #define K 4096u	    // columns of a matrix of nothing

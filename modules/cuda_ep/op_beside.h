@@ -33,6 +33,14 @@ int32_t cep_run_beside(const struct cep_node *n, struct cep_run *r,
  * nothing else to do. */
 bool cep_beside_learn(const struct cep_node *n, struct cep_run *r,
 		      const struct cep_product4 *x, int32_t *out_rc);
+/* Rows that are left to the host, of more rows of activations than read them in
+ * one pass: they are copied to the node's workspace at stage, so many bytes at a
+ * time, and multiplied there by run. */
+#define CEP_STAGE_BYTES (UINT64_C(8) << 20)
+#define CEP_STAGE_ROWS 8u
+int32_t cep_run_staged(struct cep_node *n, struct cep_run *r,
+		       const struct cep_product4 *x, uint64_t stage,
+		       int32_t (*run)(struct cep_node *n, struct cep_run *r));
 /* Is this run the first of the node in a step, which does the norm in front? */
 bool cep_beside_norms(const struct cep_node *n, struct cep_run *r);
 

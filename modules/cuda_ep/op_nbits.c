@@ -26,6 +26,7 @@ struct nbits_state {
 	bool gemm4;		     // more rows go to gemm4
 	bool beside;		     // 1 to EXACT_ROWS rows go to beside
 	int64_t part;		     // parts of a sum, in the workspace
+	int64_t stage;		     // rows left to the host, there, too
 	int64_t pair;		     // bytes of one of two products
 	int64_t normed;		     // where a norm's result lies
 };
@@ -267,6 +268,17 @@ static int32_t prepare_norm(struct cep_node *n, struct genai_error *err)
 	return cep_out(n, 1, a->dtype, a->rank, a->dims, err);
 }
 
+// Room for rows that are left to the host where there are many of activations.
+static void room_for_staged(struct cep_node *n)
+{
+	struct nbits_state *s = nbits_state(n);
+
+	if (!s->beside || s->m <= CEP_STAGE_ROWS)
+		return;
+	s->stage = (int64_t)(n->workspace_bytes + 255) / 256 * 256;
+	n->workspace_bytes = (uint64_t)s->stage + CEP_STAGE_BYTES;
+}
+
 int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
 {
 	uint32_t n_in = n->n_in, n_out = n->n_out;
@@ -279,7 +291,10 @@ int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
 	rc = prepare(n, err);
 	n->n_in = n_in;
 	n->n_out = n_out;
-	return rc ? rc : prepare_norm(n, err);
+	if (!rc)
+		rc = prepare_norm(n, err);
+	room_for_staged(n);
+	return rc;
 }
 
 // Row groups a block takes, and its warps: the fewest tiles for the busiest SM
@@ -741,10 +756,9 @@ static int32_t run_beside(struct cep_node *n, struct cep_run *r,
 	return rc ? rc : cep_run_beside(n, r, &x, &q);
 }
 
-// Of more rows the host multiplies none: true if there is nothing to do.
-static bool only_learns(struct cep_node *n, struct cep_run *r,
-			const struct cep_mm *p, uint32_t second,
-			int32_t *out_rc)
+// Of more rows the host multiplies none: true if that was all there was to do.
+static bool for_many(struct cep_node *n, struct cep_run *r,
+		     const struct cep_mm *p, uint32_t second, int32_t *out_rc)
 {
 	const struct cep_product4 x = {
 		.m = *p,
@@ -753,10 +767,17 @@ static bool only_learns(struct cep_node *n, struct cep_run *r,
 		.second = second,
 		.dual = second,
 	};
+	bool left = r->beside == EXEC_LEFT;
 
 	*out_rc = 0;
-	return r->beside != EXEC_NOT_BESIDE &&
-	       (cep_beside_learn(n, r, &x, out_rc) || *out_rc);
+	if (r->beside == EXEC_NOT_BESIDE ||
+	    (p->m <= CEP_STAGE_ROWS && goes_beside(n, p)))
+		return false;
+	if (cep_beside_learn(n, r, &x, out_rc) || *out_rc || !left)
+		return r->idle || *out_rc;
+	*out_rc = cep_run_staged(n, r, &x, (uint64_t)nbits_state(n)->stage,
+				 n->op->run);
+	return true;
 }
 
 int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
@@ -766,10 +787,10 @@ int32_t cep_run_nbits(struct cep_node *n, struct cep_run *r)
 
 	if (!p.m || !p.n)
 		return 0;
+	if (for_many(n, r, &p, 0, &rc))
+		return rc;
 	if (goes_beside(n, &p))
 		return run_beside(n, r, &p, 0);
-	if (only_learns(n, r, &p, 0, &rc))
-		return rc;
 	rc = norm_before(n, r, &p);
 	if (rc)
 		return rc;
@@ -828,7 +849,10 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 		  256;
 	s->part = 2 * s->pair;
 	n->workspace_bytes += (uint64_t)s->part;
-	return rc ? rc : prepare_norm(n, err);
+	if (!rc)
+		rc = prepare_norm(n, err);
+	room_for_staged(n);
+	return rc;
 }
 
 // Both matrices in their parts.
@@ -921,10 +945,10 @@ int32_t cep_run_gate_up(struct cep_node *n, struct cep_run *r)
 
 	if (!p.m || !p.n)
 		return 0;
+	if (for_many(n, r, &p, UP, &rc))
+		return rc;
 	if (goes_beside(n, &p))
 		return run_beside(n, r, &p, UP);
-	if (only_learns(n, r, &p, UP, &rc))
-		return rc;
 	rc = norm_before(n, r, &p);
 	if (rc)
 		return rc;

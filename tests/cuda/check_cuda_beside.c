@@ -1,12 +1,17 @@
 // check_cuda_beside.c - rows that cores of the host multiply while the link
 // brings others: the same tokens wherever rows are, a budget untouched, and an
 // error that says so if the threads do not answer.
+#include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/modelgen/modelgen.h"
 #include "core/runtime.h"
@@ -73,6 +78,70 @@ START_TEST(same_tokens)
 		ck_assert_int_eq(st.captures > 0, _i > 1);
 		ck_assert_uint_eq(st.n_fallbacks, 0);
 	}
+}
+END_TEST
+
+// Prompts of rows that one pass reads, and of more, which other kernels take:
+// what is left to the host is brought to the device for these.
+static void prompts(uint32_t threads, bool paged, int64_t got[6])
+{
+	int64_t ids[80];
+	struct sim_run r;
+
+	for (int i = 0; i < 80; i++)
+		ids[i] = (i * 37 + 11) % 250;
+	cuda_init(&r, "captured", "pager_async");
+	if (paged)
+		cuda_paged(&r, "pager_async");
+	beside(&r, threads, "60000");
+	ck_assert_msg(!sim_open_at(&r, model), "%s", r.err.text);
+	for (int i = 0; i < 2; i++) {
+		uint64_t copies = fake.do_count("cuMemcpyHtoDAsync");
+		uint64_t n = i ? 80 : 12;
+
+		ck_assert_msg(!genai_session_append(r.session, ids, n, &r.err),
+			      "%s", r.err.text);
+		ck_assert_msg(!sim_next(&r, got + 3 * i, 3, 1), "%s",
+			      r.err.text);
+		copies = fake.do_count("cuMemcpyHtoDAsync") - copies;
+		if (paged)
+			ck_assert_uint_gt(copies, 0);
+	}
+	ck_assert_int_eq(sim_stats(&r).beside_bytes_per_token > 0, paged);
+	sim_close(&r);
+	ck_assert_msg(!fake.do_races(), "%s", fake.do_race());
+	ck_assert_uint_eq(fake.do_alive(), 0);
+}
+
+START_TEST(many_rows)
+{
+	int64_t want[6], got[6];
+
+	prompts(1, false, want);
+	prompts(2, true, got);
+	ck_assert_mem_eq(got, want, sizeof(want));
+}
+END_TEST
+
+// One core, and more threads than it has room for.
+START_TEST(one_core)
+{
+	int64_t want[CUDA_TALK], got[CUDA_TALK];
+	struct genai_stats st;
+	cpu_set_t one, all;
+	int cpu = 0;
+
+	talk("eager", "pager_sync", 1, false, false, want, &st);
+	ck_assert_int_eq(sched_getaffinity(0, sizeof(all), &all), 0);
+	while (!CPU_ISSET(cpu, &all))
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	ck_assert_int_eq(sched_setaffinity(0, sizeof(one), &one), 0);
+	talk("captured", "pager_async", 64, true, false, got, &st);
+	ck_assert_int_eq(sched_setaffinity(0, sizeof(all), &all), 0);
+	ck_assert_mem_eq(got, want, sizeof(want));
+	ck_assert_uint_gt(st.beside_bytes_per_token, 0);
 }
 END_TEST
 
@@ -146,6 +215,66 @@ START_TEST(no_answer)
 }
 END_TEST
 
+// ---- a process that is stopped ----
+
+// Steps until told to stop; what is wrong goes to the exit status.
+static int steps_of_a_child(int stop)
+{
+	int64_t want[CUDA_TALK], got[CUDA_TALK];
+	struct sim_run r;
+	char byte;
+
+	cuda_init(&r, "captured", "pager_async");
+	cuda_paged(&r, "pager_async");
+	beside(&r, 1, "200");
+	if (sim_open_at(&r, model) || cuda_talk(&r, want))
+		return 1;
+	while (read(stop, &byte, 1) < 0) {
+		int32_t rc = genai_session_rewind(r.session, 0, &r.err);
+
+		if (!rc)
+			rc = cuda_talk(&r, got);
+		if (rc && (rc != GENAI_E_DEVICE ||
+			   !strstr(r.err.text, "within 200 ms")))
+			return 2;
+		if (!rc && memcmp(got, want, sizeof(want)))
+			return 3;
+	}
+	// it still goes on
+	if (genai_session_rewind(r.session, 0, &r.err) ||
+	    cuda_talk(&r, got) || memcmp(got, want, sizeof(want)))
+		return 4;
+	sim_close(&r);
+	return 0;
+}
+
+// In the middle of whatever it does, for longer than threads may take and for
+// less: the right tokens, or an error that says which.
+START_TEST(stopped)
+{
+	int stop[2], status;
+	pid_t child;
+
+	ck_assert_int_eq(pipe2(stop, O_NONBLOCK), 0);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (!child)
+		_exit(steps_of_a_child(stop[0]));
+	for (unsigned int i = 0; i < 6; i++) {
+		usleep(150000 + i * 7919);
+		ck_assert_int_eq(kill(child, SIGSTOP), 0);
+		usleep(i % 2 ? 300000 : 20000);
+		ck_assert_int_eq(kill(child, SIGCONT), 0);
+	}
+	ck_assert_int_eq(write(stop[1], "", 1), 1);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status),
+		      "status %#x", (unsigned int)status);
+	close(stop[0]);
+	close(stop[1]);
+}
+END_TEST
+
 // The rates are measured where they are not given.
 START_TEST(measured)
 {
@@ -159,6 +288,7 @@ START_TEST(measured)
 						       &c, NULL),
 			 0);
 	ck_assert_uint_gt(c.link_bytes_per_s, 0);
+	ck_assert_uint_gt(c.host_link_bytes_per_s, 0);
 	ck_assert_uint_gt(c.host_bytes_per_s, 0);
 	sim_close(&r);
 }
@@ -191,7 +321,10 @@ static Suite *suite(void)
 	tcase_set_timeout(t, 300);
 	tcase_add_checked_fixture(t, setup, NULL);
 	tcase_add_loop_test(t, same_tokens, 0, 4);
+	tcase_add_test(t, many_rows);
+	tcase_add_test(t, one_core);
 	tcase_add_test(t, off);
+	tcase_add_test(t, stopped);
 	tcase_add_loop_test(t, no_answer, 0, 2);
 	tcase_add_test(t, measured);
 	tcase_add_loop_test(t, bad_keys, 0, 3);
