@@ -9,7 +9,7 @@
 
 #include "modules/cuda_ep/beside.h"
 
-#define CHUNK_BYTES 65536u // of a matrix's rows, about
+#define CHUNK_BYTES 32768u // of a matrix's rows, about
 #define EAGER_NS 50000000u // look hard for so long after the last job
 #define NAP_NS 50000	   // then now and then
 #define CLOSED UINT32_MAX  // no chunk can be claimed

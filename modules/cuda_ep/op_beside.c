@@ -8,6 +8,7 @@
 #include "modules/cuda_ep/op_beside.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include "modules/cuda_ep/plan.h"
 
@@ -379,8 +380,8 @@ static uint32_t find_staged(const struct cep_node *n,
 		for (uint32_t i = 0; i < inputs; i++) {
 			uint32_t in = (m ? x->second : x->first) + i;
 
-			out[count++] = (struct staged){
-				n->in[in], rows[i], n->in[in]->addr, 0};
+			out[count++] = (struct staged){n->in[in], rows[i],
+						       n->in[in]->addr, 0};
 		}
 	return count;
 }
@@ -394,8 +395,8 @@ static int32_t copy_staged(struct cep_run *r, struct staged *s, uint32_t count,
 
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t bytes = rows * s[i].row_bytes;
-		const unsigned char *from = host_of(
-			self, s[i].from + row * s[i].row_bytes, bytes);
+		const unsigned char *from =
+			host_of(self, s[i].from + row * s[i].row_bytes, bytes);
 		CUresult e = from ? CU(self, cuMemcpyHtoDAsync)(at, from, bytes,
 								r->stream)
 				  : CUDA_ERROR_INVALID_VALUE;
@@ -450,9 +451,9 @@ int32_t cep_run_staged(struct cep_node *n, struct cep_run *r,
 
 // ---- what plans are made by ----
 
-#define K 4096u	    // columns of a matrix of nothing
-#define ROWS 8192u  // of it: a page
-#define MATRICES 12 // more than caches should hold
+#define K 4096u	     // columns of a matrix of nothing
+#define ROWS 8192u   // of it: a page
+#define MATRICES 40u // at most: twice what caches hold
 #define COPY_BYTES (32u << 20)
 #define COPIES 8u // of a round
 #define ROUNDS 7  // after one to wake everything up
@@ -464,6 +465,7 @@ struct trial {
 	CUdeviceptr to;
 	char *host;
 	uint64_t addr, turn;
+	uint32_t n; // jobs, which are done in turn
 };
 
 static int32_t copy_all(struct trial *t, struct genai_error *err)
@@ -484,7 +486,7 @@ static int32_t one_job(struct trial *t, struct genai_error *err)
 	struct cep_bell *bell = t->box.bell;
 	uint64_t begin = h->clock_ns(h->ctx), turn = ++t->turn;
 
-	turn |= t->turn % MATRICES << 32;
+	turn |= t->turn % t->n << 32;
 	atomic_store(&bell->rung, turn);
 	while (atomic_load(&bell->answered) != turn) {
 		if (h->clock_ns(h->ctx) - begin > t->self->patience_ns)
@@ -558,13 +560,22 @@ static int32_t time_both(struct trial *t, struct genai_error *err)
 	return 0;
 }
 
+// So many matrices that none is left in a cache when its turn comes again.
+static uint32_t enough(uint64_t bytes)
+{
+	long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+	uint64_t n = cache > 0 ? 2 * (uint64_t)cache / bytes + 1 : 1;
+
+	return n < 12 ? 12 : n > MATRICES ? MATRICES : (uint32_t)n;
+}
+
 static void make_jobs(struct trial *t, uint64_t codes, uint64_t scales)
 {
-	char *at = t->host + 4096, *x = at + MATRICES * (codes + scales);
+	char *at = t->host + 4096, *x = at + t->n * (codes + scales);
 
 	t->box.bell = (struct cep_bell *)t->host;
 	t->box.jobs = t->jobs;
-	for (uint32_t i = 0; i < MATRICES; i++, at += codes + scales) {
+	for (uint32_t i = 0; i < t->n; i++, at += codes + scales) {
 		struct cep_job *j = t->jobs[i] = &t->job[i];
 
 		*j = (struct cep_job){
@@ -594,8 +605,8 @@ int32_t cep_measure(struct cep *self, struct genai_error *err)
 	if (!t)
 		return cep_fail(self, err, GENAI_E_NOMEM, "out of memory");
 	t->self = self;
-	rc = take_pinned(self,
-			 4096 + MATRICES * (codes + scales) + 4 * (K + ROWS),
+	t->n = enough(codes + scales);
+	rc = take_pinned(self, 4096 + t->n * (codes + scales) + 4 * (K + ROWS),
 			 &t->host, &t->addr, err);
 	if (rc)
 		goto err_free;

@@ -18,12 +18,13 @@ static bool may_stream(const struct pager_page *pg)
 // ---- one plan ----
 
 // slots of slot_bytes; of what is not pinned, the share in_place of the bytes
-// is read in place, or the share host left to the host's cores; one page less
-// is pinned than could be.
+// is read in place, or the share host left to the host's cores, page by page or
+// by nodes; one page less is pinned than could be.
 struct shape {
 	uint32_t slots;
 	uint64_t slot_bytes;
 	double in_place, host;
+	bool whole_nodes; // left to the host: all of a node or nothing
 	bool one_less;
 };
 
@@ -157,6 +158,47 @@ static void take_out(struct genai_pager *p, const struct pager_plan *plan,
 	}
 }
 
+// The same by nodes, for the host: the fewer are asked, the less is lost.
+static void leave_nodes(struct genai_pager *p, const struct pager_plan *plan,
+			double share, enum pager_placement from)
+{
+	double credit = 0;
+
+	for (uint32_t k = 0, end; k < plan->n_events; k = end) {
+		double bytes = 0;
+
+		for (end = k; end < plan->n_events &&
+			      (end == k || !plan->events[end].begins);
+		     end++) {
+			const struct pager_event *e = &plan->events[end];
+			const struct pager_page *pg = &p->pages[e->page];
+
+			if (pg->placement == from && e->first && may_leave(pg))
+				bytes += (double)pager_up(pg->bytes);
+		}
+		credit += bytes * share;
+		if (bytes <= 0 || credit < bytes / 2)
+			continue;
+		credit -= bytes;
+		for (uint32_t i = k; i < end; i++) {
+			const struct pager_event *e = &plan->events[i];
+			struct pager_page *pg = &p->pages[e->page];
+
+			if (pg->placement == from && e->first && may_leave(pg))
+				pg->placement = PAGER_HOST;
+		}
+	}
+}
+
+static void leave_to_host(struct genai_pager *p, const struct pager_plan *plan,
+			  const struct shape *s, enum pager_placement from)
+{
+	if (s->whole_nodes)
+		leave_nodes(p, plan, s->host, from);
+	else
+		take_out(p, plan, s->host, from, PAGER_HOST);
+}
+
 static bool any_left(const struct genai_pager *p)
 {
 	for (uint32_t i = 0; i < p->n_pages; i++)
@@ -215,7 +257,7 @@ static void place_all(struct genai_pager *p, const struct pager_plan *plan,
 	if (s->slots) {
 		spread(p, plan, c, room);
 		pin_largest(p, plan, c, room, CAN_STREAM, PAGER_STREAMED);
-		take_out(p, plan, s->host, PAGER_STREAMED, PAGER_HOST);
+		leave_to_host(p, plan, s, PAGER_STREAMED);
 		take_out(p, plan, s->in_place, PAGER_STREAMED, PAGER_IN_PLACE);
 	}
 	pin_largest(p, plan, c, room, CAN_STREAM, PAGER_IN_PLACE);
@@ -223,7 +265,7 @@ static void place_all(struct genai_pager *p, const struct pager_plan *plan,
 	if (s->slots)
 		number(p, plan, c);
 	else
-		take_out(p, plan, s->host, PAGER_IN_PLACE, PAGER_HOST);
+		leave_to_host(p, plan, s, PAGER_IN_PLACE);
 	c->host = s->host > 0 && any_left(p);
 }
 
@@ -332,8 +374,10 @@ static double consider_host(struct search *s, struct shape shape, double best)
 
 	for (uint32_t i = 0; even > 0 && i < 6; i++) {
 		shape.host = even * of_even[i];
-		if (shape.host < 1)
+		for (int whole = 0; shape.host < 1 && whole < 2; whole++) {
+			shape.whole_nodes = whole;
 			best = pager_min(best, consider(s, &shape));
+		}
 	}
 	return best;
 }
