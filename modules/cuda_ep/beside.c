@@ -1,7 +1,8 @@
 // beside.c - the threads that multiply rows on the host's cores.
 // One of them leads: it looks at the bells, opens a job for all, multiplies
 // with them, and answers when the last rows are done.  Rows are claimed chunk
-// by chunk, so that a thread that was held up holds up no more than its chunk.
+// by chunk, so that a thread that was held up holds up no more than its chunk:
+// large ones first, as what begins anew is not asked for ahead, then small ones.
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 
 #include "modules/cuda_ep/beside.h"
 
-#define CHUNK_BYTES 32768u // of a matrix's rows, about
+#define LARGE_BYTES 262144u // of a matrix's rows, about
+#define SMALL_BYTES 32768u  // the last quarter
 #define EAGER_NS 50000000u // look hard for so long after the last job
 #define NAP_NS 50000	   // then now and then
 #define CLOSED UINT32_MAX  // no chunk can be claimed
@@ -56,16 +58,28 @@ static void breathe(void)
 
 // ---- a job ----
 
+static uint32_t rows_of(const struct cep_job *j, uint32_t bytes)
+{
+	uint32_t rows = bytes / (j->form.row_bytes * j->n_matrices);
+
+	return rows < 4 ? 4 : rows / 4 * 4;
+}
+
 void cep_job_close(struct cep_job *j)
 {
-	uint32_t rows = CHUNK_BYTES / (j->form.row_bytes * j->n_matrices);
-
-	j->chunk_rows = rows < 4 ? 4 : rows / 4 * 4;
+	j->large_rows = rows_of(j, LARGE_BYTES);
+	j->small_rows = rows_of(j, SMALL_BYTES);
 	j->n_chunks = 0;
 	for (uint32_t i = 0; i < j->n_parts; i++) {
-		j->parts[i].first_chunk = j->n_chunks;
+		struct cep_beside_part *p = &j->parts[i];
+		bool last = i + 1 == j->n_parts;
+		uint32_t left;
+
+		p->first_chunk = j->n_chunks;
+		p->n_large = (last ? p->n / 4 * 3 : p->n) / j->large_rows;
+		left = p->n - p->n_large * j->large_rows;
 		j->n_chunks +=
-			(j->parts[i].n + j->chunk_rows - 1) / j->chunk_rows;
+			p->n_large + (left + j->small_rows - 1) / j->small_rows;
 	}
 }
 
@@ -87,8 +101,12 @@ static void multiply(enum cep_level level, const struct cep_job *j,
 
 	while (p->first_chunk > chunk)
 		p--;
-	at = (chunk - p->first_chunk) * j->chunk_rows;
-	n = p->n - at < j->chunk_rows ? p->n - at : j->chunk_rows;
+	chunk -= p->first_chunk;
+	n = chunk < p->n_large ? j->large_rows : j->small_rows;
+	at = chunk < p->n_large
+		     ? chunk * n
+		     : p->n_large * j->large_rows + (chunk - p->n_large) * n;
+	n = p->n - at < n ? p->n - at : n;
 	for (uint32_t i = 0; i < j->n_matrices; i++)
 		cep_multiply4(level, &j->form, &p->m[i], at, n, j->x,
 			      j->sums + (uint64_t)i * j->rows + p->row + at);

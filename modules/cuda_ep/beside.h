@@ -54,11 +54,13 @@ void cep_multiply4(enum cep_level level, const struct cep_form4 *f,
 struct cep_beside_part {
 	struct cep_rows4 m[2];
 	uint32_t row, n, first_chunk;
+	uint32_t n_large; /* of its chunks, which come first */
 };
 
 struct cep_job {
 	struct cep_form4 form;
-	uint32_t n_parts, n_matrices, n_chunks, chunk_rows;
+	uint32_t n_parts, n_matrices, n_chunks;
+	uint32_t large_rows, small_rows; /* of a chunk */
 	uint32_t rows;	/* of a matrix, all */
 	const float *x; /* spread */
 	float *sums;	/* [n_matrices][rows] */

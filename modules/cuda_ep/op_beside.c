@@ -289,7 +289,7 @@ static int32_t meet(const struct cep_node *n, struct cep_run *r,
 	rows = (rows + 255) / 256;
 	return cep_run_kernel(
 		r, at->job.form.bf16 ? CEP_K_cep_meet_bf16 : CEP_K_cep_meet_f16,
-		(struct cep_dim3){rows < 32 ? rows : 32, 1, 1}, 256, 0, &k);
+		(struct cep_dim3){rows < 128 ? rows : 128, 1, 1}, 256, 0, &k);
 }
 
 // The rows of this run, on the device.
