@@ -1,13 +1,15 @@
 // op_moe.c - MoE and QMoE: rows go to the k experts that their router logits
 // choose.  Owns: what of them is carried, and which kernels of kernels/moe.cu
-// multiply: that depends on types and sizes only, so a row has the same bits in
-// every step.
+// multiply, or of moe1.cu one row: the order of sums depends on types and sizes
+// only, so a row has the same bits in every step.
 #include "modules/cuda_ep/op_matmul.h"
 #include "modules/exec_common/moe.h"
 
 // As in kernels/moe.cu.
 #define DEPTH 3
 #define WARPS 4
+// Most warps of a block of kernels/moe1.cu.
+#define WARPS1 24
 
 struct moe_state {
 	struct exec_moe m;
@@ -131,12 +133,12 @@ static uint32_t group_of(const struct moe_state *s)
 	return s->m.M == 1 ? 1 : 8;
 }
 
-static int32_t choose(const struct cep_node *n, struct cep_run *r)
+static struct cep_moe_route route(const struct cep_node *n,
+				  const struct cep_run *r)
 {
 	const struct moe_state *s = moe_state(n);
-	const int64_t rows = s->m.M < 32 ? s->m.M : 32;
-	const int64_t warps = rows * 32 < s->m.E ? (s->m.E + 31) / 32 : rows;
-	struct cep_moe_route p = {
+
+	return (struct cep_moe_route){
 		.logits = n->in[1]->addr,
 		.own = s->m.own ? n->in[s->m.own]->addr : 0,
 		.ids = r->workspace + s->ids,
@@ -153,6 +155,14 @@ static int32_t choose(const struct cep_node *n, struct cep_run *r)
 		.normalize = s->m.normalize,
 		.blame = cep_blame_of(n, r),
 	};
+}
+
+static int32_t choose(const struct cep_node *n, struct cep_run *r)
+{
+	const struct moe_state *s = moe_state(n);
+	const int64_t rows = s->m.M < 32 ? s->m.M : 32;
+	const int64_t warps = rows * 32 < s->m.E ? (s->m.E + 31) / 32 : rows;
+	const struct cep_moe_route p = route(n, r);
 
 	return cep_run_kernel(r, CEP_K_cep_moe_choose,
 			      (struct cep_dim3){1, 1, 1}, (uint32_t)warps * 32,
@@ -185,6 +195,11 @@ static int32_t matrix(const struct cep_node *n, const struct cep_run *r,
 		       : 0;
 }
 
+static bool has_zeros(const struct cep_moe *p)
+{
+	return p->m[0].zp_kind || (p->dual && p->m[1].zp_kind);
+}
+
 static enum cep_kernel kernel_of(const struct cep_node *n,
 				 const struct cep_moe *p, bool fast,
 				 uint32_t group)
@@ -198,9 +213,7 @@ static enum cep_kernel kernel_of(const struct cep_node *n,
 	const uint32_t dtype = n->in[0]->dtype;
 
 	if (fast)
-		return four[dtype == GENAI_DT_BF16][group > 8]
-			   [p->m[0].zp_kind != CEP_ZP_NONE ||
-			    (p->dual && p->m[1].zp_kind != CEP_ZP_NONE)];
+		return four[dtype == GENAI_DT_BF16][group > 8][has_zeros(p)];
 	return group == 1
 		       ? cep_by_dtype(dtype, CEP_K_cep_moe_1_f32,
 				      CEP_K_cep_moe_1_f16, CEP_K_cep_moe_1_bf16)
@@ -209,13 +222,24 @@ static enum cep_kernel kernel_of(const struct cep_node *n,
 				      CEP_K_cep_moe_8_bf16);
 }
 
+// How the rows of a product lie.
+static void set_rows(const struct cep_node *n, struct cep_moe *p)
+{
+	const uint64_t low = p->m[0].scales | (p->dual ? p->m[1].scales : 0);
+
+	p->vec = p->k % 8 == 0 &&
+		 cep_is_vec(p->x, p->k, cep_dtype_bytes(n->in[0]->dtype));
+	while (32u << p->shift < p->m[0].block)
+		p->shift++;
+	p->async = !p->shift && p->m[0].n_blocks % 2 == 0 && low % 4 == 0;
+}
+
 // A product of every item.
 static int32_t multiply(const struct cep_node *n, struct cep_run *r,
-			struct cep_moe *p, bool fast)
+			const struct cep_moe *p, bool fast)
 {
 	const struct moe_state *s = moe_state(n);
-	const uint32_t group = group_of(s),
-		       size = cep_dtype_bytes(n->in[0]->dtype);
+	const uint32_t group = group_of(s);
 	const uint32_t outs = !fast ? 8 : p->dual ? 8 : 16;
 	const uint64_t most = most_items(s);
 	const struct cep_dim3 grid = {
@@ -224,20 +248,15 @@ static int32_t multiply(const struct cep_node *n, struct cep_run *r,
 		1,
 	};
 	const enum cep_kernel k = kernel_of(n, p, fast, group);
-	const bool zp = p->m[0].zp_kind || (p->dual && p->m[1].zp_kind);
-	uint64_t low = p->m[0].scales | (p->dual ? p->m[1].scales : 0);
 
-	p->vec = p->k % 8 == 0 && cep_is_vec(p->x, p->k, size);
 	if (!fast)
 		return cep_run_kernel(r, k, grid, 256, 0, p);
-	while (32u << p->shift < p->m[0].block)
-		p->shift++;
-	p->async = !p->shift && p->m[0].n_blocks % 2 == 0 && low % 4 == 0;
 	return cep_run_kernel(r, k, grid, 32 * WARPS,
-			      WARPS * DEPTH * (zp ? 2816 : 2304), p);
+			      WARPS * DEPTH * (has_zeros(p) ? 2816 : 2304), p);
 }
 
-static int32_t first(const struct cep_node *n, struct cep_run *r)
+static int32_t first_of(const struct cep_node *n, const struct cep_run *r,
+			struct cep_moe *p)
 {
 	const struct moe_state *s = moe_state(n);
 	const bool apart = s->m.fc[2].w;
@@ -250,7 +269,9 @@ static int32_t first(const struct cep_node *n, struct cep_run *r)
 		[EXEC_MOE_GEGLU] = CEP_MOE_GELU,
 		[EXEC_MOE_IDENTITY] = CEP_MOE_IDENTITY,
 	};
-	struct cep_moe p = {
+	int32_t rc;
+
+	*p = (struct cep_moe){
 		.x = n->in[0]->addr,
 		.out = r->workspace + s->hidden,
 		.pairs = r->workspace + s->pairs,
@@ -270,17 +291,20 @@ static int32_t first(const struct cep_node *n, struct cep_run *r)
 		.beta = s->m.beta,
 		.limit = s->m.limit,
 	};
-	int32_t rc = matrix(n, r, &s->m.fc[0], &p.m[0]);
-
+	rc = matrix(n, r, &s->m.fc[0], &p->m[0]);
 	if (!rc)
-		rc = matrix(n, r, &s->m.fc[apart ? 2 : 0], &p.m[1]);
-	return rc ? rc : multiply(n, r, &p, s->fast[0]);
+		rc = matrix(n, r, &s->m.fc[apart ? 2 : 0], &p->m[1]);
+	set_rows(n, p);
+	return rc;
 }
 
-static int32_t second(const struct cep_node *n, struct cep_run *r)
+static int32_t second_of(const struct cep_node *n, const struct cep_run *r,
+			 struct cep_moe *p)
 {
 	const struct moe_state *s = moe_state(n);
-	struct cep_moe p = {
+	int32_t rc;
+
+	*p = (struct cep_moe){
 		.x = r->workspace + s->hidden,
 		.out = r->workspace + s->y,
 		.pairs = r->workspace + s->pairs,
@@ -292,9 +316,9 @@ static int32_t second(const struct cep_node *n, struct cep_run *r)
 		.slots = 1,
 		.last = 1,
 	};
-	int32_t rc = matrix(n, r, &s->m.fc[1], &p.m[0]);
-
-	return rc ? rc : multiply(n, r, &p, s->fast[1]);
+	rc = matrix(n, r, &s->m.fc[1], &p->m[0]);
+	set_rows(n, p);
+	return rc;
 }
 
 static int32_t sum(const struct cep_node *n, struct cep_run *r)
@@ -318,14 +342,87 @@ static int32_t sum(const struct cep_node *n, struct cep_run *r)
 		256, 0, &p);
 }
 
+// ---- one row ----
+
+struct one_shape {
+	uint32_t blocks, threads, smem;
+};
+
+// A block an SM whose warps have as many units each, if there is room; false:
+// none.
+static bool one_shape(const struct cep_node *n, struct cep_moe1 *q,
+		      struct one_shape *out)
+{
+	const uint32_t most = (uint32_t)n->self->max_smem - 20480;
+	const uint64_t sms = (uint64_t)n->self->n_sms, k = q->r.k;
+	const uint64_t heads = (q->m.n + 7) / 8;
+	const uint64_t all = q->m.last ? heads : heads * k;
+	const uint64_t groups = (all + sms - 1) / sms;
+	const uint64_t rgs = q->m.last ? groups * ((k + 1) / 2) : groups;
+
+	q->tiles = (q->m.k + 255) / 256;
+	q->quarter = (q->tiles + 3) / 4;
+	q->n_class = (q->tiles + q->quarter - 1) / q->quarter;
+	q->groups = (uint32_t)groups;
+	for (uint32_t i = WARPS1; i; i /= 2) {
+		const uint64_t units = rgs * q->n_class;
+		const uint64_t rounds = (units + i - 1) / i;
+		const uint64_t warps = (units + rounds - 1) / rounds;
+		const uint64_t ring =
+			warps * 2 * (has_zeros(&q->m) ? 2816 : 2304);
+		const uint64_t bytes =
+			ring + (q->m.last ? k : 1) * (q->tiles * 512 + 64) +
+			units * 64 + rgs * 64 + k * 8;
+
+		// the first chooses where tiles come later
+		if (bytes > most || ring < (q->r.experts + 31) / 32 * 256)
+			continue;
+		*out = (struct one_shape){
+			(uint32_t)((all + groups - 1) / groups),
+			32 * (uint32_t)warps, (uint32_t)bytes};
+		return true;
+	}
+	return false;
+}
+
+static int32_t run_one(const struct cep_node *n, struct cep_run *r,
+		       const struct cep_moe1 *q, const struct one_shape *shape)
+{
+	static const enum cep_kernel kernels[2][2][2] = {
+		{{CEP_K_cep_moe1_f16_0, CEP_K_cep_moe1_f16_1},
+		 {CEP_K_cep_moe1_last_f16_0, CEP_K_cep_moe1_last_f16_1}},
+		{{CEP_K_cep_moe1_bf16_0, CEP_K_cep_moe1_bf16_1},
+		 {CEP_K_cep_moe1_last_bf16_0, CEP_K_cep_moe1_last_bf16_1}},
+	};
+	const bool bf16 = n->in[0]->dtype == GENAI_DT_BF16;
+
+	return cep_run_kernel(r, kernels[bf16][q->m.last][has_zeros(&q->m)],
+			      (struct cep_dim3){shape->blocks, 1, 1},
+			      shape->threads, shape->smem, q);
+}
+
 int32_t cep_run_moe(struct cep_node *n, struct cep_run *r)
 {
+	const struct moe_state *s = moe_state(n);
+	const bool fast = s->fast[0] && s->fast[1];
+	struct cep_moe1 q[2] = {{.r = route(n, r)},
+				{.r = route(n, r), .sum = n->out[0]->addr}};
+	struct one_shape shape[2];
 	int32_t rc;
 
-	if (!moe_state(n)->m.M)
+	if (!s->m.M)
 		return 0;
+	rc = first_of(n, r, &q[0].m);
+	rc = rc ? rc : second_of(n, r, &q[1].m);
+	if (rc)
+		return rc;
+	if (s->m.M == 1 && fast && q[0].m.dual &&
+	    one_shape(n, &q[0], &shape[0]) && one_shape(n, &q[1], &shape[1])) {
+		rc = run_one(n, r, &q[0], &shape[0]);
+		return rc ? rc : run_one(n, r, &q[1], &shape[1]);
+	}
 	rc = choose(n, r);
-	rc = rc ? rc : first(n, r);
-	rc = rc ? rc : second(n, r);
+	rc = rc ? rc : multiply(n, r, &q[0].m, s->fast[0]);
+	rc = rc ? rc : multiply(n, r, &q[1].m, s->fast[1]);
 	return rc ? rc : sum(n, r);
 }

@@ -10,127 +10,7 @@
 //
 // A pair's result depends on its own row alone: columns of the tensor core, and
 // sums of a lane, know nothing of each other.
-#include "modules/cuda_ep/kernels/tile.cuh"
-
-// ---- choosing ----
-
-__device__ __forceinline__ float load_as(u64 x, u32 dt, u64 i)
-{
-	return dt == CEP_F32   ? ((const float *)x)[i]
-	       : dt == CEP_F16 ? __half2float(((const __half *)x)[i])
-			       : __bfloat162float(((const bf16 *)x)[i]);
-}
-
-struct choice {
-	float x;
-	int e;
-};
-
-// Is b before a: larger, or the first of equals?
-__device__ __forceinline__ bool before(const choice &b, const choice &a)
-{
-	return b.e >= 0 && (a.e < 0 || b.x > a.x || (b.x == a.x && b.e < a.e));
-}
-
-// A lane's logits of a row: HELD of them in registers.
-#define HELD 4
-struct logits {
-	const cep_moe_route &p;
-	u64 row;
-	float x[HELD];
-
-	__device__ __forceinline__ logits(const cep_moe_route &params, u32 m)
-	    : p(params), row((u64)m * params.experts)
-	{
-#pragma unroll
-		for (u32 j = 0; j < HELD; j++) {
-			u32 e = (threadIdx.x & 31) + 32 * j;
-
-			x[j] = e < p.experts ? load_as(p.logits, p.dt, row + e)
-					     : -INFINITY;
-		}
-	}
-
-	template <class F> __device__ __forceinline__ void each(F f) const
-	{
-		u32 lane = threadIdx.x & 31;
-
-#pragma unroll
-		for (u32 j = 0; j < HELD; j++)
-			if (lane + 32 * j < p.experts)
-				f(x[j], lane + 32 * j);
-		for (u32 e = lane + 32 * HELD; e < p.experts; e += 32)
-			f(load_as(p.logits, p.dt, row + e), e);
-	}
-};
-
-// The next expert of a row behind last, by the whole warp.
-__device__ __forceinline__ choice next_of(const logits &l, const choice &last)
-{
-	choice best = {-INFINITY, -1};
-
-	l.each([&](float x, u32 e) {
-		choice c = {x != x ? -INFINITY : x, (int)e};
-
-		if ((last.e < 0 || before(last, c)) && before(c, best))
-			best = c;
-	});
-	for (int o = 16; o; o >>= 1) {
-		choice c = {__shfl_xor_sync(0xffffffffu, best.x, o),
-			    __shfl_xor_sync(0xffffffffu, best.e, o)};
-
-		if (before(c, best))
-			best = c;
-	}
-	return best;
-}
-
-// Experts of a row and what they count for, by a warp.  Those of a single row
-// are an item each.
-__device__ __forceinline__ void choose(const cep_moe_route &p, u32 m)
-{
-	u32 lane = threadIdx.x & 31;
-	const logits l(p, m);
-	u32 *ids = (u32 *)p.ids + (u64)m * p.k;
-	float *w = (float *)p.weights + (u64)m * p.k;
-	float bad = 0, all = 0, chosen = 0, first = 0;
-	choice c = {0, -1};
-
-	l.each([&](float x, u32) { bad = x < INFINITY ? bad : 1.f; });
-	bad = warp_max(bad);
-	for (u32 i = 0; i < p.k; i++) {
-		float v;
-
-		c = next_of(l, c);
-		if (i == 0)
-			first = c.x;
-		v = p.own ? load_as(p.own, p.own_dt, l.row + (u32)c.e)
-			  : expf(c.x - first);
-		chosen += v;
-		if (lane)
-			continue;
-		ids[i] = (u32)c.e;
-		w[i] = v;
-		if (p.rows > 1)
-			continue;
-		((uint4 *)p.items)[i] = make_uint4((u32)c.e, i, 1, 0);
-		((u32 *)p.pairs)[i] = i;
-	}
-	if (lane == 0 && p.rows == 1)
-		*(u32 *)p.n_items = p.k;
-	if (lane == 0 && (bad > 0 || first == -INFINITY))
-		cep_refuse(p.blame, CEP_FAULT_ROUTER, m, bad > 0);
-	if (p.normalize) {
-		all = chosen;
-	} else if (p.own) {
-		all = 1;
-	} else {
-		l.each([&](float x, u32) { all += expf(x - first); });
-		all = warp_sum(all);
-	}
-	for (u32 i = 0; lane == 0 && i < p.k; i++)
-		w[i] /= all;
-}
+#include "modules/cuda_ep/kernels/moe.cuh"
 
 // One block: a warp a row, then a thread an expert, whose pairs it finds.
 CEP_KERNEL(cep_moe_choose, cep_moe_route, 1024)
@@ -141,9 +21,17 @@ CEP_KERNEL(cep_moe_choose, cep_moe_route, 1024)
 
 	cep_begin();
 	for (u32 m = threadIdx.x / 32; m < p.rows; m += blockDim.x / 32)
-		choose(p, m);
-	if (p.rows == 1)
+		choose(p, m, (u32 *)p.ids + (u64)m * p.k,
+		       (float *)p.weights + (u64)m * p.k, true);
+	if (p.rows == 1) { // those of a single row are an item each
+		for (u32 i = e; e < 32 && i < p.k; i += 32) {
+			((uint4 *)p.items)[i] = make_uint4(ids[i], i, 1, 0);
+			((u32 *)p.pairs)[i] = i;
+		}
+		if (e == 0)
+			*(u32 *)p.n_items = p.k;
 		return;
+	}
 	__syncthreads();
 	for (u32 i = 0; e < p.experts && i < n; i++)
 		count += ids[i] == e;
@@ -165,82 +53,6 @@ CEP_KERNEL(cep_moe_choose, cep_moe_route, 1024)
 	for (u32 i = 0; count && i < n; i++)
 		if (ids[i] == e)
 			((u32 *)p.pairs)[at++] = i;
-}
-
-// ---- what products share ----
-
-__device__ __forceinline__ float gated(const cep_moe &p, float x)
-{
-	float t = x;
-
-	if (p.act == CEP_MOE_IDENTITY)
-		return x;
-	if (p.act == CEP_MOE_RELU || p.act == CEP_MOE_RELU2) {
-		x = x < 0 ? 0.f : x;
-		return p.act == CEP_MOE_RELU ? x : x * x;
-	}
-	if (p.act == CEP_MOE_GELU)
-		t = 1.5957691216057308f * (x + 0.044715f * (x * x * x));
-	if (p.act == CEP_MOE_SWIGLU) {
-		if (!p.late && x > p.limit)
-			x = p.limit;
-		t = p.alpha * x;
-	}
-	x *= f_sigmoid(t);
-	return p.act == CEP_MOE_SWIGLU && p.late && x > p.limit ? p.limit : x;
-}
-
-// Output o of a pair: v is the product with the first matrix, u with the other.
-template <class T>
-__device__ __forceinline__ void emit(const cep_moe &p, u32 expert, u32 pair,
-				     u32 o, float v, float u)
-{
-	u32 row = o * p.row_mul;
-
-	if (p.m[0].bias)
-		v += to_f(((const T *)p.m[0]
-				   .bias)[(u64)expert * p.m[0].rows + row]);
-	if (p.last) {
-		((float *)p.out)[(u64)pair * p.n + o] = v;
-		return;
-	}
-	v = gated(p, v);
-	if (p.dual) {
-		if (p.m[1].bias)
-			u += to_f(((const T *)p.m[1]
-					   .bias)[(u64)expert * p.m[1].rows +
-						  row + p.row_add]);
-		if (p.act == CEP_MOE_SWIGLU)
-			u = (u > p.limit    ? p.limit
-			     : u < -p.limit ? -p.limit
-					    : u) +
-			    p.beta;
-		v *= u;
-	}
-	((T *)p.out)[(u64)pair * p.n + o] = from_f<T>(v);
-}
-
-// Zero point of a block of a row; row counts through the expert's.
-template <class T>
-__device__ __forceinline__ float zero_of(const cep_moe_mat &m, u32 expert,
-					 u32 row, u32 block)
-{
-	u64 r = (u64)expert * m.rows + row;
-	const unsigned char *z = (const unsigned char *)m.zp;
-	u32 i = block;
-
-	if (m.zp_kind == CEP_ZP_NONE)
-		return (float)(1u << (m.bits - 1));
-	if (m.zp_kind == CEP_ZP_FLOAT)
-		return to_f(((const T *)m.zp)[r * m.n_blocks + block]);
-	if (m.zp_kind == CEP_ZP_TURNED) {
-		z += (u64)expert * m.zp_row;
-		i = row;
-	} else {
-		z += r * m.zp_row;
-	}
-	return (float)(z[(u64)i * m.bits / 8] >> i * m.bits % 8 &
-		       ((1u << m.bits) - 1));
 }
 
 // ---- 4 bits, blocks of 32 and more ----
@@ -505,10 +317,11 @@ template <class T, int NT, bool ZP> struct moe4 {
 				u += p.dual ? at[k * 8 * NT * 16 + 8] : 0.f;
 			}
 			if (o < p.n)
-				emit<T>(p, expert,
+				emit<T>(p,
 					((const u32 *)
 						 p.pairs)[first + i / outs],
-					o, v, u);
+					o, v + bias_of<T>(p, 0, expert, o),
+					u + bias_of<T>(p, p.dual, expert, o));
 		}
 		__syncthreads(); // the next item's tiles come here
 	}
@@ -666,7 +479,8 @@ __device__ __forceinline__ void item_any(const cep_moe &p, const uint4 &item,
 		}
 	}
 	if (lane < item.z)
-		emit<T>(p, item.x, pairs[lane], o, v, u);
+		emit<T>(p, pairs[lane], o, v + bias_of<T>(p, 0, item.x, o),
+			u + bias_of<T>(p, p.dual, item.x, o));
 }
 
 template <class T, int P>

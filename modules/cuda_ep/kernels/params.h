@@ -347,6 +347,16 @@ struct cep_moe {
 	uint32_t reserved;
 };
 
+/* One row, kernels/moe1.cu: the first product chooses, too, the second adds up.
+ * A block takes groups row groups, of 8 outputs each. */
+struct cep_moe1 {
+	struct cep_moe m; /* items, pairs and slots are not used */
+	struct cep_moe_route r;
+	uint64_t sum; /* of the second: where it goes */
+	uint32_t groups;
+	uint32_t tiles, quarter, n_class; /* of 256 columns; of a class */
+};
+
 struct cep_moe_sum {
 	uint64_t y, weights, out;
 	uint64_t rows, dim;
