@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/config/keys.h"
 
 static struct genai_module *loaded(struct genai_runtime *rt, const char *name)
 {
@@ -55,22 +56,19 @@ int32_t genai_runtime_choose_stream(struct genai_runtime *rt,
 				    struct genai_error *err)
 {
 	const char *v = genai_config_get(rt->config, "runtime", "stream");
-	size_t end = strlen(v), at;
+	size_t end = strlen(v), n;
 	struct genai_choice *c = &rt->stream;
+	const char *name;
+	bool more = true;
 	int32_t rc;
 
 	if (end >= sizeof(rt->stream.label))
 		return genai_config_fail(rt->config, "runtime", "stream", err,
 					 "is longer than %zu characters",
 					 sizeof(rt->stream.label) - 1);
-	for (;; end = at - 1) {
-		while (end && strchr(" \t", v[end - 1]))
-			end--;
-		for (at = end; at && v[at - 1] != '>';)
-			at--;
-		for (; at < end && strchr(" \t", v[at]);)
-			at++;
-		rc = choose(rt, "stream", v + at, end - at, c, err);
+	while (more) {
+		more = genai_stack_last(v, &end, &name, &n);
+		rc = choose(rt, "stream", name, n, c, err);
 		if (!rc)
 			rc = genai_module_has_iface(
 				c->module,
@@ -85,15 +83,12 @@ int32_t genai_runtime_choose_stream(struct genai_runtime *rt,
 				return genai_config_fail(
 					rt->config, "runtime", "stream", err,
 					"has %s twice", c->label);
-		while (at && v[at - 1] != '>')
-			at--;
-		if (!at)
-			break;
-		if (rt->n_layers == GENAI_MAX_LAYERS)
+		if (more && rt->n_layers == GENAI_MAX_LAYERS)
 			return genai_config_fail(
 				rt->config, "runtime", "stream", err,
 				"has more than %d layers", GENAI_MAX_LAYERS);
-		c = &rt->layers[rt->n_layers++];
+		if (more)
+			c = &rt->layers[rt->n_layers++];
 	}
 	snprintf(rt->stream.label, sizeof(rt->stream.label), "%s", v);
 	return 0;

@@ -1,7 +1,6 @@
 // keys.c - which keys exist and which values they take.
 #include "core/config/keys.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -69,26 +68,40 @@ static int32_t check_iface(const char *value, struct genai_error *err)
 	return 0;
 }
 
-// "LAYER > ... > MODULE", each as above: the part in front of '>' and what
-// follows it.
+bool genai_stack_last(const char *stack, size_t *io_end, const char **out_name,
+		      size_t *out_n)
+{
+	size_t end = *io_end, at;
+
+	while (end && strchr(" \t", stack[end - 1]))
+		end--;
+	for (at = end; at && stack[at - 1] != '>';)
+		at--;
+	*io_end = at ? at - 1 : 0;
+	*out_name = stack + at + strspn(stack + at, " \t");
+	*out_n = *out_name < stack + end ? (size_t)(stack + end - *out_name)
+					 : 0;
+	return at > 0;
+}
+
+// "LAYER > ... > MODULE", each as above.
 static int32_t check_stack(const char *value, struct genai_error *err)
 {
 	char part[GENAI_INI_MAX_NAME * 2 + 2];
-	size_t n, used;
-	int32_t rc;
+	size_t end = strlen(value), n;
+	const char *name;
+	bool more = true;
+	int32_t rc = 0;
 
-	for (;; value += n + 1 + strspn(value + n + 1, " \t")) {
-		n = used = strcspn(value, ">");
-		while (used && strchr(" \t", value[used - 1]))
-			used--;
-		snprintf(part, sizeof(part), "%.*s", (int)used, value);
-		rc = used < sizeof(part)
+	while (!rc && more) {
+		more = genai_stack_last(value, &end, &name, &n);
+		snprintf(part, sizeof(part), "%.*s", (int)n, name);
+		rc = n < sizeof(part)
 			     ? check_iface(part, err)
 			     : genai_fail(err, GENAI_E_CONFIG,
-					  "a name of %zu characters", used);
-		if (rc || !value[n])
-			return rc;
+					  "a name of %zu characters", n);
 	}
+	return rc;
 }
 
 static int32_t check_device(const char *value, struct genai_error *err)
