@@ -184,18 +184,22 @@ static int32_t converse(struct setup *u, uint64_t seed, uint64_t tokens,
 {
 	struct genai_model_info info = {.size = sizeof(info)};
 	uint64_t rng = seed ^ UINT64_C(0x5eed);
+	const uint64_t first = tokens ? tokens
+			       : seed % LONG_EVERY == LONG_EVERY - 1
+				       ? LONG_TOKENS
+				       : 0;
 	int32_t rc = genai_model_get_info(u->model, &info);
 	uint64_t length;
 
 	t->n = 0;
 	if (!rc)
-		rc = turn(u, info.vocab_size, &rng, tokens, t, err);
+		rc = turn(u, info.vocab_size, &rng, first, t, err);
 	if (!rc)
 		rc = turn(u, info.vocab_size, &rng, tokens, t, err);
 	length = genai_session_length(u->session);
 	if (!rc) // with long turns, to where a third one has room
 		rc = genai_session_rewind(
-			u->session, next(&rng) % (tokens ? length / 2 : length),
+			u->session, next(&rng) % (first ? length / 2 : length),
 			err);
 	return rc ? rc : turn(u, info.vocab_size, &rng, tokens, t, err);
 }
@@ -211,12 +215,18 @@ static uint32_t index_of(const struct list *l, const char *s)
 	return i;
 }
 
+static struct setup *ref_of(struct parity *p, const struct draw *d)
+{
+	uint32_t dir = index_of(&p->dirs, d->dir);
+
+	return &p->ref[dir][index_of(&p->executors, d->executor)];
+}
+
 // The resident, eager run of the device that an executor needs.
 static int32_t reference(struct parity *p, const struct draw *d,
 			 struct talk *out, struct genai_error *err)
 {
-	struct setup *u = &p->ref[index_of(&p->dirs, d->dir)]
-				 [index_of(&p->executors, d->executor)];
+	struct setup *u = ref_of(p, d);
 	struct draw r = {.dir = d->dir,
 			 .executor = d->executor,
 			 .pager = p->pagers.v[0],
@@ -272,8 +282,7 @@ static void draw_seed(const struct parity *p, uint64_t seed, struct draw *d)
 static uint64_t page_bytes(struct parity *p, const struct draw *d)
 {
 	struct genai_stats st = {.size = sizeof(st)};
-	struct setup *u = &p->ref[index_of(&p->dirs, d->dir)]
-				 [index_of(&p->executors, d->executor)];
+	struct setup *u = ref_of(p, d);
 	uint64_t page;
 
 	if (!p->has_pages[index_of(&p->pagers, d->pager)] ||

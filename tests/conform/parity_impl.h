@@ -15,6 +15,8 @@
 #define SEED_S 600	  /* a seed takes no longer */
 #define MAX_STEPS 1024
 #define MAX_TOKENS 300 /* of a turn */
+#define LONG_TOKENS 200 /* of the first turn of one seed in LONG_EVERY */
+#define LONG_EVERY 49
 #define MAX_PROMPT 20
 
 struct list {
