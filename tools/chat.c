@@ -1,52 +1,25 @@
 // chat.c - a conversation; only the new part of the history is computed.
-#include "tools/cli.h"
+#include "tools/chat.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "core/config/spell.h"
-#include "tools/dim.h"
-#include "tools/term.h"
+struct chat_args chat_args = {.max_new = 1024};
 
-struct chat {
-	struct cli *c;
-	struct cli_model m;
-	json_t *messages;
-	size_t forgotten; // of them, after a system turn: not shown any more
-	int64_t *ids;	  // what the session holds, position by position
-	size_t n_ids;
-	struct cli_result last;
-	size_t last_prompt;
-	struct dim dim;	   // of what is printed at a terminal
-	struct term *term; // NULL: turns come from a pipe
-	bool interrupted;  // instead of a line
-	int32_t rc;	   // of reading a line
-	char *model;	   // that /model named; NULL: that of the start
-	bool lost;	   // there is none any more
-};
-
-static struct {
-	const char *model, *system;
-	int64_t max_new;
-	bool hide_thinking;
-	struct cli_sampling sampling;
-} args = {.max_new = 1024};
-
-static const struct cli_option options[] = {
-	{"system", 0, CLI_TEXT, "TEXT", "the system turn", &args.system},
+const struct cli_option chat_options[] = {
+	{"system", 0, CLI_TEXT, "TEXT", "the system turn", &chat_args.system},
 	{"max-new-tokens", 'n', CLI_INT, "N", "at most, per answer (1024)",
-	 &args.max_new, 1, INT32_MAX},
+	 &chat_args.max_new, 1, INT32_MAX},
 	{"model", 'm', CLI_TEXT, "DIR", "the model, where DIR is not given",
-	 &args.model},
+	 &chat_args.model},
 	CLI_TOKENIZER_AT,
 	{"hide-thinking", 0, CLI_FLAG, NULL,
 	 "what stands between <think> and </think> is not shown",
-	 &args.hide_thinking},
-	CLI_SAMPLING(args.sampling),
+	 &chat_args.hide_thinking},
+	CLI_SAMPLING(chat_args.sampling),
 	{0}};
 
 static void print_plain(void *ctx, const char *text, size_t n)
@@ -73,15 +46,13 @@ static void print_text(void *ctx, const char *text, size_t n)
 
 static enum dim_how how_shown(const struct chat *ch)
 {
-	if (args.hide_thinking)
+	if (chat_args.hide_thinking)
 		return DIM_HIDDEN;
 	return ch->term && !getenv("NO_COLOR") ? DIM_DIMMED : DIM_PLAIN;
 }
 
 // What was done, for a person; nothing for a program.
-static void say(const struct chat *ch, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-static void say(const struct chat *ch, const char *fmt, ...)
+void chat_say(const struct chat *ch, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -125,7 +96,7 @@ static int32_t keep_common(struct chat *ch, const int64_t *ids, size_t n,
 	return genai_session_rewind(ch->m.session, k, &ch->c->err);
 }
 
-static bool is_role(const struct chat *ch, size_t i, const char *role)
+bool chat_is_role(const struct chat *ch, size_t i, const char *role)
 {
 	const char *is = json_string_value(
 		json_object_get(json_array_get(ch->messages, i), "role"));
@@ -136,7 +107,7 @@ static bool is_role(const struct chat *ch, size_t i, const char *role)
 // Messages in front of what may be forgotten.
 static size_t n_system(const struct chat *ch)
 {
-	return is_role(ch, 0, "system");
+	return chat_is_role(ch, 0, "system");
 }
 
 // How many positions a conversation may have.
@@ -149,7 +120,7 @@ static uint64_t room(const struct chat *ch)
 		       : i->context;
 }
 
-static void undo(struct chat *ch)
+void chat_undo(struct chat *ch)
 {
 	size_t n = json_array_size(ch->messages);
 
@@ -174,7 +145,7 @@ static int32_t end_turn(struct chat *ch)
 	bool stopped = !strcmp(r->finish, "interrupted");
 
 	if (stopped && !r->n_ids) {
-		undo(ch);
+		chat_undo(ch);
 		fprintf(stderr, "[stopped; the turn was not taken]\n");
 		return 0;
 	}
@@ -182,12 +153,13 @@ static int32_t end_turn(struct chat *ch)
 	fflush(stdout);
 	if (stopped)
 		fprintf(stderr, "[stopped]\n");
-	if (!strcmp(r->finish, "length") && (int64_t)r->n_ids < args.max_new)
-		say(ch, "[the context's %" PRIu64 " positions are full]",
-		    room(ch));
+	if (!strcmp(r->finish, "length") &&
+	    (int64_t)r->n_ids < chat_args.max_new)
+		chat_say(ch, "[the context's %" PRIu64 " positions are full]",
+			 room(ch));
 	if (r->n_ids > 1 && r->decode_s > 0)
-		say(ch, "[%zu tokens, %.1f a second]", r->n_ids,
-		    (double)(r->n_ids - 1) / r->decode_s);
+		chat_say(ch, "[%zu tokens, %.1f a second]", r->n_ids,
+			 (double)(r->n_ids - 1) / r->decode_s);
 	return cli_message(ch->c, ch->messages, "the answer", "assistant",
 			   r->text, r->n_text);
 }
@@ -219,7 +191,7 @@ static bool forget(struct chat *ch)
 	size_t n = json_array_size(ch->messages);
 	size_t i = n_system(ch) + ch->forgotten + 1;
 
-	while (i < n && !is_role(ch, i, "user"))
+	while (i < n && !chat_is_role(ch, i, "user"))
 		i++;
 	if (i >= n)
 		return false;
@@ -236,8 +208,8 @@ static int32_t render_fitting(struct chat *ch, int64_t **out_ids, size_t *out_n)
 	size_t before = ch->forgotten;
 	int32_t rc = render(ch, out_ids, out_n);
 
-	if ((uint64_t)args.max_new < answer)
-		answer = (uint64_t)args.max_new;
+	if ((uint64_t)chat_args.max_new < answer)
+		answer = (uint64_t)chat_args.max_new;
 	if (rc || *out_n + answer <= most)
 		return rc;
 	while (!rc && *out_n > most / 2 && forget(ch)) {
@@ -274,10 +246,10 @@ static bool in_thought(const struct chat *ch, const int64_t *ids, size_t n)
 	return is;
 }
 
-static int32_t answer(struct chat *ch)
+int32_t chat_answer(struct chat *ch)
 {
 	struct cli_generate g = {.m = &ch->m,
-				 .max_new = args.max_new,
+				 .max_new = chat_args.max_new,
 				 .emit = print_text,
 				 .ctx = ch};
 	int64_t *ids = NULL;
@@ -286,8 +258,8 @@ static int32_t answer(struct chat *ch)
 
 	cli_interrupted = 0;
 	if (!rc)
-		rc = cli_sampler(&args.sampling, &ch->m.info, false, &g.sampler,
-				 &ch->c->err);
+		rc = cli_sampler(&chat_args.sampling, &ch->m.info, false,
+				 &g.sampler, &ch->c->err);
 	if (!rc)
 		rc = keep_common(ch, ids, n, &common);
 	if (!rc && !genai_sampler_is_greedy(g.sampler))
@@ -318,7 +290,7 @@ static int32_t answer(struct chat *ch)
 
 // ---- commands of the conversation ----
 
-static int32_t set_system(struct chat *ch, const char *text)
+int32_t chat_set_system(struct chat *ch, const char *text)
 {
 	json_t *one = json_array();
 	int32_t rc = 0;
@@ -336,7 +308,7 @@ static int32_t set_system(struct chat *ch, const char *text)
 	return rc;
 }
 
-static void reset(struct chat *ch)
+void chat_reset(struct chat *ch)
 {
 	for (size_t i = json_array_size(ch->messages); i-- > 0;) {
 		const char *role = json_string_value(json_object_get(
@@ -346,374 +318,6 @@ static void reset(struct chat *ch)
 			json_array_remove(ch->messages, i);
 	}
 	ch->forgotten = 0;
-}
-
-static void save(struct chat *ch, const char *path)
-{
-	if (json_dump_file(ch->messages, path, JSON_INDENT(1)))
-		fprintf(stderr, "genai: error: %s: cannot write: %s\n", path,
-			strerror(errno));
-	else
-		say(ch, "%zu messages saved to %s",
-		    json_array_size(ch->messages), path);
-}
-
-// Content in parts becomes one text; NULL, or what is wrong with it.
-static const char *join_parts(json_t *message)
-{
-	json_t *content = json_object_get(message, "content"), *part, *all;
-	size_t i;
-
-	if (json_is_string(content))
-		return NULL;
-	if (!json_is_array(content))
-		return "has no content";
-	all = json_string("");
-	json_array_foreach(content, i, part)
-	{
-		const char *type =
-			json_string_value(json_object_get(part, "type"));
-		json_t *text = json_object_get(part, "text"), *more;
-
-		if (!type || strcmp(type, "text") || !json_is_string(text)) {
-			json_decref(all);
-			return type && strstr(type, "image")
-				       ? "has an image: only text is understood"
-				       : "has a part that is no text";
-		}
-		more = json_sprintf("%s%s", json_string_value(all),
-				    json_string_value(text));
-		json_decref(all);
-		all = more;
-	}
-	return json_object_set_new(message, "content", all)
-		       ? "has text that is not UTF-8"
-		       : NULL;
-}
-
-static void load(struct chat *ch, const char *path)
-{
-	json_error_t je;
-	json_t *j = json_load_file(path, 0, &je), *m;
-	const char *why = NULL;
-	size_t i;
-
-	json_array_foreach(j, i, m)
-	{
-		if (!json_is_string(json_object_get(m, "role")))
-			why = "has no role";
-		else
-			why = join_parts(m);
-		if (why)
-			break;
-	}
-	if (why)
-		fprintf(stderr, "genai: error: %s: message %zu %s\n", path,
-			i + 1, why);
-	else if (!json_is_array(j))
-		fprintf(stderr, "genai: error: %s: %s\n", path,
-			j ? "not an array of messages" : je.text);
-	if (why || !json_is_array(j)) {
-		json_decref(j);
-		return;
-	}
-	json_decref(ch->messages);
-	ch->messages = j;
-	ch->forgotten = 0;
-	say(ch, "%zu messages loaded", json_array_size(j));
-}
-
-static void stats(struct chat *ch)
-{
-	fprintf(stderr, "%zu messages, %zu of %" PRIu64 " positions\n",
-		json_array_size(ch->messages), ch->n_ids, ch->m.info.context);
-	if (ch->forgotten)
-		fprintf(stderr, "the %zu oldest messages are forgotten\n",
-			ch->forgotten);
-	if (ch->last.finish) {
-		struct cli c = *ch->c;
-
-		c.verbose = true;
-		c.quiet = false;
-		cli_stats_line(&c, &ch->m, &ch->last, ch->last_prompt);
-	}
-}
-
-static const char *argument(const char *line, const char *command)
-{
-	size_t n = strlen(command);
-
-	if (strncmp(line, command, n) || (line[n] && line[n] != ' '))
-		return NULL;
-	line += n;
-	return line + strspn(line, " ");
-}
-
-static const char *const words[] = {"/help",	 "/reset", "/undo",   "/retry",
-				    "/params",	 "/stats", "/system", "/model",
-				    "/thinking", "/save",  "/load",   "/exit",
-				    NULL};
-
-static void show_help(void)
-{
-	fprintf(stderr,
-		"/help /reset /undo /retry /params [NAME VALUE] /stats\n"
-		"/system TEXT /model DIR /thinking show|hide\n"
-		"/save FILE /load FILE /exit\n"
-		"A line that ends with \\ goes on in the next, as after "
-		"Alt-Enter; one\n"
-		"that begins with // is sent without the first "
-		"of them.\n");
-}
-
-// How the next token is chosen.
-static void show_params(const struct chat *ch)
-{
-	struct genai_sampling p;
-
-	cli_sampling_read(&args.sampling, &ch->m.info, &p);
-	fprintf(stderr, "max-new-tokens %" PRId64 "\n", args.max_new);
-	if (!p.do_sample)
-		fprintf(stderr, "greedy\n");
-	else
-		fprintf(stderr,
-			"temperature %g\ntop-k %" PRId64
-			"\ntop-p %g\nmin-p %g\n",
-			(double)p.temperature, (int64_t)p.top_k,
-			(double)p.top_p, (double)p.min_p);
-	fprintf(stderr,
-		"repetition-penalty %g\npresence-penalty %g\n"
-		"frequency-penalty %g\n",
-		(double)p.repetition_penalty, (double)p.presence_penalty,
-		(double)p.frequency_penalty);
-	if (args.sampling.has_seed)
-		fprintf(stderr, "seed %" PRId64 "\n", args.sampling.seed);
-}
-
-// NAME VALUE, as the options of the command line; a draw ends greedy.
-static void set_param(struct chat *ch, const char *text)
-{
-	const struct cli_option *o = options;
-	size_t n = strcspn(text, " ");
-	const char *value = text + n + strspn(text + n, " ");
-	bool good = false;
-
-	while (o->name && (strncmp(o->name, text, n) || o->name[n] ||
-			   o->kind == CLI_TEXT || o->kind == CLI_CALL))
-		o++;
-	if (!o->name) {
-		fprintf(stderr, "/params: there is no %.*s\n", (int)n, text);
-		return;
-	}
-	if (o->kind == CLI_FLAG)
-		good = *(bool *)o->to = true;
-	else if (o->kind == CLI_INT)
-		good = cli_int(ch->c, o->name, value, (int64_t)o->lo,
-			       o->hi < 0x1p63 ? (int64_t)o->hi : INT64_MAX,
-			       o->to);
-	else
-		good = cli_num(ch->c, o->name, value, o->lo, o->hi, o->to);
-	if (!good)
-		return;
-	if (o->given)
-		*o->given = true;
-	if (o->to == &args.sampling.temperature ||
-	    o->to == &args.sampling.top_k || o->to == &args.sampling.top_p ||
-	    o->to == &args.sampling.min_p)
-		args.sampling.greedy = false;
-	say(ch, "%.*s is set", (int)n, text);
-}
-
-// The last turn is answered anew; where that fails or is stopped, all is as it
-// was.
-static void retry(struct chat *ch)
-{
-	size_t n = json_array_size(ch->messages), i = n;
-	json_t *before = json_copy(ch->messages);
-
-	while (i && !is_role(ch, i - 1, "user"))
-		i--;
-	if (!i)
-		fprintf(stderr, "/retry: there is no turn to answer\n");
-	for (; i && n > i; n--)
-		json_array_remove(ch->messages, n - 1);
-	if (i && answer(ch)) {
-		cli_fail(ch->c);
-		ch->c->err = (struct genai_error)GENAI_ERROR_INIT;
-	}
-	if (json_array_size(ch->messages) <= i) {
-		json_decref(ch->messages);
-		ch->messages = before;
-	} else {
-		json_decref(before);
-	}
-}
-
-// Another model goes on with the conversation.  The one before goes first: both
-// may not have room.  What can be seen before is seen before; where the new one
-// fails after all, the old one is opened again.
-static int32_t other_model(struct chat *ch, const char *path)
-{
-	struct cli *c = ch->c;
-	char *was = strdup(args.model), *now = strdup(path);
-	const char *tokenizer = c->tokenizer;
-	struct genai_tokenizer *tok = NULL;
-	struct genai_error err;
-	char folder[4200];
-	int32_t rc = was && now ? 0 : GENAI_E_NOMEM;
-
-	if (rc)
-		genai_fail(&c->err, rc, "no memory");
-	if (!rc)
-		rc = cli_folder(c, path, folder, sizeof(folder));
-	if (!rc)
-		rc = cli_tokenizer(c, folder, &tok);
-	genai_tokenizer_close(tok);
-	if (rc)
-		goto err_names;
-	cli_close(&ch->m);
-	ch->n_ids = 0;
-	c->tokenizer = NULL;
-	rc = cli_open(c, now, CLI_TOKENIZER, &ch->m);
-	if (!rc) {
-		free(ch->model);
-		args.model = ch->model = now;
-		free(was);
-		return 0;
-	}
-	err = c->err;
-	c->err = (struct genai_error)GENAI_ERROR_INIT;
-	c->tokenizer = tokenizer;
-	cli_interrupted = 0;
-	if (!cli_open(c, was, CLI_TOKENIZER, &ch->m))
-		c->err = err;
-	else
-		ch->lost = true;
-err_names:
-	free(was);
-	free(now);
-	return rc;
-}
-
-static void set_model(struct chat *ch, const char *path)
-{
-	int32_t rc;
-
-	if (!*path) {
-		fprintf(stderr, "%s\n", args.model);
-		return;
-	}
-	if (ch->c->trace || ch->c->timeline) {
-		fprintf(stderr, "/model: not with --trace or --timeline\n");
-		return;
-	}
-	cli_interrupted = 0;
-	rc = other_model(ch, path);
-	cli_clear_line(ch->c);
-	if (rc) {
-		cli_fail(ch->c);
-		ch->c->err = (struct genai_error)GENAI_ERROR_INIT;
-	} else {
-		cli_result_free(&ch->last);
-		say(ch, "%s goes on with it", path);
-	}
-}
-
-static void set_thinking(const struct chat *ch, const char *how)
-{
-	bool hide = !strcmp(how, "hide");
-
-	if (!hide && strcmp(how, "show")) {
-		fprintf(stderr, "/thinking: show or hide\n");
-		return;
-	}
-	args.hide_thinking = hide;
-	say(ch, "what a model thinks is %s", hide ? "hidden" : "shown");
-}
-
-// A file that was dropped onto the terminal comes as its path.
-static bool is_file(const char *line)
-{
-	char path[4200];
-	size_t n = strlen(line);
-
-	while (n && line[n - 1] == ' ')
-		n--;
-	return snprintf(path, sizeof(path), "%.*s", (int)n, line) <
-		       (int)sizeof(path) &&
-	       !access(path, F_OK);
-}
-
-static void unknown(const char *line)
-{
-	char word[32];
-	struct genai_spell near = {.word = word};
-
-	if (is_file(line)) {
-		fprintf(stderr,
-			"%s: files and images cannot be sent, only text\n",
-			line);
-		return;
-	}
-	snprintf(word, sizeof(word), "%.*s", (int)strcspn(line, " "), line);
-	for (size_t i = 0; words[i]; i++)
-		genai_spell_offer(&near, words[i]);
-	if (near.best)
-		fprintf(stderr, "no command %s; did you mean %s?\n", word,
-			near.best);
-	else
-		fprintf(stderr, "no command %s: ", word);
-	if (!near.best)
-		show_help();
-}
-
-// True if the line was a command; *done when it was the last.
-static bool command(struct chat *ch, const char *line, bool *done)
-{
-	const char *arg;
-
-	if (line[0] != '/' || line[1] == '/')
-		return false;
-	if (argument(line, "/exit") || argument(line, "/quit")) {
-		*done = true;
-	} else if (argument(line, "/help")) {
-		show_help();
-	} else if (argument(line, "/reset")) {
-		reset(ch);
-		say(ch, "the conversation begins anew");
-	} else if (argument(line, "/undo")) {
-		undo(ch);
-		say(ch, "%zu messages are left", json_array_size(ch->messages));
-	} else if (argument(line, "/retry")) {
-		retry(ch);
-	} else if ((arg = argument(line, "/params"))) {
-		if (*arg)
-			set_param(ch, arg);
-		else
-			show_params(ch);
-	} else if (argument(line, "/stats")) {
-		stats(ch);
-	} else if ((arg = argument(line, "/system"))) {
-		if (set_system(ch, arg))
-			cli_fail(ch->c);
-		else
-			say(ch, *arg ? "the system turn is set"
-				     : "there is no system turn");
-	} else if ((arg = argument(line, "/model"))) {
-		set_model(ch, arg);
-		*done = ch->lost;
-	} else if ((arg = argument(line, "/thinking"))) {
-		set_thinking(ch, arg);
-	} else if ((arg = argument(line, "/save")) && *arg) {
-		save(ch, arg);
-	} else if ((arg = argument(line, "/load")) && *arg) {
-		load(ch, arg);
-	} else if (argument(line, "/save") || argument(line, "/load")) {
-		fprintf(stderr, "%.5s needs a file\n", line);
-	} else {
-		unknown(line);
-	}
-	return true;
 }
 
 // A line at a terminal, and those behind it while one ends with a backslash.
@@ -770,14 +374,14 @@ static int turn(struct chat *ch, const char *text, size_t n)
 
 	if (rc)
 		return cli_fail(ch->c);
-	rc = answer(ch);
+	rc = chat_answer(ch);
 	if (!rc)
 		return 0;
-	undo(ch);
+	chat_undo(ch);
 	status = cli_fail(ch->c);
 	if (rc == GENAI_E_LIMIT)
-		say(ch, "The context is full with this turn alone: --set "
-			"runtime.context=N has more room.");
+		chat_say(ch, "The context is full with this turn alone: --set "
+			     "runtime.context=N has more room.");
 	ch->c->err = (struct genai_error)GENAI_ERROR_INIT;
 	return status;
 }
@@ -798,7 +402,7 @@ static int converse(struct chat *ch)
 		}
 		if (!line)
 			break;
-		if (!blank && !command(ch, line, &done)) {
+		if (!blank && !chat_command(ch, line, &done)) {
 			bool escaped = line[0] == '/';
 
 			status = turn(ch, line + escaped, n - escaped);
@@ -819,20 +423,20 @@ static int chat(struct cli *c, int argc, char **argv)
 {
 	struct chat ch = {.c = c};
 	bool tty = isatty(0) && isatty(1);
-	int status = cli_argument(c, options, argc, argv, "one model folder",
-				  &args.model);
+	int status = cli_argument(c, chat_options, argc, argv,
+				  "one model folder", &chat_args.model);
 
 	if (status)
 		return status;
-	cli_sampling_check(c, &args.sampling);
+	cli_sampling_check(c, &chat_args.sampling);
 	cli_catch_interrupts(tty ? 3 : 1);
-	if (cli_open(c, args.model, CLI_TOKENIZER, &ch.m))
+	if (cli_open(c, chat_args.model, CLI_TOKENIZER, &ch.m))
 		return cli_fail(c);
 	if (tty)
-		ch.term = term_open(words);
+		ch.term = term_open(chat_words);
 	ch.dim = (struct dim){.put = print_plain, .ctx = &ch};
 	ch.messages = json_array();
-	if (args.system && set_system(&ch, args.system))
+	if (chat_args.system && chat_set_system(&ch, chat_args.system))
 		status = cli_fail(c);
 	else
 		status = converse(&ch);
@@ -850,7 +454,7 @@ const struct command cmd_chat = {
 	chat,
 	"DIR [--system TEXT]",
 	"hold a conversation",
-	options,
+	chat_options,
 	"In the conversation: /help /reset /undo /retry /params [NAME VALUE]\n"
 	"  /stats /system TEXT /model DIR /thinking show|hide /save FILE\n"
 	"  /load FILE /exit; // begins a turn with a /.\n"
