@@ -306,11 +306,11 @@ static int32_t multiply(const struct cep_node *n, struct cep_run *r,
 		 {CEP_K_cep_besided_8_f16, CEP_K_cep_besided_8_bf16}},
 	};
 	uint32_t matrices = x->dual ? 2 : 1, rows = x->m.m == 1 ? 1 : 8;
-	// of one matrix or two, at once: few, where that makes more warps than
-	// the device otherwise had
-	bool many =
-		x->m.n * matrices / 4 >= FULL_WARPS * (uint32_t)r->self->n_sms;
-	uint32_t streams = many || rows > 1 ? 4 : matrices;
+	// rows of matrices that a warp reads at once: few, where there were too
+	// few warps else
+	bool many = x->m.n * matrices / 4 >=
+		    FULL_WARPS * (uint32_t)r->self->n_sms;
+	uint32_t streams = many || rows > 1 ? 4 : 2;
 	uint32_t block = WARPS * streams / matrices;
 
 	q->m = x->m;

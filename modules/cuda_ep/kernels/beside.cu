@@ -3,7 +3,7 @@
 //
 // Tensor cores round in a way of their own, which no other processor has: where
 // rows may be left to the host, all are summed by fused multiply-adds of float,
-// so that it does not matter who takes which.  A warp takes a row or 4, of one
+// so that it does not matter who takes which.  A warp takes 2 rows or 4, of one
 // matrix or half of them of each of two: lane i words (8 codes) i, i + 32, ...
 // of them.  A word
 // is a chain from its first code on; its sum times the block's scale is added
@@ -51,7 +51,8 @@ template <class T> __device__ __forceinline__ float of_bits(uint16_t bits)
 }
 
 // STREAMS rows of matrices are read at once by a warp, of AHEAD words each.
-// PLAIN: without zero points, and activations may be read 16 bytes at a time.
+// PLAIN: blocks of 32, without zero points, and activations may be read 16
+// bytes at a time.
 template <class T, int M, bool DUAL, u32 STREAMS, u32 AHEAD, bool PLAIN>
 struct beside {
 	static constexpr u32 ROWS = DUAL ? STREAMS / 2 : STREAMS;
@@ -142,6 +143,13 @@ struct beside {
 		}
 	}
 
+	// Of word w + 32 i.
+	__device__ __forceinline__ u32 block(u32 w, u32 i) const
+	{
+		return PLAIN ? (w >> 2) + 8 * i
+			     : (w + 32 * i) >> (2 + q.o.shift);
+	}
+
 	// N words of each row, 32 further each time: all are asked for before
 	// the first is used.
 	template <u32 N> __device__ __forceinline__ void words(u32 w)
@@ -156,10 +164,8 @@ struct beside {
 				u32 at = w + 32 * i;
 
 				code[i][s] = r[s].codes[at];
-				scale[i][s] =
-					((const uint16_t *)r[s]
-						 .scales)[at >>
-							  (2 + q.o.shift)];
+				scale[i][s] = ((const uint16_t *)r[s]
+						       .scales)[block(w, i)];
 			}
 		if (N > 1) // the compiler would read each right before its use
 			__syncwarp();
@@ -313,7 +319,7 @@ template <class T> __device__ __forceinline__ void meet(const cep_meet &p)
 	{                                                                      \
 		meet<type>(p);                                                 \
 	}                                                                      \
-	CEP_BESIDE_FORM(cep_beside_1_##suffix, type, 1, false, 1, 8)           \
+	CEP_BESIDE_FORM(cep_beside_1_##suffix, type, 1, false, 2, 8)           \
 	CEP_BESIDE_FORM(cep_beside_many_##suffix, type, 1, false, 4, 4)        \
 	CEP_BESIDE_FORM(cep_beside_8_##suffix, type, 8, false, 4, 1)           \
 	CEP_BESIDE_FORM(cep_besided_1_##suffix, type, 1, true, 2, 8)           \
@@ -323,7 +329,7 @@ template <class T> __device__ __forceinline__ void meet(const cep_meet &p)
 	CEP_KERNEL(name, cep_mv_dual_tiled, 256)                               \
 	{                                                                      \
 		cep_begin();                                                   \
-		if (p.m.vec_a && !p.m.zp_kind)                                 \
+		if (p.m.vec_a && !p.m.zp_kind && !p.o.shift)                   \
 			beside<type, rows, dual, streams, ahead, true>(p)      \
 				.run();                                        \
 		else                                                           \
