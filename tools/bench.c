@@ -314,7 +314,7 @@ static const struct cli_option options[] = {
 	{"profile", 0, CLI_FLAG, NULL,
 	 "where the time of a prompt and of a token goes, too", &bench.profile},
 	{"profile-csv", 0, CLI_TEXT, "FILE",
-	 "the same of kernels, from what ncu --csv wrote", &csv_path},
+	 "the same of kernels, from the CSV of a profiler (ncu)", &csv_path},
 	{"json", 0, CLI_TEXT, "FILE", "the rows, as JSON", &json_path},
 	{"plot", 0, CLI_TEXT, "FILE.svg",
 	 "decode rate over the budget, and its floor", &plot_path},

@@ -38,7 +38,6 @@ static struct {
 	struct genai_device *device;
 	const struct genai_graph *graph;
 	struct genai_stream_ops stream; // those that were there
-	struct genai_executor_ops *exec;
 	int32_t (*submit)(struct genai_plan *plan, struct genai_stream *stream,
 			  const struct genai_point *wait, uint32_t n_wait,
 			  struct genai_point *out_signal,
