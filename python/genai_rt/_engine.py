@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import collections.abc
+import os
 import threading
+import weakref
 
 from ._ids import to_ids
 from ._model import Config, open_runtime
@@ -20,6 +23,17 @@ if TYPE_CHECKING:
 _ECHO, _IGNORE_EOS, _NO_SPECIAL = 1, 2, 16
 _DONE = 3
 _FINISH = {1: "eos", 2: "stop", 3: "length", 4: "cancelled", 5: "deadline", 6: "error"}
+
+
+_engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """An engine's thread says what happens: not to an interpreter that is gone."""
+    for e in list(_engines):
+        if os.getpid() == e._tree.pid:
+            e.close()
 
 
 class Answer(collections.abc.Iterator):
@@ -84,7 +98,7 @@ class Engine:
         self._using = 0  # calls that are in the library now
         self._idle = threading.Condition()
         self._answers: Dict[int, Answer] = {}
-        self._early: Dict[int, List[Any]] = {}
+        _engines.add(self)
 
     def close(self) -> None:
         """Requests that are not finished end."""

@@ -26,7 +26,8 @@ def _part(folder: str, name: str) -> str:
 LIBRARY = _part("lib", "libgenai.so.0")
 PROGRAM = _part("bin", "genai")
 
-lib: Any = ffi.dlopen(LIBRARY)
+# its threads may run until the process is gone: never unmapped
+lib: Any = ffi.dlopen(LIBRARY, ffi.RTLD_NOW | ffi.RTLD_NODELETE)
 log = logging.getLogger("genai_rt")
 
 
@@ -224,14 +225,14 @@ class Tree:
     is over; children before parents, in whatever order they are dropped."""
 
     def __init__(self) -> None:
-        self._pid = os.getpid()
+        self.pid = os.getpid()
         self._lock = threading.RLock()
         self._inside = False
         self._trash: Deque[_Node] = collections.deque()
         self._callback_error: Optional[BaseException] = None
 
     def check_process(self) -> None:
-        if os.getpid() != self._pid:  # the lock may be held by a thread that is not here
+        if os.getpid() != self.pid:  # the lock may be held by a thread that is not here
             e = ForkedError(
                 "a child after fork cannot use what its parent opened: open it anew, or start children by spawn"
             )
@@ -280,7 +281,7 @@ class Tree:
 
     def drop(self, node: _Node) -> None:
         """Close it, now if nobody is inside, else soon."""
-        if os.getpid() == self._pid:
+        if os.getpid() == self.pid:
             self._trash.append(node)
             self._sweep()
 

@@ -432,6 +432,24 @@ class Many(unittest.TestCase):
             self.assertEqual(a.ids, self.want[0])
 
 
+    def test_exit_while_it_computes(self):
+        code = ("import genai_rt, os, sys, threading\n"
+                "e = genai_rt.Engine(os.environ['GENAI_MODEL'])\n"
+                "a = e.submit([1, 2, 3], max_new_tokens=400, ignore_eos=True)\n"
+                "next(a)\n"
+                "def ask():\n"
+                "    try:\n"
+                "        while True: e.generate([[1, 2]], max_new_tokens=50, ignore_eos=True)\n"
+                "    except genai_rt.ClosedError: pass\n"
+                "if sys.argv[1] == 'asked': threading.Thread(target=ask, daemon=True).start()\n"
+                "if sys.argv[1] == 'forked' and not os.fork(): sys.exit(3)\n"
+                "if sys.argv[1] == 'forked': assert os.waitstatus_to_exitcode(os.wait()[1]) == 3\n"
+                "sys.exit(7)\n")
+        for how in ["alone", "asked", "forked"] * 4:
+            r = subprocess.run([sys.executable, "-c", code, how], stderr=subprocess.PIPE, timeout=120)
+            self.assertEqual((r.returncode, r.stderr), (7, b""), how)
+
+
 class BadUse(unittest.TestCase):
     def setUp(self):
         self.model = open_model()
