@@ -141,8 +141,7 @@ static int32_t begin(struct genai_stream *s, uint64_t *out,
 	before = l->last;
 	rc = stamp(l, s, out, err);
 	if (!rc && before)
-		add_span(before, *out, row_of("idle", "nothing", GENAI_NONE),
-			 0);
+		add_span(before, *out, row_of("idle", l->name, GENAI_NONE), 0);
 	return rc;
 }
 
