@@ -45,16 +45,16 @@ static void host_read(void)
 			(uintptr_t)up.host + 4096 * i, 4096, GENAI_COPY_H2D);
 		cf_copy(&r, s[i], (uintptr_t)down.host + 4096 * i,
 			dev.range.addr + 4096 * i, 4096, GENAI_COPY_D2H);
-		p[i] = cf_mark(&r, s[i]);
+		p[i + 1] = cf_mark(&r, s[i]);
 	}
-	// p[3] is the zero point; no points at all is no wait
+	// p[0] is the zero point; no points at all is no wait
 	CF_OK(r.ba->host_read(r.d, p, 4, UINT64_MAX, &cf_err));
 	ck_assert_int_eq(n, 3);
 	ck_assert_mem_eq(up.host, down.host, 3 * 4096);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		ck_assert_int_eq(r.st->poll(r.d, p[i], &cf_err), 0);
 	CF_OK(r.ba->host_read(r.d, NULL, 0, UINT64_MAX, &cf_err));
-	CF_OK(r.ba->host_read(r.d, p, 3, 0, &cf_err)); // nothing to wait for
+	CF_OK(r.ba->host_read(r.d, p, 4, 0, &cf_err)); // nothing to wait for
 	for (int i = 0; i < 3; i++)
 		cf_destroy(&r, s[i]);
 	cf_free(&r, &up);
@@ -63,10 +63,24 @@ static void host_read(void)
 	cf_close(&r);
 }
 
+// All of it, or as little as a byte.
+static struct genai_range part_of(struct genai_range dev, int round)
+{
+	const struct genai_range parts[] = {
+		everything,
+		dev,
+		{dev.addr + 4095, 1},
+		{dev.addr + 1001, 98},
+		{dev.addr, 1},
+	};
+
+	return parts[round];
+}
+
 static void drain(void)
 {
 	struct genai_mem up, down, dev;
-	struct genai_stream *s[3];
+	struct genai_stream *s[3], *late;
 	struct genai_ticket t;
 	atomic_int n = 0;
 
@@ -77,7 +91,7 @@ static void drain(void)
 	cf_pattern(up.host, 4096, 5);
 	for (int i = 0; i < 3; i++)
 		s[i] = cf_stream(&r, "s");
-	for (int round = 0; round < 2; round++) {
+	for (int round = 0; round < 5; round++) {
 		memset(down.host, 0, 4096);
 		for (int i = 0; i < 3; i++)
 			cf_call(&r, s[i], "slow", slow, &n);
@@ -86,16 +100,24 @@ static void drain(void)
 		cf_copy(&r, s[2], (uintptr_t)down.host, dev.range.addr, 4096,
 			GENAI_COPY_D2H);
 		// a drain of a range waits at least for what touches it
-		CF_OK(r.ba->drain(r.d, round ? dev.range : everything,
-				  UINT64_MAX, &t, &cf_err));
+		CF_OK(r.ba->drain(r.d, part_of(dev.range, round), UINT64_MAX,
+				  &t, &cf_err));
 		ck_assert_msg(!memcmp(up.host, down.host, 4096),
 			      "work on the range was not done after a drain");
 		if (!round)
 			ck_assert_int_eq(n, 3);
 	}
+	// a stream that there was not at the first drain
+	late = cf_stream(&r, "late");
+	n = 0;
+	cf_call(&r, late, "slow", slow, &n);
+	CF_OK(r.ba->drain(r.d, everything, UINT64_MAX, &t, &cf_err));
+	ck_assert_msg(n == 1, "a drain did not wait for a stream that was made "
+			      "after the one before");
 	CF_OK(r.st->free(r.d, dev.range.addr, &t, &cf_err));
 	cf_free(&r, &up);
 	cf_free(&r, &down);
+	cf_destroy(&r, late);
 	for (int i = 0; i < 3; i++)
 		cf_destroy(&r, s[i]);
 	cf_close(&r);
@@ -121,9 +143,14 @@ static void deadline(void)
 		 r.ba->drain(r.d, everything, from, &t, &cf_err));
 	ck_assert_msg(t.size == 4321, "a ticket was given past the deadline");
 	ck_assert_msg(n < 120, "past its deadline a call waited to the end");
-	CF_OK(r.ba->host_read(r.d, &p, 1, UINT64_MAX, &cf_err));
+	// far away, which is not for ever
+	CF_OK(r.ba->host_read(r.d, &p, 1, UINT64_MAX - 1, &cf_err));
 	ck_assert_int_eq(n, 120);
-	CF_OK(r.ba->drain(r.d, everything, now() + 5000000000u, &t, &cf_err));
+	cf_call(&r, s, "slow", slow, &n);
+	CF_OK(r.ba->drain(r.d, everything, UINT64_MAX - 1, &t, &cf_err));
+	ck_assert_int_eq(n, 121);
+	// nothing to wait for
+	CF_OK(r.ba->drain(r.d, everything, from, &t, &cf_err));
 	CF_OK(r.st->reset(r.d, &t, &cf_err));
 	cf_destroy(&r, s);
 	cf_close(&r);

@@ -206,31 +206,51 @@ static void bind_refuses(void)
 {
 	const int64_t ids[] = {3, 4, 5};
 	float want[LM_VOCAB], got[LM_VOCAB];
-	struct genai_view max, v;
+	struct genai_view max, v, shape = {.size = sizeof(v), .rank = 77};
+	float all[LM_STEP * LM_VOCAB];
+	struct genai_mem other;
 
 	lm_open();
 	rig_lm_view(&max);
 	rig_plan(&g, graph, &max, 0);
 	rig_lm_run(&g, ids, 3, want);
+	// what is refused lies elsewhere
+	other = cf_alloc(&g.r, 65536);
+	cf_put(&g.r, other.range.addr, (int64_t[LM_STEP]){0}, LM_STEP * 8);
 	v = g.in[0];
 	CF_FAILS(GENAI_E_INVAL,
 		 g.r.rt->exec.bind_input(g.plan, 1, &v, &cf_err));
 	CF_FAILS(GENAI_E_INVAL,
 		 g.r.rt->exec.bind_output(g.plan, 1, &g.out[0], &cf_err));
+	v.addr = other.range.addr;
 	v.dtype = GENAI_DT_F32;
 	CF_FAILS(0, g.r.rt->exec.bind_input(g.plan, 0, &v, &cf_err));
+	v = g.out[0];
+	v.addr = other.range.addr;
+	v.dims[1] = -1;
+	CF_FAILS(0, g.r.rt->exec.bind_output(g.plan, 0, &v, &cf_err));
 	v = g.in[0];
+	v.addr = other.range.addr;
 	v.rank = 3;
 	CF_FAILS(0, g.r.rt->exec.bind_input(g.plan, 0, &v, &cf_err));
 	v = g.in[0];
+	v.addr = other.range.addr;
 	v.dims[1] = LM_STEP + 1;
 	CF_FAILS(GENAI_E_LIMIT,
 		 g.r.rt->exec.bind_input(g.plan, 0, &v, &cf_err));
 	v.dims[1] = -1;
 	CF_FAILS(0, g.r.rt->exec.bind_input(g.plan, 0, &v, &cf_err));
-	CF_FAILS(0, g.r.rt->exec.output_shape(g.plan, 7, &v, &cf_err));
+	for (uint32_t i = 1; i < 40; i += 7)
+		CF_FAILS(0, g.r.rt->exec.output_shape(g.plan, i, &shape,
+						      &cf_err));
+	ck_assert_msg(shape.rank == 77, "an output was written on failure");
+	memset(all, 0, sizeof(all));
+	cf_put(&g.r, g.out[0].addr, all, 3 * sizeof(got));
 	rig_submit(&g);
-	rig_read(&g, got, 0);
+	rig_read(&g, all, 3 * sizeof(got));
+	ck_assert_msg(!memcmp(all + 2 * LM_VOCAB, want, sizeof(want)),
+		      "after bindings that were refused: other numbers");
+	cf_free(&g.r, &other);
 	rig_lm_run(&g, ids, 3, got);
 	ck_assert_mem_eq(want, got, sizeof(want));
 	end();
@@ -241,7 +261,7 @@ static void unbound(void)
 {
 	const int64_t ids[] = {3};
 	float got[LM_VOCAB], want[LM_VOCAB];
-	struct genai_point signal = {0};
+	struct genai_point signal = {NULL, 77};
 	struct genai_view max;
 
 	lm_open();
@@ -252,7 +272,8 @@ static void unbound(void)
 	rig_in(&g, 0, ids, 2, (int64_t[]){1, 1});
 	CF_FAILS(GENAI_E_STATE,
 		 g.r.rt->exec.submit(g.plan, g.s, NULL, 0, &signal, &cf_err));
-	ck_assert_msg(!signal.stream, "an output was written on failure");
+	ck_assert_msg(!signal.stream && signal.value == 77,
+		      "an output was written on failure");
 	ck_assert_msg(!g.steps, "a step was begun though an output is unbound");
 	rig_lm_run(&g, ids, 1, got);
 	rig_lm_run(&g, ids, 1, want);

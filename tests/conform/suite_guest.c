@@ -301,6 +301,42 @@ static void two_runtimes(void)
 	use_close(a);
 }
 
+// What is open, counted or broken in one device is so in no other.
+static void two_devices(void)
+{
+	struct genai_stream_stats x = {.size = sizeof(x)}, y = x;
+	struct genai_stream *sa, *sb;
+	struct genai_mem ma, mb, h;
+	struct cf_rt a, b;
+
+	cf_open(&a, 0, NULL);
+	cf_open(&b, 0, NULL);
+	sa = cf_stream(&a, "a");
+	sb = cf_stream(&b, "b");
+	ma = cf_alloc(&a, 4096);
+	h = cf_pinned(&a, 4096);
+	CF_OK(b.st->stats(b.d, &x, &cf_err));
+	cf_copy(&a, sa, ma.range.addr, (uintptr_t)h.host, 1000, GENAI_COPY_H2D);
+	cf_finish(&a, sa);
+	CF_OK(b.st->stats(b.d, &y, &cf_err));
+	ck_assert_msg(x.copies == y.copies && x.h2d_bytes == y.h2d_bytes,
+		      "a copy on one device is counted by another");
+	if (a.caps.flags & GENAI_STREAM_CAP_RECORD)
+		CF_OK(a.st->capture_begin(a.d, sa, &cf_err));
+	mb = cf_alloc(&b, 4096);
+	cf_put(&b, mb.range.addr, &x, sizeof(x));
+	cf_finish(&b, sb);
+	cf_free(&b, &mb);
+	if (a.caps.flags & GENAI_STREAM_CAP_RECORD)
+		CF_OK(a.st->capture_abort(a.d, sa, &cf_err));
+	cf_free(&a, &ma);
+	cf_free(&a, &h);
+	cf_destroy(&a, sa);
+	cf_destroy(&b, sb);
+	cf_close(&a);
+	cf_close(&b);
+}
+
 #define THREADS 3
 static void *steps_of(void *arg)
 {
@@ -341,6 +377,7 @@ static const struct cf_test tests[] = {
 	{"stream/two-runtimes", "GM-14", S, 0, two_runtimes},
 	{"pager/two-runtimes", "GM-14", P, 0, two_runtimes},
 	{"executor/two-runtimes", "GM-14", E, 0, two_runtimes},
+	{"stream/two-devices", "GM-14", S, 0, two_devices},
 	{"stream/threads", "GM-14", S, 0, two_threads},
 	{"pager/threads", "GM-14", P, 0, two_threads},
 	{"executor/threads", "GM-14", E, 0, two_threads},

@@ -407,6 +407,106 @@ static void exec_life(void)
 	rig_close(&g);
 }
 
+// ---- what is refused ----
+
+static int32_t nothing(void *ctx, void *const *mem, struct genai_error *err)
+{
+	(void)ctx;
+	(void)mem;
+	(void)err;
+	return 0;
+}
+
+static void refuse_device(struct genai_stream *s, const struct genai_mem *m)
+{
+	const struct genai_stream_ops *st = &r.d->raw;
+	void *self = r.d->raw_self;
+	struct genai_work w = {sizeof(w), GENAI_NONE, "refused", nothing, NULL};
+	struct genai_access a = {m->range.addr, 16, 1u << 30, 0};
+	struct genai_mem none = {.size = sizeof(none)};
+	int64_t here = 0;
+
+	CF_FAILS(0, st->alloc(self, GENAI_MEM_DEVICE, 0, "x", &none, &cf_err));
+	CF_FAILS(0, st->free(self, m->range.addr + 1, NULL, &cf_err));
+	CF_FAILS(0, st->host_register(self, NULL, 0, &none, &cf_err));
+	CF_FAILS(0, st->copy(self, s, m->range.addr, m->range.addr, 8, 9,
+			     &cf_err));
+	CF_FAILS(0, st->copy(self, s, m->range.addr, (uintptr_t)&here, 8,
+			     GENAI_COPY_H2D, &cf_err));
+	CF_FAILS(0, st->launch_host(self, s, &w, &a, 1, &cf_err));
+}
+
+#define FEW_REFUSALS 100
+#define MANY_REFUSALS 3000
+
+static void device_refusals(void)
+{
+	struct genai_stream *s;
+	struct census before;
+	struct genai_mem m;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	m = cf_pinned(&r, 64);
+	for (int i = 0; i < MANY_REFUSALS; i++) {
+		if (i == FEW_REFUSALS)
+			before = begin(&r);
+		refuse_device(s, &m);
+	}
+	flat(&r, &before, "thousands of calls that were refused");
+	cf_free(&r, &m);
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
+static void pager_refusals(void)
+{
+	struct genai_extent e = {.size = sizeof(e), .src = "x", .src_bytes = 1,
+				 .place = 8, .bytes = 1};
+	struct genai_sweep_visit unknown;
+	struct genai_pager_report report = {.size = sizeof(report)};
+	struct genai_place place;
+	struct genai_point ready;
+	struct census before;
+	bool sealed = false;
+
+	book_make(&b, 33, 12);
+	book_open(&b, NULL);
+	unknown = b.sweep[0];
+	unknown.flags = 1u << 30;
+	for (int i = 0; i < MANY_REFUSALS; i++) {
+		if (i == FEW_REFUSALS)
+			before = begin(&b.r);
+		CF_FAILS(0, b.ops->add(b.p, 64, 0, &e, 1, &cf_err));
+		CF_FAILS(0, b.ops->seal(b.p, &unknown, 1, b.total, &report,
+					&cf_err));
+		// the device has nothing left; who serves it otherwise may
+		if (i % 50 || sealed)
+			continue;
+		book_tap.fail_take = 1 + (uint32_t)i / 50 % 2;
+		CF_CLEAR();
+		sealed = !book_seal(&b, b.total / 2, &cf_err);
+		book_tap.fail_take = 0;
+	}
+	if (!sealed) {
+		flat(&b.r, &before, "thousands of calls that were refused");
+		CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	}
+	for (int i = 0; i < MANY_REFUSALS; i++) {
+		if (i == FEW_REFUSALS)
+			before = begin(&b.r);
+		CF_FAILS(0, b.ops->acquire(b.p, 1, b.s, &place, &ready,
+					   &cf_err));
+		CF_FAILS(0, b.ops->release(b.p, 1, cf_mark(&b.r, b.s),
+					   &cf_err));
+	}
+	flat(&b.r, &before, "thousands of visits that were refused");
+	CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "after refusals");
+	book_close(&b);
+	book_free(&b);
+}
+
 static void exec_lives(void)
 {
 	struct census before;
@@ -445,9 +545,11 @@ static void exec_lives(void)
 static const struct cf_test tests[] = {
 	{"stream/life", "GM-17", S, 0, device_life},
 	{"stream/lives", "GM-17", S, 0, device_lives},
+	{"stream/refused-life", "GM-17", S, 0, device_refusals},
 	{"barrier/life", "GM-17", B, 0, barrier_life},
 	{"pager/life", "GM-17", P, 0, pager_life},
 	{"pager/lives", "GM-17", P, 0, pager_lives},
+	{"pager/refused-life", "GM-17", P, 0, pager_refusals},
 	{"executor/life", "GM-17", E, 0, exec_life},
 	{"executor/lives", "GM-17", E, 0, exec_lives},
 };

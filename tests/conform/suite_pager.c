@@ -200,7 +200,7 @@ static void budgets(void)
 static void resident_under(uint32_t part)
 {
 	static struct genai_place place[BOOK_MAX_VISITS];
-	uint32_t kind[BOOK_MAX_VISITS], moves = 0;
+	uint32_t kind[BOOK_MAX_VISITS], moves = 0, none = 77;
 	struct genai_point ready, tail;
 
 	open_book(33, 24);
@@ -213,7 +213,8 @@ static void resident_under(uint32_t part)
 			 (!v || b.sweep[v - 1].page != b.sweep[v].page);
 	}
 	CF_FAILS(GENAI_E_INVAL,
-		 b.ops->resident(b.p, b.n_visits, &kind[0], &cf_err));
+		 b.ops->resident(b.p, b.n_visits, &none, &cf_err));
+	ck_assert_msg(none == 77, "an output was written on failure");
 	ck_assert_msg(moves == b.report.n_streamed,
 		      "%u pages are said to come and go, %u to be streamed",
 		      moves, b.report.n_streamed);
@@ -367,8 +368,9 @@ static void files(void)
 
 static void order(void)
 {
-	struct genai_place place = {.size = 77};
-	struct genai_point ready, tail;
+	struct genai_place place = {77, 77, 77};
+	struct genai_point ready = {NULL, 77}, tail = {NULL, 77};
+	struct genai_pager_stats st = {.size = sizeof(st)};
 	uint32_t v;
 
 	open_book(41, 10);
@@ -387,7 +389,11 @@ static void order(void)
 		 b.ops->acquire(b.p, 1, b.s, &place, &ready, &cf_err));
 	CF_FAILS(GENAI_E_STATE,
 		 b.ops->acquire(b.p, b.n_visits, b.s, &place, &ready, &cf_err));
-	ck_assert_msg(place.size == 77, "an output was written on failure");
+	CF_FAILS(GENAI_E_STATE, b.ops->step_end(b.p, b.s, &tail, &cf_err));
+	ck_assert_msg(place.size == 77 && place.kind == 77 &&
+			      place.addr == 77 && ready.value == 77 &&
+			      tail.value == 77,
+		      "an output was written on failure");
 	for (v = 0; v < b.n_visits; v++) {
 		struct genai_point p;
 
@@ -405,6 +411,12 @@ static void order(void)
 		 b.ops->acquire(b.p, v, b.s, &place, &ready, &cf_err));
 	CF_OK(b.ops->step_end(b.p, b.s, &tail, &cf_err));
 	CF_FAILS(GENAI_E_STATE, b.ops->step_end(b.p, b.s, &tail, &cf_err));
+	CF_OK(b.ops->stats(b.p, &st, &cf_err));
+	ck_assert_msg(st.steps == 1 && st.acquires == b.n_visits,
+		      "%lu steps and %lu acquires are counted, 1 and %u were "
+		      "not refused",
+		      (unsigned long)st.steps, (unsigned long)st.acquires,
+		      b.n_visits);
 	CF_OK(book_step(&b, 0, &cf_err));
 	book_check(&b, "after refusals");
 	close_book();
@@ -605,6 +617,7 @@ static void err_null(void)
 static void stats(void)
 {
 	struct genai_pager_stats x = {.size = sizeof(x)}, y = x;
+	struct genai_ticket t;
 	uint64_t copies, bytes;
 
 	book_open_sealed(&b, 81, 24, NULL);
@@ -627,6 +640,13 @@ static void stats(void)
 	ck_assert_uint_le(book_tap.copy_bytes - bytes,
 			  3 * b.report.streamed_bytes);
 	book_check(&b, "counted steps");
+	t = cf_drain(&b.r);
+	CF_OK(b.ops->reset(b.p, &t, &cf_err));
+	x = y;
+	CF_OK(b.ops->stats(b.p, &y, &cf_err));
+	ck_assert_msg(y.steps == x.steps && y.acquires == x.acquires &&
+			      y.copies == x.copies,
+		      "a reset takes back what was counted");
 	close_book();
 }
 

@@ -220,6 +220,57 @@ static void replays(void)
 			recorded(cf_schedule(i), 5000 + 100 * i + 3 * seed);
 }
 
+// The caller orders each step after the one before.
+static void move_to(struct genai_stream *s)
+{
+	if (s != b.s)
+		cf_wait(&b.r, s, cf_mark(&b.r, b.s));
+	b.s = s;
+}
+
+// Steps and replays on two streams in turn: replay_begin orders the one that it
+// is given.
+static void two_streams(const char *const *sets, uint64_t seed)
+{
+	struct genai_recording *rec[2];
+	struct genai_stream *s[2];
+
+	book_make(&b, seed, (uint32_t)(8 + seed % 30));
+	book_open(&b, sets);
+	CF_OK(book_seal(&b, pick_budget(), &cf_err));
+	s[0] = b.s;
+	s[1] = cf_stream(&b.r, "other");
+	for (int k = 0; k < 2; k++) {
+		move_to(s[k]);
+		CF_OK(book_step(&b, 0, &cf_err));
+		rec[k] = record();
+	}
+	for (int i = 0; i < 12; i++) {
+		move_to(s[i % 2]);
+		if (cf_below(&b.seed, 2)) {
+			CF_OK(book_step(&b, 0, &cf_err));
+			move_to(s[!(i % 2)]);
+		}
+		replay(rec[b.s == s[1]]);
+	}
+	book_check(&b, "on two streams in turn");
+	move_to(s[0]);
+	drop(rec[0]);
+	drop(rec[1]);
+	cf_destroy(&b.r, s[1]);
+	book_close(&b);
+	book_free(&b);
+}
+
+static void replay_streams(void)
+{
+	uint32_t n = cf_n_schedules();
+
+	for (uint32_t i = 0; i < n; i++)
+		for (uint64_t seed = 1; seed <= 3; seed++)
+			two_streams(cf_schedule(i), 9000 + 100 * i + 7 * seed);
+}
+
 // A recording that comes to nothing leaves the pager as it was.
 static void recording_aborted(void)
 {
@@ -387,6 +438,7 @@ static const struct cf_test tests[] = {
 	{"pager/hold", "GM-85", P, 0, hold},
 	{"pager/hold-many", "GM-85", P, 0, greedy},
 	{"pager/replays", "GM-86", P, REC, replays},
+	{"pager/replay-streams", "GM-86", P, REC, replay_streams},
 	{"pager/recording-aborted", "GM-87", P, REC, recording_aborted},
 	{"pager/reset", "GM-88", P, 0, reset},
 	{"pager/reset-replay", "GM-88", P, REC, reset_replay},

@@ -1,6 +1,7 @@
 // suite_record.c - recordings of a stream runtime.
 #include "tests/conform/conform.h"
 
+#include <pthread.h>
 #include <string.h>
 
 static struct cf_rt r;
@@ -245,9 +246,21 @@ static void spoilt(void)
 	chain_close(&c);
 }
 
+// As below, from a thread that has nothing to do with the recording.
+static void *take_elsewhere(void *arg)
+{
+	struct genai_mem m = {.size = sizeof(m)};
+
+	*(int32_t *)arg = r.d->raw.alloc(r.d->raw_self, GENAI_MEM_DEVICE, 64,
+					 "x", &m, NULL);
+	return NULL;
+}
+
 // What may not happen while a recording is open on any stream.
 static void forbidden(void)
 {
+	int32_t elsewhere = 0;
+	pthread_t thread;
 	struct genai_mem m = {.size = 1};
 	struct genai_recording *rec;
 	char page[64];
@@ -260,6 +273,12 @@ static void forbidden(void)
 	chain_work(&c);
 	CF_FAILS(GENAI_E_STATE, r.d->raw.alloc(r.d->raw_self, GENAI_MEM_DEVICE,
 					       64, "x", &m, &cf_err));
+	ck_assert(!pthread_create(&thread, NULL, take_elsewhere, &elsewhere));
+	pthread_join(thread, NULL);
+	ck_assert_msg(elsewhere == GENAI_E_STATE,
+		      "alloc of another thread gave %s, expected "
+		      "GENAI_E_STATE",
+		      genai_status_name(elsewhere));
 	CF_FAILS(GENAI_E_STATE,
 		 r.d->raw.free(r.d->raw_self, c.dev.range.addr, NULL, &cf_err));
 	CF_FAILS(registers ? GENAI_E_STATE : 0,

@@ -279,6 +279,28 @@ static void rebind_shape(void)
 	lm_close();
 }
 
+// Every step of a shape that is repeated was replayed, or is told of.
+static void check_fallbacks(void)
+{
+	struct genai_exec_stats st = {.size = sizeof(st)};
+	uint64_t told = 0;
+
+	CF_OK(g.r.rt->exec.stats(g.plan, &st, &cf_err));
+	if (!(g.r.rt->exec_caps.flags & GENAI_EXEC_CAP_RECORDS) ||
+	    st.n_fallbacks > 8)
+		return;
+	for (uint32_t i = 0; i < st.n_fallbacks; i++) {
+		ck_assert_msg(st.fallbacks[i].reason[0],
+			      "fallback %u has no reason", i);
+		told += st.fallbacks[i].count;
+	}
+	ck_assert_msg(st.captures + st.replays + told >= st.steps,
+		      "of %lu equal steps %lu were recorded, %lu replayed, "
+		      "and %lu are told to have run eagerly",
+		      (unsigned long)st.steps, (unsigned long)st.captures,
+		      (unsigned long)st.replays, (unsigned long)told);
+}
+
 // Buffers move among n places, without a barrier.
 static void moving(uint32_t n)
 {
@@ -306,6 +328,7 @@ static void moving(uint32_t n)
 		ck_assert_msg(!memcmp(got, first[id], sizeof(got)),
 			      "step %u after buffers moved: other numbers", i);
 	}
+	check_fallbacks();
 	ck_assert_msg(!g.barriers, "submit called a barrier");
 	rig_unplan(&g); // lets go of recordings that name the buffers
 	cf_free(&g.r, &places);
@@ -323,9 +346,9 @@ static void rebind_address(void)
 #define WIDE 64
 
 // Output k is input k + input k + 1, of every pair of neighbours in a ring.
-static void sums(void)
+static void sums(int64_t n_rows)
 {
-	const int64_t dims[] = {1, WIDE};
+	const int64_t dims[] = {n_rows, WIDE};
 	struct genai_view max[SUMS];
 	uint32_t in[SUMS], out[SUMS];
 
@@ -360,7 +383,7 @@ static void rebind_each(void)
 
 	rig_open(&g, NULL);
 	rig_need_op(&g, "", "Add");
-	sums();
+	sums(1);
 	places = cf_alloc(&g.r, 4 * SUMS * room);
 	for (int i = 0; i < 2 * SUMS; i++) {
 		for (int k = 0; k < WIDE; k++)
@@ -397,6 +420,56 @@ static void rebind_each(void)
 		}
 	}
 	rig_unplan(&g);
+	cf_free(&g.r, &places);
+	lm_close();
+}
+
+// More shapes than a module keeps, each several times.
+#define SHAPES 40
+static void many_shapes(void)
+{
+	const uint64_t room = SHAPES * WIDE * sizeof(float);
+	static float x[SUMS][SHAPES * WIDE], got[SHAPES * WIDE];
+	struct genai_mem places;
+
+	rig_open(&g, NULL);
+	rig_need_op(&g, "", "Add");
+	sums(SHAPES);
+	places = cf_alloc(&g.r, 2 * SUMS * room);
+	for (int i = 0; i < SUMS; i++) {
+		for (int k = 0; k < SHAPES * WIDE; k++)
+			x[i][k] = (float)((i + 1) * 10000 + k);
+		cf_put(&g.r, places.range.addr + (uint64_t)i * room, x[i],
+		       room);
+	}
+	for (uint32_t s = 0; s < 3 * SHAPES; s++) {
+		const int64_t n = s * 7 % SHAPES + 1, dims[] = {n, WIDE};
+		struct genai_view v = rig_view(GENAI_DT_F32, 2, dims);
+
+		for (uint32_t i = 0; i < SUMS; i++) {
+			v.addr = places.range.addr + i * room;
+			CF_OK(g.r.rt->exec.bind_input(g.plan, i, &v, &cf_err));
+			v.addr += SUMS * room;
+			CF_OK(g.r.rt->exec.bind_output(g.plan, i, &v, &cf_err));
+		}
+		rig_submit(&g);
+		cf_finish(&g.r, g.s);
+		for (uint32_t i = 0; i < SUMS; i++) {
+			const float *a = x[i], *b = x[(i + 1) % SUMS];
+
+			cf_get(&g.r, got, v.addr + i * room -
+					       (SUMS - 1) * room,
+			       (uint64_t)n * WIDE * sizeof(float));
+			for (int k = 0; k < n * WIDE; k++)
+				ck_assert_msg(got[k] == a[k] + b[k],
+					      "step %u, of %d rows, the %u. "
+					      "shape: output %u has %g, should "
+					      "have %g",
+					      s, (int)n, s % SHAPES + 1, i,
+					      (double)got[k],
+					      (double)(a[k] + b[k]));
+		}
+	}
 	cf_free(&g.r, &places);
 	lm_close();
 }
@@ -681,6 +754,7 @@ static const struct cf_test tests[] = {
 	{"executor/points", "GM-116", E, 0, points},
 	{"executor/rebind-shape", "GM-117 GM-126", E, 0, rebind_shape},
 	{"executor/rebind-address", "GM-118", E, 0, rebind_address},
+	{"executor/many-shapes", "GM-117", E, 0, many_shapes},
 	{"executor/rebind-each", "GM-118", E, 0, rebind_each},
 	{"executor/other-stream", "GM-124", E, 0, other_stream},
 	{"executor/state", "GM-128", E, 0, state},

@@ -44,7 +44,23 @@ static void destroy_busy(void)
 
 static void copies(void)
 {
-	static const uint64_t sizes[] = {1, 3, 255, 4096, 4097, 1024 * KIB + 1};
+	static const uint64_t sizes[] = {1,
+					 3,
+					 15,
+					 16,
+					 17,
+					 255,
+					 4095,
+					 4096,
+					 4097,
+					 64 * KIB - 1,
+					 64 * KIB,
+					 64 * KIB + 1,
+					 100001,
+					 512 * KIB,
+					 1024 * KIB - 1,
+					 1024 * KIB,
+					 1024 * KIB + 1};
 	struct genai_mem up, a, b, down;
 	struct genai_stream *s;
 	const uint64_t room = 1024 * KIB + 64;
@@ -55,17 +71,18 @@ static void copies(void)
 	down = cf_pinned(&r, room);
 	a = cf_alloc(&r, room);
 	b = cf_alloc(&r, room);
-	for (uint32_t i = 0; i < 6; i++) {
-		uint64_t n = sizes[i], at = i % 3;
+	// every offset to 16, too
+	for (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint64_t n = sizes[i], at = i % 3, to = (i + 5) % 17;
 		unsigned char *d = down.host;
 
 		cf_pattern(up.host, room, i);
 		memset(d, 0xee, room);
 		cf_copy(&r, s, a.range.addr + at, (uintptr_t)up.host + i, n,
 			GENAI_COPY_H2D);
-		cf_copy(&r, s, b.range.addr + 5, a.range.addr + at, n,
+		cf_copy(&r, s, b.range.addr + to, a.range.addr + at, n,
 			GENAI_COPY_D2D);
-		cf_copy(&r, s, (uintptr_t)d + 1, b.range.addr + 5, n,
+		cf_copy(&r, s, (uintptr_t)d + 1, b.range.addr + to, n,
 			GENAI_COPY_D2H);
 		CF_OK(r.d->raw.copy(r.d->raw_self, s, a.range.addr,
 				    b.range.addr, 0, GENAI_COPY_D2D, &cf_err));
@@ -303,7 +320,7 @@ static void read_fails(struct genai_point p, const char *what)
 
 static void poison(void)
 {
-	struct genai_stream *s, *waits, *free_one;
+	struct genai_stream *s, *waits, *free_one, *past;
 	struct genai_point before, after;
 	struct genai_ticket t;
 	atomic_int n = 0;
@@ -326,6 +343,12 @@ static void poison(void)
 	ck_assert_int_eq(r.st->poll(r.d, before, &cf_err), 0);
 	ck_assert_msg(n == 2, "%d units ran, 2 were not behind the failure",
 		      (int)n);
+	// what was reached before is no reason to fail
+	past = cf_stream(&r, "past");
+	cf_wait(&r, past, before);
+	cf_call(&r, past, "fine", count, &n);
+	cf_finish(&r, past);
+	ck_assert_int_eq(n, 3);
 	CF_FAILS(GENAI_E_STATE, r.st->reset(r.d, NULL, &cf_err));
 	t = cf_drain(&r); // succeeds: skipped work touches nothing
 	CF_OK(r.st->reset(r.d, &t, &cf_err));
@@ -333,13 +356,14 @@ static void poison(void)
 	cf_call(&r, waits, "again", count, &n);
 	cf_finish(&r, s);
 	cf_finish(&r, waits);
-	ck_assert_int_eq(n, 4);
+	ck_assert_int_eq(n, 5);
 	t = cf_drain(&r);
 	cf_call(&r, s, "late", count, &n);
 	CF_FAILS(GENAI_E_STATE, r.st->reset(r.d, &t, &cf_err));
 	cf_destroy(&r, s);
 	cf_destroy(&r, waits);
 	cf_destroy(&r, free_one);
+	cf_destroy(&r, past);
 	cf_close(&r);
 }
 
@@ -348,12 +372,21 @@ static void stats(void)
 	struct genai_stream_stats a = {.size = sizeof(a)}, b = a;
 	struct genai_mem m, h;
 	struct genai_stream *s;
+	struct genai_ticket t;
 
 	cf_open(&r, 0, NULL);
 	s = cf_stream(&r, "s");
 	m = cf_alloc(&r, 8192);
 	h = cf_pinned(&r, 8192);
+	cf_copy(&r, s, m.range.addr, (uintptr_t)h.host, 77, GENAI_COPY_H2D);
+	cf_finish(&r, s);
 	CF_OK(r.st->stats(r.d, &a, &cf_err));
+	// what is refused is not counted
+	CF_FAILS(GENAI_E_INVAL,
+		 r.d->raw.copy(r.d->raw_self, s, m.range.addr, (uintptr_t)&b, 8,
+			       GENAI_COPY_H2D, &cf_err));
+	CF_FAILS(GENAI_E_INVAL, r.d->raw.copy(r.d->raw_self, s, m.range.addr,
+					      m.range.addr, 8, 9, &cf_err));
 	cf_copy(&r, s, m.range.addr, (uintptr_t)h.host, 1000, GENAI_COPY_H2D);
 	cf_copy(&r, s, m.range.addr + 4096, m.range.addr, 100, GENAI_COPY_D2D);
 	cf_copy(&r, s, (uintptr_t)h.host, m.range.addr, 10, GENAI_COPY_D2H);
@@ -363,6 +396,19 @@ static void stats(void)
 	ck_assert_uint_eq(b.h2d_bytes - a.h2d_bytes, 1000);
 	ck_assert_uint_eq(b.d2d_bytes - a.d2d_bytes, 100);
 	ck_assert_uint_eq(b.d2h_bytes - a.d2h_bytes, 10);
+	// and what was stays
+	t = cf_drain(&r);
+	CF_OK(r.st->reset(r.d, &t, &cf_err));
+	cf_copy(&r, s, m.range.addr, (uintptr_t)h.host, 5, GENAI_COPY_H2D);
+	cf_finish(&r, s);
+	a = b;
+	CF_OK(r.st->stats(r.d, &b, &cf_err));
+	ck_assert_msg(b.copies == a.copies + 1 &&
+			      b.h2d_bytes == a.h2d_bytes + 5,
+		      "after a reset %lu copies of %lu bytes are counted, "
+		      "%lu of %lu were before",
+		      (unsigned long)b.copies, (unsigned long)b.h2d_bytes,
+		      (unsigned long)a.copies, (unsigned long)a.h2d_bytes);
 	cf_free(&r, &m);
 	cf_free(&r, &h);
 	cf_destroy(&r, s);

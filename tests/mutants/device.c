@@ -591,6 +591,8 @@ static void fill_tables(void)
 	mutant_wrap_executors(inner[0], inner[1]);
 	mutant_wrap_many(&s_table, &mutant_barrier);
 	mutant_wrap_sessions(mutant_executors, 2);
+	mutant_wrap_corners(&s_table, &mutant_barrier);
+	mutant_wrap_shapes(mutant_executors);
 }
 
 static void *the_self;

@@ -23,6 +23,14 @@ void mutant_wrap_many(struct genai_stream_ops *s, struct genai_barrier_ops *b);
 void mutant_up(void *self); /* after init */
 void mutant_down(void);	    /* before fini */
 
+/* ---- corners.c, shapes.c ---- */
+
+/* The outermost layers: what shows in one corner only: at one size or shape, in
+ * one type, after a refusal or a reset, beside another device. */
+void mutant_wrap_corners(struct genai_stream_ops *s,
+			 struct genai_barrier_ops *b);
+void mutant_wrap_shapes(struct genai_executor_ops *executors);
+
 /* ---- sessions.c ---- */
 
 /* A second layer in front of the executors. */

@@ -58,7 +58,8 @@ static int32_t load(struct genai_pager *p, struct slot *slot, uint32_t page,
 	p->tail = slot->ready;
 	if ((is("stale-256") && p->stats.steps % 256 == 255) ||
 	    (is("stale-1000") && p->stats.steps > 1000) ||
-	    (is("stale-2048") && p->stats.steps > 2048))
+	    (is("stale-2048") && p->stats.steps > 2048) ||
+	    (is("stale-10000") && p->stats.steps > 10000))
 		slot->ready = stale;
 	return 0;
 }
@@ -181,9 +182,13 @@ static int32_t acquire(struct genai_pager *p, uint32_t visit,
 	struct page *pg;
 
 	(void)stream;
-	if (!p->in_step || visit != p->next || visit >= p->n_visits)
+	if (!p->in_step || visit != p->next || visit >= p->n_visits) {
+		if (is("acquire-writes"))
+			out_place->addr = 0;
+		p->stats.acquires += is("refused-counts");
 		return FAIL(p, err, GENAI_E_STATE,
 			    "visit %u acquired, %u is next", visit, p->next);
+	}
 	page = p->sweep[visit].page;
 	pg = &p->pages[page];
 	if (pg->placement == STREAMED) {
@@ -200,6 +205,8 @@ static int32_t acquire(struct genai_pager *p, uint32_t visit,
 				    "visit %u: its slot holds page %u", visit,
 				    slot->page);
 		slot->held++;
+		if (is("held-8-bits"))
+			slot->held &= 0xff;
 		ready = slot->ready;
 		linger(p, ready);
 	}
@@ -247,6 +254,8 @@ static int32_t step_end(struct genai_pager *p, struct genai_stream *stream,
 			struct genai_point *out_tail, struct genai_error *err)
 {
 	(void)stream;
+	if (is("end-writes"))
+		*out_tail = (struct genai_point){NULL, 0};
 	if (!p->in_step || p->next != p->n_visits)
 		return FAIL(p, err, GENAI_E_STATE,
 			    "step ended after %u of %u visits", p->next,
@@ -256,7 +265,7 @@ static int32_t step_end(struct genai_pager *p, struct genai_stream *stream,
 			return FAIL(p, err, GENAI_E_STATE,
 				    "step ended while visit %u is held", i);
 	*out_tail = p->tail;
-	if (p->recording) {
+	if (p->recording && !(is("restore-once") && p->restores++)) {
 		memcpy(p->slots, p->saved, sizeof(p->saved));
 		p->tail = p->saved_tail;
 	}
@@ -290,6 +299,8 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 		p->recording = false;
 	p->primed = false;
 	p->tail = (struct genai_point){NULL, 0};
+	if (is("stats-reset"))
+		p->stats = (struct genai_pager_stats){.size = sizeof(p->stats)};
 	return 0;
 }
 
@@ -303,6 +314,10 @@ static int32_t replay_begin(struct genai_pager *p, struct genai_stream *stream,
 			    "replay_begin before seal or inside a step");
 	if (p->n_slots && !p->primed && !is("replay-unprimed"))
 		rc = prime(p, err);
+	if (is("replay-at-home")) {
+		p->home = p->home ? p->home : stream;
+		stream = p->home;
+	}
 	if (!rc && !is("replay-unordered"))
 		rc = p->stream.ops->wait(p->stream.self, stream, p->tail, err);
 	return is("replay-error-lost") ? 0 : rc;
@@ -319,6 +334,8 @@ static int32_t resident(struct genai_pager *p, uint32_t visit,
 
 	if (!p->is_sealed)
 		return FAIL(p, err, GENAI_E_STATE, "resident before seal");
+	if (visit >= p->n_visits && is("resident-writes"))
+		*out_kind = 0;
 	if (visit >= p->n_visits)
 		return FAIL(p, err, GENAI_E_INVAL, "no visit %u", visit);
 	*out_kind = kinds[p->pages[p->sweep[visit].page].placement];
@@ -330,6 +347,8 @@ static int32_t stats(struct genai_pager *p, struct genai_pager_stats *out,
 {
 	struct genai_pager_stats st = p->stats;
 
+	if (is("stats-bytes-32"))
+		st.copy_bytes &= 0xffff;
 	(void)err;
 	if (is("stats-12-bits"))
 		st.acquires = st.acquires & 0xfff;
@@ -351,7 +370,8 @@ static int32_t ring_close(struct genai_pager *p,
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < p->n_pages; i++)
-		ring_give(p, p->pages[i].extents);
+		if (p->is_sealed || !is("close-unsealed"))
+			ring_give(p, p->pages[i].extents);
 	ring_give(p, p->pages);
 	ring_give(p, p->sweep);
 	ring_give(p, p->held);

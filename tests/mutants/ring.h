@@ -50,7 +50,8 @@ struct genai_pager {
 	struct genai_mem copy, device;
 	struct slot slots[MAX_SLOTS], saved[MAX_SLOTS];
 	uint32_t n_slots, n_streamed, *streamed;
-	uint32_t resets;
+	uint32_t resets, restores;
+	struct genai_stream *home;
 	struct genai_point tail, saved_tail;
 	struct genai_pager_report report;
 	struct genai_pager_stats stats;

@@ -127,6 +127,8 @@ int32_t ring_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
 
 	if (p->is_sealed)
 		return FAIL(p, err, GENAI_E_STATE, "add after seal");
+	if (is("page-flag-31"))
+		flags &= ~(1u << 31);
 	if (flags & ~GENAI_PAGE_NO_STREAM)
 		return FAIL(p, err, GENAI_E_UNSUPPORTED, "page flags %#x",
 			    flags);
@@ -135,6 +137,10 @@ int32_t ring_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
 		return FAIL(p, err, GENAI_E_INVAL, "page %u: cannot",
 			    p->n_pages);
 	rc = check_extents(p, bytes, extents, n, err);
+	if (rc && is("add-refused-leaks"))
+		ring_take(p, 64);
+	if (rc && is("add-refused-malloc"))
+		mutant_leak(64);
 	if (rc)
 		return rc;
 	more = ring_host(p)->realloc(ring_host(p)->ctx, p->pages,
@@ -169,7 +175,8 @@ static int32_t take_sweep(struct genai_pager *p,
 	for (uint32_t i = 0; i < n; i++) {
 		struct page *pg;
 
-		if (sweep[i].flags)
+		if (sweep[i].flags && !(is("visit-flag-31") &&
+					sweep[i].flags == 1u << 31))
 			return FAIL(p, err, GENAI_E_UNSUPPORTED,
 				    "visit %u: flags %#x", i, sweep[i].flags);
 		if (sweep[i].page >= p->n_pages)
@@ -258,7 +265,9 @@ static uint64_t choose(struct genai_pager *p, uint64_t budget)
 		bool may = !(pg->flags & GENAI_PAGE_NO_STREAM) ||
 			   is("no-stream-streams");
 
-		if (up(pg->bytes) <= budget - ring - r->pinned_bytes) {
+		if (up(pg->bytes) <=
+		    budget - ring - r->pinned_bytes +
+			    (is("budget-255") && budget < 1 << 30 ? 255 : 0)) {
 			pg->placement = PINNED;
 			pg->addr = r->pinned_bytes;
 			r->pinned_bytes += up(pg->bytes);
@@ -501,6 +510,10 @@ int32_t ring_seal(struct genai_pager *p, const struct genai_sweep_visit *sweep,
 	}
 	if (rc && is("seal-stays"))
 		return rc;
+	if (rc && is("seal-reports"))
+		genai_struct_give(out, &p->report);
+	if (rc && is("seal-refused-descriptor"))
+		(void)open("/dev/null", O_RDONLY);
 	if (rc) {
 		if (!p->barrier.ops->drain(p->barrier.self, all, UINT64_MAX,
 					   &ticket, NULL)) {
