@@ -64,7 +64,7 @@ struct cf_options {
 	const char *tests[64]; /* run only these */
 	uint32_t n_tests;
 	uint64_t seed;
-	bool list, strict, require_device, torture, tap, brief;
+	bool list, strict, require_device, torture, tap, brief, keep_open;
 };
 
 struct cf_suite {

@@ -64,6 +64,10 @@ static const char usage[] =
 	"  --torture          let every allocation fail in turn; slow\n"
 	"  --seed N           other random pages and programs than those of 0\n"
 	"  --brief            one in eight of the cases of operators' numbers\n"
+	"  --keep-open        beside each test another runtime is open, so that "
+	"a\n"
+	"                     device whose opening takes long is opened once a "
+	"test\n"
 	"  --tap              Test Anything Protocol\n"
 	"  --list             list the tests: id, interface, requirement\n"
 	"  --version\n"
@@ -99,7 +103,8 @@ static const struct option options[] = {
 	{"torture", 0, NULL, 'T'}, {"tap", 0, NULL, 'a'},
 	{"brief", 0, NULL, 'b'},   {"list", 0, NULL, 'l'},
 	{"version", 0, NULL, 'v'}, {"help", 0, NULL, 'h'},
-	{"seed", 1, NULL, 'd'},	   {0},
+	{"seed", 1, NULL, 'd'},	   {"keep-open", 0, NULL, 'k'},
+	{0},
 };
 
 static int take_seed(struct cf_options *o)
@@ -147,6 +152,9 @@ static int take_option(struct cf_options *o, int c)
 		return 0;
 	case 'b':
 		o->brief = true;
+		return 0;
+	case 'k':
+		o->keep_open = true;
 		return 0;
 	case 'l':
 		o->list = true;

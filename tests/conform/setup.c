@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 char cf_logged[1024];
 static atomic_uint n_errors;
@@ -236,6 +237,23 @@ static void note_sets(const char *const *sets)
 					      "%s%s", n ? " " : "", *sets);
 }
 
+// --keep-open: a runtime beside those of the test, in this process, so that
+// what a driver makes once for all of them is there before the test begins.
+static void keep_open(void)
+{
+	static pid_t by;
+	struct genai_runtime *rt;
+
+	if (!cf.o.keep_open || by == getpid())
+		return;
+	by = getpid();
+	rt = calloc(1, sizeof(*rt));
+	ck_assert_ptr_nonnull(rt);
+	rt->log = cf_log;
+	if (load_all(rt, 0, NULL, NULL) || genai_runtime_bring_up(rt, NULL))
+		genai_close(rt); // the test will say why
+}
+
 int32_t cf_try_open(struct cf_rt *r, uint32_t with, const char *const *sets,
 		    void (*before)(struct genai_module *m),
 		    struct genai_error *err)
@@ -245,6 +263,7 @@ int32_t cf_try_open(struct cf_rt *r, uint32_t with, const char *const *sets,
 
 	memset(r, 0, sizeof(*r));
 	ck_assert_ptr_nonnull(rt);
+	keep_open();
 	note_sets(sets);
 	rt->log = cf_log;
 	rc = load_all(rt, with, sets, err);
