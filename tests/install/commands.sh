@@ -148,4 +148,26 @@ for page in "$top_srcdir"/*.md "$top_srcdir"/docs/*.md; do
 done >out
 [ "$(wc -l <links)" -ge 40 ] && [ ! -s out ]
 result $? "links of pages lead somewhere"
+
+# FILE: the names that its headings have in links, as GitHub makes them
+anchors()
+{
+	sed -n 's/^##* *//p' "$1" | tr '[:upper:]' '[:lower:]' |
+		sed 's/[^a-z0-9_ -]//g; s/ /-/g'
+}
+
+: >links
+for page in "$top_srcdir"/*.md "$top_srcdir"/docs/*.md; do
+	grep -o ']([^)]*#[^)]*)' "$page" | sed 's/^](//; s/)$//' |
+		grep -v '^http' | while read -r to; do
+			echo "$to" >>links
+			at=${to%%#*}
+			at=${at:+$(dirname "$page")/$at}
+			anchors "${at:-$page}" 2>/dev/null |
+				grep -qxF -- "${to#*#}" ||
+				echo "$(basename "$page") links to $to"
+		done
+done >out
+[ -s links ] && [ ! -s out ]
+result $? "and to headings that there are"
 echo "1..$n"
