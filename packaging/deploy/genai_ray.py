@@ -35,11 +35,13 @@ class Engine:
     def __init__(self, genai, model, options):
         self.folder = tempfile.mkdtemp(prefix="genai-ray-")
         self.path = os.path.join(self.folder, "genai.sock")
-        # The server ends with us, however we end: its shell reads our pipe.
+        # The server ends with us, however we end, and its folder goes: its
+        # shell reads our pipe.
         self.p = subprocess.Popen(
             ["sh", "-c", 'exec 3<&0; "$@" & p=$!; '
-             '(cat <&3; kill $p) >/dev/null 2>&1 & wait $p',
-             "sh", genai, "serve", model, "--socket", self.path, *options],
+             '(cat <&3; kill $p) >/dev/null 2>&1 & wait $p; rm -rf "$0"',
+             self.folder, genai, "serve", model, "--socket", self.path,
+             *options],
             stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         line = self.p.stderr.readline().decode()
         if " at " not in line:
@@ -49,7 +51,6 @@ class Engine:
     def __del__(self):
         self.p.stdin.close()
         self.p.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def client(self):
         if self.session is None:
