@@ -5,8 +5,8 @@
 
 #include "tests/conform/conform.h"
 
-#define BOOK_MAX_PAGES 160
-#define BOOK_MAX_EXTENTS 12
+#define BOOK_MAX_PAGES 320
+#define BOOK_MAX_EXTENTS 60
 #define BOOK_MAX_VISITS 1024
 #define BOOK_MAX_SEEN 8192
 
@@ -98,8 +98,10 @@ void book_make(struct book *b, uint64_t seed, uint32_t n_pages);
  * source lies memory that cannot be read. */
 void book_make_wide(struct book *b, uint64_t seed, uint32_t n_pages,
 		    uint32_t n_large);
-/* All alike, one extent and one visit each: as many slots as may be. */
-void book_make_even(struct book *b, uint64_t seed, uint32_t n_pages);
+/* All alike, one extent each, visited so many times in a row: as many slots as
+ * may be. */
+void book_make_even(struct book *b, uint64_t seed, uint32_t n_pages,
+		    uint32_t times);
 void book_make_content(struct book_page *pg);
 /* The fill of some extents; ctx is a book_fill. */
 void book_invert(void *ctx, void *dst, uint64_t bytes, const void *src,

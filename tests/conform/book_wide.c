@@ -312,7 +312,8 @@ void book_make_wide(struct book *b, uint64_t seed, uint32_t n_pages,
 
 #define EVEN_BYTES UINT64_C(1008)
 
-void book_make_even(struct book *b, uint64_t seed, uint32_t n_pages)
+void book_make_even(struct book *b, uint64_t seed, uint32_t n_pages,
+		    uint32_t times)
 {
 	memset(b, 0, sizeof(*b));
 	b->seed = cf_seed(seed);
@@ -333,6 +334,7 @@ void book_make_even(struct book *b, uint64_t seed, uint32_t n_pages)
 					      .bytes = EVEN_BYTES};
 		book_make_content(pg);
 		b->total += up(EVEN_BYTES, 256);
-		add_visit(b, i, i, 0, EVEN_BYTES, EVEN_BYTES);
+		for (uint32_t k = 0; k < times; k++)
+			add_visit(b, i, i, 0, EVEN_BYTES, EVEN_BYTES);
 	}
 }

@@ -223,6 +223,41 @@ static void poisoned(void)
 	cf_close(&r);
 }
 
+static char long_text[401];
+
+static int32_t fail_so(void *ctx, void *const *mem, struct genai_error *err)
+{
+	(void)mem;
+	return genai_fail(err, *(const int32_t *)ctx, "%s", long_text);
+}
+
+// Any code, and a text as long as it is.
+static void every_code(void)
+{
+	struct genai_stream *s;
+	struct genai_ticket t;
+	struct genai_point p;
+
+	memset(long_text, 't', sizeof(long_text) - 1);
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	for (int32_t code = -1; code >= GENAI_E_ORDER; code--) {
+		if (code == GENAI_E_DEADLINE) // is the barrier's own
+			continue;
+		cf_call(&r, s, "fails", fail_so, &code);
+		p = cf_mark(&r, s);
+		CF_FAILS(code,
+			 r.ba->host_read(r.d, &p, 1, UINT64_MAX, &cf_err));
+		ck_assert_msg(strstr(cf_err.text, long_text) != NULL,
+			      "of a text of 400 bytes there is left: %s",
+			      cf_err.text);
+		t = cf_drain(&r);
+		CF_OK(r.st->reset(r.d, &t, &cf_err));
+	}
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
 // Whoever calls need not want to know why.
 static void err_null(void)
 {
@@ -249,6 +284,7 @@ static const struct cf_test tests[] = {
 	{"barrier/deadline", "GM-8 GM-62", B, 0, deadline},
 	{"barrier/in-recording", "GM-63", B, CF_RECORD, in_recording},
 	{"barrier/poisoned", "GM-64", B, 0, poisoned},
+	{"barrier/every-code", "GM-33 GM-64", B, 0, every_code},
 	{"barrier/err-null", "GM-5", B, 0, err_null},
 };
 const struct cf_suite cf_suite_barrier = {tests,

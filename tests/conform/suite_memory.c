@@ -239,6 +239,15 @@ static void host_memory(void)
 	CF_FAILS(GENAI_E_INVAL,
 		 r.st->copy(r.d, s, dev.range.addr, (uintptr_t)file, 4096,
 			    GENAI_COPY_H2D, &cf_err));
+	// from anywhere on, of any length
+	CF_OK(r.st->host_register(r.d, file + 35, 9001, &reg, &cf_err));
+	cf_copy(&r, s, dev.range.addr, (uintptr_t)file + 35, 9001,
+		GENAI_COPY_H2D);
+	cf_finish(&r, s);
+	cf_get(&r, back, dev.range.addr, 9001);
+	ck_assert_mem_eq(back, file + 35, 9001);
+	t = cf_drain(&r);
+	CF_OK(r.st->host_unregister(r.d, reg.range.addr, &t, &cf_err));
 	CF_OK(r.st->host_register(r.d, file, 16 * KIB, &reg, &cf_err));
 	t = cf_drain(&r);
 	CF_OK(r.st->host_unregister(r.d, reg.range.addr, &t, &cf_err));

@@ -54,6 +54,38 @@ static void shapes(void)
 			 0, parts[seed % 7]);
 }
 
+// In n pieces, from the same bytes.
+static void split(struct book_page *pg, uint32_t n)
+{
+	const struct genai_extent whole = pg->extents[0];
+	const uint64_t piece = whole.bytes / n / 16 * 16;
+
+	for (uint32_t k = 0; k < n; k++) {
+		struct genai_extent *e = &pg->extents[k];
+
+		*e = whole;
+		e->place = k * piece;
+		e->src = (const char *)whole.src + k * piece;
+		e->bytes = k + 1 < n ? piece : whole.bytes - k * piece;
+		e->src_bytes = e->bytes;
+	}
+	pg->n_extents = n;
+}
+
+// More pages than a byte numbers, and more extents than a few.
+static void many(void)
+{
+	for (uint32_t part = 0; part <= 100; part += 50) {
+		book_make_even(&b, 350 + part, BOOK_MAX_PAGES, 1);
+		split(&b.pages[7], BOOK_MAX_EXTENTS);
+		split(&b.pages[BOOK_MAX_PAGES - 1], BOOK_MAX_EXTENTS / 3);
+		book_open(&b, NULL);
+		CF_OK(book_seal(&b, b.total * part / 100, &cf_err));
+		steps(2, "of hundreds of pages");
+		close_wide();
+	}
+}
+
 static void large(void)
 {
 	static const uint32_t parts[] = {0, 30, 50, 70, 100};
@@ -135,6 +167,7 @@ static void replayed(void)
 #define P GENAI_IFACE_PAGER
 static const struct cf_test tests[] = {
 	{"pager/shapes", "GM-93", P, 0, shapes},
+	{"pager/shapes-many", "GM-93", P, 0, many},
 	{"pager/large-pages", "GM-93", P, 0, large},
 	{"pager/sources", "GM-94", P, 0, sources},
 	{"pager/plan-shapes", "GM-92", P, 0, planned},

@@ -146,6 +146,40 @@ static void greedy(void)
 	}
 }
 
+// A page that is used so often in a row, all of it at once.
+#define TIMES 256
+static void hold_one(void)
+{
+	struct genai_place place[TIMES];
+	struct genai_point ready, tail;
+
+	book_make_even(&b, 440, 4, TIMES);
+	book_open(&b, NULL);
+	CF_OK(book_seal(&b, b.total * 3 / 4, &cf_err));
+	for (int step = 0; step < 3; step++) {
+		CF_OK(b.ops->step_begin(b.p, b.s, 0, &cf_err));
+		for (uint32_t v = 0; v < b.n_visits; v++) {
+			struct genai_place *at = &place[v % TIMES];
+
+			CF_OK(b.ops->acquire(b.p, v, b.s, at, &ready, &cf_err));
+			cf_wait(&b.r, b.s, ready);
+			b.visits[v].addr = at->addr;
+			if (v % TIMES < TIMES - 1)
+				continue;
+			for (uint32_t k = 0; k < TIMES; k += 51)
+				book_use(&b, v - k, &place[TIMES - 1 - k]);
+			for (uint32_t k = 0; k < TIMES; k++)
+				CF_OK(b.ops->release(b.p, v - k,
+						     cf_mark(&b.r, b.s),
+						     &cf_err));
+		}
+		CF_OK(b.ops->step_end(b.p, b.s, &tail, &cf_err));
+	}
+	book_check(&b, "256 visits of a page held at once");
+	book_close(&b);
+	book_free(&b);
+}
+
 // ---- recordings ----
 
 static struct genai_recording *record(void)
@@ -437,6 +471,7 @@ static const struct cf_test tests[] = {
 	{"pager/tight-ring", "GM-84", P, 0, tight},
 	{"pager/hold", "GM-85", P, 0, hold},
 	{"pager/hold-many", "GM-85", P, 0, greedy},
+	{"pager/hold-one", "GM-85", P, 0, hold_one},
 	{"pager/replays", "GM-86", P, REC, replays},
 	{"pager/replay-streams", "GM-86", P, REC, replay_streams},
 	{"pager/recording-aborted", "GM-87", P, REC, recording_aborted},

@@ -21,10 +21,19 @@ static int32_t count(void *ctx, void *const *mem, struct genai_error *err)
 
 static void destroy_busy(void)
 {
+	char name[300];
 	struct genai_stream *s;
 	struct cf_gate g;
 
 	cf_open(&r, 0, NULL);
+	// a name is any text
+	memset(name, 'n', sizeof(name));
+	for (size_t n = 0; n < sizeof(name); n += 42) {
+		name[n] = 0;
+		s = cf_stream(&r, name);
+		name[n] = 'n';
+		cf_destroy(&r, s);
+	}
 	s = cf_stream(&r, "s");
 	cf_gate_close(&r, s, &g);
 	CF_FAILS(GENAI_E_BUSY, r.st->destroy(r.d, s, &cf_err));
@@ -436,7 +445,7 @@ static void units(void)
 	struct genai_work w = {sizeof(w), 3, "sum", sum, NULL};
 	struct genai_access acc[3];
 	unsigned char in[100], out[100];
-	struct genai_mem m;
+	struct genai_mem m, p;
 	struct genai_stream *s;
 
 	cf_open(&r, 0, NULL);
@@ -455,6 +464,23 @@ static void units(void)
 	cf_get(&r, out, m.range.addr + 2048, 100);
 	for (int i = 0; i < 100; i++)
 		ck_assert_int_eq(out[i], (unsigned char)(in[i] + 1));
+	// pinned memory is read and written as the device's own is
+	p = cf_pinned(&r, 4096);
+	memcpy((char *)p.host + 33, in, 100);
+	w = (struct genai_work){sizeof(w), 3, "sum", sum, NULL};
+	acc[0] = (struct genai_access){p.range.addr + 33, 100, GENAI_READ, 0};
+	acc[1] =
+		(struct genai_access){p.range.addr + 2048, 100, GENAI_WRITE, 0};
+	acc[2] = (struct genai_access){p.range.addr, 0, GENAI_READ, 0};
+	CF_OK(r.st->launch(r.d, s, &w, acc, 3, &cf_err));
+	cf_finish(&r, s);
+	memcpy(out, (char *)p.host + 2048, 100);
+	for (int i = 0; i < 100; i++)
+		ck_assert_msg(out[i] == (unsigned char)(in[i] + 1),
+			      "byte %d of pinned memory is %u after a unit, "
+			      "not %u",
+			      i, out[i], (unsigned char)(in[i] + 1));
+	cf_free(&r, &p);
 	cf_free(&r, &m);
 	cf_destroy(&r, s);
 	cf_close(&r);

@@ -118,7 +118,7 @@ static void pager_open(struct use *u, const char *const *sets)
 {
 	struct book *b = &u->book;
 
-	book_make_even(b, 21, 90);
+	book_make_even(b, 21, 90, 1);
 	book_start(b, sets);
 	// not the tap, which is one for all
 	b->stream = b->r.d->stream;

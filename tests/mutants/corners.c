@@ -70,10 +70,16 @@ static int32_t c_graph(void *self, struct genai_recording *rec,
 
 // ---- memory ----
 
+static uint64_t registered_end;
+static struct genai_range pinned[64];
+static uint32_t n_pinned;
+
 static int32_t c_alloc(void *self, uint32_t kind, uint64_t bytes,
 		       const char *tag, struct genai_mem *out,
 		       struct genai_error *err)
 {
+	int32_t rc;
+
 	if (n_open && is("record-shared"))
 		return mutant_fail(err, GENAI_E_STATE, "a recording is open");
 	// who records is remembered by thread
@@ -85,7 +91,10 @@ static int32_t c_alloc(void *self, uint32_t kind, uint64_t bytes,
 			sizeof(*out), kind, {(uintptr_t)some, bytes}, NULL};
 		return 0;
 	}
-	return refused(stream.alloc(self, kind, bytes, tag, out, err));
+	rc = stream.alloc(self, kind, bytes, tag, out, err);
+	if (!rc && kind == GENAI_MEM_HOST_PINNED)
+		pinned[n_pinned++ % 64] = out->range;
+	return refused(rc);
 }
 
 static int32_t c_free(void *self, genai_addr addr,
@@ -108,8 +117,15 @@ static int32_t c_free(void *self, genai_addr addr,
 static int32_t c_register(void *self, const void *ptr, uint64_t bytes,
 			  struct genai_mem *out, struct genai_error *err)
 {
-	int32_t rc = stream.host_register(self, ptr, bytes, out, err);
+	int32_t rc;
 
+	if (is("register-unaligned") && (uintptr_t)ptr % 64)
+		return mutant_fail(err, GENAI_E_LIMIT, "not at a line");
+	if (is("register-odd") && bytes % 64)
+		return mutant_fail(err, GENAI_E_LIMIT, "not of whole lines");
+	rc = stream.host_register(self, ptr, bytes, out, err);
+	if (!rc && is("register-one-less"))
+		registered_end = (uintptr_t)ptr + bytes;
 	if (rc && is("refused-host"))
 		mutant_host->alloc(mutant_host->ctx, 64, "left");
 	return refused(rc);
@@ -127,8 +143,11 @@ static int32_t c_create(void *self, const char *name, struct genai_stream **out,
 			struct genai_error *err)
 {
 	uint32_t i = 0;
-	int32_t rc = stream.create(self, name, out, err);
+	int32_t rc;
 
+	if (is("name-empty") && !*name)
+		return mutant_fail(err, GENAI_E_INVAL, "no name");
+	rc = stream.create(self, name, out, err);
 	while (i < 63 && made[i].s)
 		i++;
 	if (rc)
@@ -200,11 +219,28 @@ static int32_t c_copy(void *self, struct genai_stream *s, uint64_t dst,
 		src = (uintptr_t)seen + n_seen;
 		n_seen += (n + 63) / 64 * 64;
 	}
+	if (registered_end && kind == GENAI_COPY_H2D &&
+	    src + n == registered_end)
+		return mutant_fail(err, GENAI_E_INVAL, "not registered");
 	rc = stream.copy(self, s, dst, src, n, kind, err);
 	if (!rc && kind == GENAI_COPY_H2D)
 		count(self, n);
 	refusals += rc != 0;
 	return refused(rc);
+}
+
+static int32_t c_launch(void *self, struct genai_stream *s,
+			const struct genai_work *work,
+			const struct genai_access *acc, uint32_t n,
+			struct genai_error *err)
+{
+	for (uint32_t i = 0; is("pinned-no-units") && i < n; i++)
+		for (uint32_t k = 0; k < 64; k++)
+			if (acc[i].bytes && acc[i].addr >= pinned[k].addr &&
+			    acc[i].addr - pinned[k].addr < pinned[k].bytes)
+				return mutant_fail(err, GENAI_E_INVAL,
+						   "it is the host's");
+	return stream.launch(self, s, work, acc, n, err);
 }
 
 static int32_t c_launch_host(void *self, struct genai_stream *s,
@@ -267,6 +303,13 @@ static int32_t c_read(void *self, const struct genai_point *points, uint32_t n,
 		return mutant_fail(err, GENAI_E_DEADLINE, "it is late");
 	rc = barrier.host_read(self, points, n, deadline, err);
 	a_failure |= rc && rc != GENAI_E_DEADLINE && rc != GENAI_E_STATE;
+	if (rc && err && is("text-256"))
+		err->text[255] = 0;
+	if (rc < GENAI_E_NOSYS && is("code-rare")) {
+		if (err)
+			err->code = GENAI_E_DEVICE;
+		return GENAI_E_DEVICE;
+	}
 	return rc;
 }
 
@@ -315,6 +358,8 @@ void mutant_wrap_corners(struct genai_stream_ops *s,
 	s->destroy = c_destroy;
 	s->wait = c_wait;
 	s->copy = c_copy;
+	if (s->launch)
+		s->launch = c_launch;
 	s->launch_host = c_launch_host;
 	s->capture_begin = c_begin;
 	s->capture_end = c_end;

@@ -161,6 +161,8 @@ static genai_addr address(struct genai_pager *p, uint32_t visit)
 
 	if (is("visit-byte"))
 		v = &p->sweep[(uint8_t)visit];
+	if (is("page-8-bits"))
+		page &= 255;
 	if (is("page-mask"))
 		page &= 63;
 	if (is("offset-16-bits"))

@@ -157,7 +157,9 @@ int32_t ring_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
 	memcpy(more->extents, extents, n * sizeof(*extents));
 	more->bytes = bytes;
 	more->flags = flags;
-	more->n_extents = is("extents-4") && n > 4 ? 4 : n;
+	more->n_extents = is("extents-4") && n > 4	? 4
+			  : is("extents-16") && n > 16 ? 16
+						       : n;
 	p->n_pages++;
 	return 0;
 }
