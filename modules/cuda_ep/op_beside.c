@@ -308,8 +308,8 @@ static int32_t multiply(const struct cep_node *n, struct cep_run *r,
 	uint32_t matrices = x->dual ? 2 : 1, rows = x->m.m == 1 ? 1 : 8;
 	// rows of matrices that a warp reads at once: few, where there were too
 	// few warps else
-	bool many = x->m.n * matrices / 4 >=
-		    FULL_WARPS * (uint32_t)r->self->n_sms;
+	bool many =
+		x->m.n * matrices / 4 >= FULL_WARPS * (uint32_t)r->self->n_sms;
 	uint32_t streams = many || rows > 1 ? 4 : 2;
 	uint32_t block = WARPS * streams / matrices;
 
@@ -455,8 +455,8 @@ int32_t cep_run_staged(struct cep_node *n, struct cep_run *r,
 #define ROWS 8192u   // of it: a page
 #define MATRICES 40u // at most: twice what caches hold
 #define COPY_BYTES (32u << 20)
-#define COPIES 8u // of a round
-#define ROUNDS 7  // after one to wake everything up
+#define COPIES 24u // of a round: long beside a job, after which it is seen
+#define ROUNDS 5   // after one to wake everything up
 
 struct trial {
 	struct cep *self;
