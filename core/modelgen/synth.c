@@ -21,6 +21,8 @@ struct arch {
 	uint32_t attention;	// layers that are none, a bit each
 	uint32_t delta_k, delta_v, delta; // heads and size of delta networks,
 					  // which have the taps, then
+	uint32_t rotary;		  // channels that turn; 0: all
+	uint32_t window;		  // of five layers of six; 0: none
 };
 
 #define LLAMA "llama"
@@ -29,6 +31,8 @@ struct arch {
 #define GPT_OSS "gptoss"
 #define LFM2 "lfm2"
 #define QWEN35 "qwen3_5_text"
+#define GEMMA3 "gemma3_text"
+#define PHI3 "phi3"
 #define LFM2_ATTENTION 0x5524 // layers 2, 5, 8, 10, 12, 14
 
 static const struct arch archs[] = {
@@ -75,6 +79,12 @@ static const struct arch archs[] = {
 	{"Qwen3.5-9B", QWEN35, 32, 4096, 16, 4, 256, 12288, 248320, 262144, 1e7,
 	 1e-6f, false, .taps = 4, .attention = 0x88888888, .delta_k = 16,
 	 .delta_v = 32, .delta = 128},
+	{"Gemma-3-1B", GEMMA3, 26, 1152, 4, 1, 256, 6912, 262144, 32768, 1e6,
+	 1e-6f, true, .window = 512},
+	{"Gemma-3-4B", GEMMA3, 34, 2560, 8, 4, 256, 10240, 262208, 131072, 1e6,
+	 1e-6f, true, .window = 1024},
+	{"Phi-4-mini", PHI3, 32, 3072, 24, 8, 128, 8192, 200064, 131072, 1e4,
+	 1e-5f, true, .rotary = 96},
 	{"tiny-llama", LLAMA, 2, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-5f, true,
 	 0},
 	{"tiny-qwen2", QWEN2, 2, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-6f, false,
@@ -90,6 +100,10 @@ static const struct arch archs[] = {
 	{"tiny-qwen3.5", QWEN35, 4, 64, 2, 1, 32, 128, 512, 512, 1e4, 1e-6f,
 	 false, .taps = 4, .attention = 0x8, .delta_k = 2, .delta_v = 4,
 	 .delta = 16},
+	{"tiny-gemma3", GEMMA3, 7, 64, 4, 2, 16, 128, 512, 512, 1e6, 1e-6f,
+	 true, .window = 8},
+	{"tiny-phi3", PHI3, 2, 64, 4, 2, 32, 128, 512, 512, 1e4, 1e-5f, true,
+	 .rotary = 24},
 };
 #define N_ARCHS (sizeof(archs) / sizeof(archs[0]))
 #define MAX_LAYERS 1024
@@ -184,11 +198,13 @@ static int32_t vector(void *self, uint32_t site, uint32_t layer,
 		      float *out_values, struct genai_error *err)
 {
 	const struct synth *s = self;
-	float centre =
-		site == GENAI_SITE_DELTA_DECAY ? -1.0f
-		: site < GENAI_SITE_BIAS_Q || site == GENAI_SITE_DELTA_NORM
-			? 1.0f
-			: 0.0f;
+	float centre = site == GENAI_SITE_DELTA_DECAY ? -1.0f
+		       : site < GENAI_SITE_BIAS_Q ||
+				       site == GENAI_SITE_NORM_ATTN ||
+				       site == GENAI_SITE_NORM_MLP ||
+				       site == GENAI_SITE_DELTA_NORM
+			       ? 1.0f
+			       : 0.0f;
 	float spread = site == GENAI_SITE_CONV_TAPS ? 2.0f : 0.2f;
 	uint64_t from = stream(s, site, layer, 0);
 	uint64_t n = length_of(&s->conf, site);
@@ -424,6 +440,22 @@ static void delta(struct genai_genconf *c, const struct arch *a)
 		c->mrope[i % 3]++;
 }
 
+// What Gemma 3 has: five layers of six see the window and turn by a rate of
+// their own; the others' positions are divided.
+static void gemma(struct synth *s, const struct arch *a)
+{
+	struct genai_genconf *c = &s->conf;
+
+	c->embed_scale = sqrtf((float)c->hidden);
+	c->gelu = c->norm_out = c->qk_norm = true;
+	c->rope_scale = c->layers > 26 ? 8 : 1;
+	c->theta_local = 10000;
+	c->window = a->window;
+	for (uint32_t i = 0; i < MAX_LAYERS; i++)
+		s->flags[i] = i % 6 == 5 ? 0 : GENAI_LAYER_LOCAL;
+	c->layer_flags = s->flags;
+}
+
 static void configure(struct synth *s, const struct arch *a,
 		      const struct genai_synth_options *o)
 {
@@ -434,7 +466,8 @@ static void configure(struct synth *s, const struct arch *a,
 	c->hidden = a->hidden;
 	c->heads = a->heads;
 	c->kv_heads = a->kv_heads;
-	c->head_size = c->rotary = a->head_size;
+	c->head_size = a->head_size;
+	c->rotary = a->rotary ? a->rotary : a->head_size;
 	c->ffn = a->ffn;
 	c->vocab = a->vocab;
 	c->context = o->context ? o->context : a->context;
@@ -468,6 +501,8 @@ static void configure(struct synth *s, const struct arch *a,
 	c->experts_used = a->used;
 	if (!strcmp(a->type, GPT_OSS))
 		oss(s);
+	if (!strcmp(a->type, GEMMA3))
+		gemma(s, a);
 }
 
 static int32_t check(const struct synth *s, const char *arch,

@@ -310,6 +310,27 @@ START_TEST(states)
 }
 END_TEST
 
+// Norms behind branches, a window; channels that do not turn.
+START_TEST(local_and_partial)
+{
+	struct genai_synth_options o = {.seed = 2, .overwrite = true};
+	struct init t;
+	struct model m;
+
+	synth("tiny-gemma3", dir, &o);
+	model_open(&m, dir);
+	ck_assert_int_eq(model_nodes(&m, "GroupQueryAttention"), 7);
+	t = model_init(&m, "model.layers.6.mlp_out.weight");
+	ck_assert_uint_eq(t.dims[0], 64);
+	model_close(&m);
+	synth("tiny-phi3", dir, &o);
+	model_open(&m, dir);
+	t = model_init(&m, "cos_cache");
+	ck_assert_uint_eq(t.dims[1], 12);
+	model_close(&m);
+}
+END_TEST
+
 START_TEST(list_of_architectures)
 {
 	struct genai_synth_info info;
@@ -322,7 +343,7 @@ START_TEST(list_of_architectures)
 		if (!strcmp(info.name, "Qwen3-0.6B"))
 			bytes = info.weight_bytes;
 	}
-	ck_assert_uint_eq(n, 28);
+	ck_assert_uint_eq(n, 33);
 	// 28 * (1024 * 2 * (2048 + 1024) + 3 * 1024 * 3072) + 1024 * 151936
 	ck_assert_uint_eq(bytes, 595984384ull * 9 / 16);
 }
@@ -478,6 +499,7 @@ int main(void)
 	tcase_add_test(c, untied_with_biases);
 	tcase_add_test(c, experts);
 	tcase_add_test(c, states);
+	tcase_add_test(c, local_and_partial);
 	tcase_add_test(c, list_of_architectures);
 	tcase_add_test(c, left_over);
 	tcase_add_test(c, refuses_options);
