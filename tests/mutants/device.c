@@ -593,6 +593,7 @@ static void fill_tables(void)
 	mutant_wrap_sessions(mutant_executors, 2);
 	mutant_wrap_corners(&s_table, &mutant_barrier);
 	mutant_wrap_shapes(mutant_executors);
+	mutant_wrap_stamps(&s_table);
 }
 
 static void *the_self;

@@ -49,4 +49,8 @@ int32_t mutant_refuse(const struct genai_graph *g, struct genai_error *err);
 /* The graph that the executor sees. */
 const struct genai_graph *mutant_graph(const struct genai_graph *g);
 
+/* ---- stamps.c ---- */
+
+void mutant_wrap_stamps(struct genai_stream_ops *s);
+
 #endif
