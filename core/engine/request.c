@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text/sampler.h"
+
 #define MAX_CHOICES 128
 #define MAX_TOP 20
 #define MAX_STOPS 64
@@ -171,7 +173,6 @@ static int32_t rest(const struct genai_engine *e, const struct genai_request *r,
 		    struct eng_request *rq, struct genai_error *err)
 {
 	struct genai_sampling none = GENAI_SAMPLING_INIT;
-	struct genai_sampler *probe = NULL;
 	int32_t rc = 0;
 
 	if (r->sampling && !genai_options_known(r->sampling, sizeof(none)))
@@ -195,10 +196,7 @@ static int32_t rest(const struct genai_engine *e, const struct genai_request *r,
 	if (rc || rq->n_stops < r->n_stops)
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	// its ranges, before anybody waits for it
-	rc = genai_sampler_open(&rq->sampling, e->m->vocab, NULL, 0, &probe,
-				err);
-	genai_sampler_close(probe);
-	return rc;
+	return genai_sampling_check(&rq->sampling, e->m->vocab, err);
 }
 
 static int32_t make(struct genai_engine *e, const struct genai_request *r,

@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/text/sampler.h"
 #include "core/text/sampler_math.h"
 
 #define MAX_VOCAB (1u << 22)
-#define FIRST_HISTORY (1u << 17)
+#define FIRST_HISTORY 256
 #define MIN_TEMPERATURE 1e-6f
 
 struct candidate {
@@ -38,11 +39,9 @@ static int bad(struct genai_error *err, const char *name, double v,
 			  range);
 }
 
-static int check(const struct genai_sampling *s, uint32_t vocab,
-		 const int64_t *eos, size_t n_eos, struct genai_error *err)
+int32_t genai_sampling_check(const struct genai_sampling *s, uint32_t vocab,
+			     struct genai_error *err)
 {
-	size_t i;
-
 	if (!GENAI_HAS(s, seed) || !genai_options_known(s, sizeof(*s)))
 		return genai_fail(err, GENAI_E_INVAL, "sampling: size %u",
 				  s->size);
@@ -72,11 +71,6 @@ static int check(const struct genai_sampling *s, uint32_t vocab,
 	if (s->min_length < 0)
 		return bad(err, "min_length", (double)s->min_length,
 			   "0 or more");
-	for (i = 0; i < n_eos; i++)
-		if (eos[i] < 0 || eos[i] >= vocab)
-			return genai_fail(err, GENAI_E_INVAL,
-					  "eos id %lld is not 0...%u",
-					  (long long)eos[i], vocab - 1);
 	return 0;
 }
 
@@ -92,9 +86,14 @@ int32_t genai_sampler_open(const struct genai_sampling *p, uint32_t vocab,
 	*out_s = NULL;
 	if (!eos)
 		n_eos = 0;
-	rc = check(p, vocab, eos, n_eos, err);
+	rc = genai_sampling_check(p, vocab, err);
 	if (rc)
 		return rc;
+	for (i = 0; i < n_eos; i++)
+		if (eos[i] < 0 || eos[i] >= vocab)
+			return genai_fail(err, GENAI_E_INVAL,
+					  "eos id %lld is not 0...%u",
+					  (long long)eos[i], vocab - 1);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		goto err_nomem;
