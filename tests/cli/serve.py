@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -608,8 +609,8 @@ def refusals(s):
          (415, "unsupported_media_type"))
     same("another method: 405", s.ask("GET", TEXT)[0], 405)
     same("another path: 404", s.ask("GET", "/v2")[0], 404)
-    same("a large body: 413",
-         s.ask("POST", TEXT, '{"prompt":"%s"}' % ("a" * 70000))[0], 413)
+    status, _, b = s.ask("POST", TEXT, '{"prompt":"%s"}' % ("a" * 70000))
+    check("a large body: 413", is_refused([(status, b)], 413, "too_large"), b)
     same("null is as if it were not there",
          s.ask("POST", TEXT, {"prompt": "a", "stop": None, "seed": None,
                               "xyz": None, "max_tokens": None})[0], 200)
@@ -624,14 +625,24 @@ def refusals(s):
     ]:
         k = s.raw()
         k.sendall(bytes)
-        try:
-            got = k.recv(4096)
-        except ConnectionError:
-            got = b""
+        k.shutdown(socket.SHUT_WR)
+        got = answers_of(k)
         k.close()
-        check("%s: 400, or an end" % what, not got or
-              got.startswith((b"HTTP/1.1 4", b"HTTP/1.0 4")) or
-              got.startswith(b"HTTP/1.1 501"), got)
+        check("%s: an error in JSON, or an end" % what, not got or
+              is_refused(got, 400, "invalid_http") or
+              is_refused(got, 413, "too_large"), got)
+    k = s.raw()
+    k.sendall(b"BREW / HTTP/1.1\r\nHost: x\r\n\r\n")
+    check("an unknown method: 501 in JSON",
+          is_refused(answers_of(k), 501, "method_not_allowed"))
+    k.close()
+    k = s.raw()
+    k.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: "
+              b"application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+              % TEXT.encode() + (b"1000\r\n" + b"a" * 4096 + b"\r\n") * 20)
+    check("large in chunks: 413 in JSON",
+          is_refused(answers_of(k), 413, "too_large"))
+    k.close()
     k = s.raw()
     k.sendall(b"GET /\xff\xc3 HTTP/1.1\r\n\r\n")
     check("a path that is not UTF-8: 404", b" 404 " in k.recv(4096))
@@ -698,24 +709,215 @@ def vanish(s):
     same("the server goes on", s.get("/health"), '{"status":"ok"}')
 
 
-def slow():
-    s = Server("--idle-timeout", "1", "--max-connections", "4")
+# A byte at a time until the server has enough of it.
+def drip(s, first, rest):
     k = s.raw()
+    k.sendall(first)
+    k.settimeout(0.1)
     began = time.time()
     try:
-        for b in b"GET /health HTTP/1.1\r\nX-A: " + b"a" * 100:
-            k.send(bytes([b]))
-            time.sleep(0.1)
+        while time.time() < began + 20:
+            k.send(rest)
+            try:
+                if not k.recv(1, socket.MSG_PEEK):
+                    break
+                k.settimeout(20)
+                return time.time() - began, answers_of(k)
+            except TimeoutError:
+                pass
     except ConnectionError:
         pass
-    check("a byte at a time is too slow", time.time() - began < 8,
-          time.time() - began)
+    finally:
+        k.close()
+    return time.time() - began, []
+
+
+def slow():
+    s = Server("--idle-timeout", "1", "--max-connections", "4")
+    for what, first, rest in [
+            ("a head", b"GET /health HTTP/1.1\r\nX-A: ", b"a"),
+            ("a body", head(TEXT, {"prompt": "a" * 1000})[:-900], b"a")]:
+        took, got = drip(s, first, rest)
+        check(what + " a byte at a time: 408, soon", took < 8 and
+              is_refused(got, 408, "request_timeout"), took, got)
+    k = s.raw()
+    same("one that says nothing is closed without a word", answers_of(k), [])
+    k.close()
     ks = [s.raw() for _ in range(4)]
-    began = time.time()
-    same("more connections than allowed wait", s.ask("GET", "/health")[0], 200)
-    check("for those that idle to be closed", time.time() - began > 0.5,
-          time.time() - began)
-    s.stop()
+    wait(lambda: s.ask("GET", "/v1/models")[0] == 503)
+    status, h, b = s.ask("GET", "/v1/models")
+    check("one connection more than allowed: 503",
+          is_refused([(status, b)], 503, "too_many_connections") and
+          (h["Retry-After"], h["Connection"]) == ("1", "close"), status, b)
+    same("but for /health", s.ask("GET", "/health")[0], 200)
+    wait(lambda: s.ask("GET", "/v1/models")[0] == 200)
+    same("and when those that idle are closed it is served",
+         s.ask("GET", "/v1/models")[0], 200)
+    for k in ks:
+        k.close()
+    same("it ends with 0", s.stop(), (0, ""))
+
+
+# ---- crowds ----
+
+def crowd():
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    n = min(10000, hard - 400)
+    long = dict(prompt="hello", max_tokens=480, ignore_eos=True, n=16,
+                stream=True)
+    s = Server("--max-connections", str(n + 8), "--idle-timeout", "600")
+    begun = s.raw()
+    begun.sendall(head(TEXT, long))
+    ks = [s.raw() for _ in range(n)]
+    wait(lambda: s.metric("genai_connections") == n + 2)
+    same("%d connections at once" % n, s.metric("genai_connections"), n + 2)
+    same("and a request", s.post(TEXT, prompt="a", max_tokens=2)[0], 200)
+    for k in ks[::50]:
+        k.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close"
+                  b"\r\n\r\n")
+    same("each of them may ask", {a for k in ks[::50] for a in answers_of(k)},
+         {(200, b'{"status":"ok"}')})
+    got = b""
+    while not got.endswith(b"0\r\n\r\n"):
+        got += begun.recv(1 << 20)
+    same("what was begun before goes on to its end",
+         got.count(b'"finish_reason":"length"'), 16)
+    for k in ks + [begun]:
+        k.close()
+    wait(lambda: s.metric("genai_connections") == 1)
+    same("and none is left", s.metric("genai_connections"), 1)
+    same("it ends with 0", s.stop(), (0, ""))
+
+    s = Server("--max-connections", "100", "--idle-timeout", "600")
+    begun = s.raw()
+    begun.sendall(head(TEXT, long))
+    ks = [s.raw() for _ in range(99)]
+    wait(lambda: s.ask("GET", "/v1/models")[0] == 503)
+    found = []
+
+    def ask(times):
+        for _ in range(times):
+            k = s.raw()
+            k.sendall(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+            found.append(is_refused(answers_of(k), 503,
+                                    "too_many_connections"))
+            k.close()
+
+    threads = [threading.Thread(target=ask, args=(n // 16,))
+               for _ in range(16)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    same("%d connections over the most: each a 503" % len(found),
+         (len(found), set(found)), (n // 16 * 16, {True}))
+    got = b""
+    while not got.endswith(b"0\r\n\r\n"):
+        got += begun.recv(1 << 20)
+    same("which those that are served do not feel",
+         got.count(b'"finish_reason":"length"'), 16)
+    silent = [s.raw() for _ in range(400)]
+    check("those that say nothing are told, too", all(
+        is_refused(answers_of(k), 503, "too_many_connections")
+        for k in silent))
+    for k in ks + silent + [begun]:
+        k.close()
+    wait(lambda: s.ask("GET", "/v1/models")[0] == 200)
+    same("with room there is service", s.ask("GET", "/v1/models")[0], 200)
+    same("it ends with 0", s.stop(), (0, ""))
+
+    s = Server("--max-connections", "1000", files=64)
+    check("few files: it says how many connections that is",
+          "ulimit -n" in s.warning and ", not 1000:" in s.warning, s.warning)
+    ks = [s.raw() for _ in range(60)]
+    time.sleep(0.3)
+
+    def used():
+        with open("/proc/%d/stat" % s.p.pid) as f:
+            return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
+
+    before = used()
+    time.sleep(1)
+    check("full of them it waits, and does not turn",
+          used() - before < 0.3 * os.sysconf("SC_CLK_TCK"), used() - before)
+    for k in ks:
+        k.close()
+    wait(lambda: s.ask("GET", "/v1/models")[0] == 200)
+    same("and serves when they have left", s.ask("GET", "/v1/models")[0], 200)
+    same("it ends with 0", s.stop(), (0, ""))
+
+
+# ---- the device ----
+
+# Streams and whole answers that are under way when it fails.
+def beside(s):
+    ks = []
+    for stream in True, True, False:
+        ks.append(s.raw())
+        ks[-1].sendall(head(TEXT, dict(prompt="hello world", n=3, stream=stream,
+                                       max_tokens=400, ignore_eos=True))
+                       .replace(b"Host: x", b"Host: x\r\nConnection: close"))
+    got = []
+    for k in ks:
+        b = b""
+        while True:
+            more = k.recv(1 << 16)
+            if not more:
+                break
+            b += more
+        got.append(b)
+        k.close()
+    return got
+
+
+def device():
+    fault = ["--set", "module.cpu_ref.fault="]
+    want = cli("--prompt", "hello world", "-n", "400", "--ignore-eos")["text"]
+    s = Server(*fault[:1], fault[1] + "copy:300")
+    got = beside(s)
+    text = json.loads(got[2].split(b"\r\n\r\n", 1)[1])["choices"]
+    same("a copy that fails: the text is the command line's",
+         [c["text"] for c in text], [want] * 3)
+    same("no stream feels it", [g.count(b'"error"') for g in got], [0] * 3)
+    same("it was one", s.metric("genai_device_errors_total"), 1)
+    same("and all is well", s.get("/health"), '{"status":"ok"}')
+    status, err = s.stop()
+    same("it ends with 0", status, 0)
+    for what in "stay", "exit":
+        s = Server(*fault[:1], fault[1] + "lost:6000", "--device-lost", what)
+        got = beside(s)
+        same(what + ": the device is lost: a stream that was begun gets one "
+             "error, and its end",
+             [(g.count(b'"error":'), g.count(b"data: [DONE]"),
+               b'"code":"device_lost"' in g, g.startswith(b"HTTP/1.1 200"))
+              for g in got[:2]], [(1, 1, True, True)] * 2)
+        status, body = got[2].split(b"\r\n\r\n", 1)
+        check(what + ": an answer that was not, 503", is_refused(
+            [(int(status.split()[1]), body)], 503, "device_lost"), got[2])
+        if what == "stay":
+            for path in TEXT, CHAT:
+                status, _, b = s.ask("POST", path, {
+                    "prompt": "a"} if path == TEXT else
+                    {"messages": user("a")})
+                check("stay: what comes after, too: " + path, is_refused(
+                    [(status, b)], 503, "device_lost"), status, b)
+            same("stay: /health says it", s.ask("GET", "/health")[::2],
+                 (503, b'{"status":"device lost"}'))
+            same("stay: what needs no device is served",
+                 s.ask("GET", "/v1/models")[0], 200)
+        try:
+            status, err = s.p.wait(20 if what == "exit" else 0.2), ""
+            err = s.p.stderr.read()
+        except subprocess.TimeoutExpired:
+            status, err = s.stop()
+        check(what + ": how it ends", status == (1 if what == "exit" else 0)
+              and err.count("lost") == (2 if what == "exit" else 1), status,
+              err)
+    r = subprocess.run([GENAI, "serve", MODEL, "--device-lost", "hope"],
+                       capture_output=True, text=True)
+    check("neither stay nor exit", r.returncode == 2 and
+          "hope is neither stay nor exit" in r.stderr, r)
 
 
 def queue():
@@ -1124,6 +1326,8 @@ site(s)
 same("it ends with 0 and without a word", s.stop(), (0, ""))
 calls()
 slow()
+crowd()
+device()
 queue()
 keys()
 page()

@@ -4,6 +4,7 @@ import atexit
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -56,13 +57,21 @@ class Unix(http.client.HTTPConnection):
 
 
 class Server:
-    def __init__(self, *options, path=None, model=MODEL):
+    # files: how many the process may have open
+    def __init__(self, *options, path=None, model=MODEL, files=None):
         at = ["--socket", path] if path else ["--port", "0"]
+        less = ["sh", "-c", 'ulimit -n %d; exec "$0" "$@"' % files] \
+            if files else []
         self.path = path
-        self.p = subprocess.Popen([GENAI, "serve", model, *at, *options],
-                                  stderr=subprocess.PIPE, text=True)
+        self.p = subprocess.Popen([*less, GENAI, "serve", model, *at,
+                                   *options], stderr=subprocess.PIPE,
+                                  text=True)
         atexit.register(self.p.kill)
+        self.warning = ""
         self.line = self.p.stderr.readline()
+        if self.line.startswith("genai: warning: "):
+            self.warning = self.line
+            self.line = self.p.stderr.readline()
         self.port = None if path else int(self.line.rsplit(":", 1)[1])
 
     def connect(self):
@@ -122,6 +131,36 @@ class Server:
         self.p.send_signal(sig)
         _, err = self.p.communicate(timeout=60)
         return self.p.returncode, err
+
+
+# All that comes of a connection until it ends: statuses and bodies of answers
+# that have a length.
+def answers_of(k):
+    got = b""
+    try:
+        while True:
+            b = k.recv(65536)
+            if not b:
+                break
+            got += b
+    except ConnectionError:
+        pass
+    found = []
+    while b"\r\n\r\n" in got:
+        top, got = got.split(b"\r\n\r\n", 1)
+        n = re.search(rb"(?i)content-length: (\d+)", top)
+        n = int(n.group(1)) if n else 0
+        found.append((int(top.split()[1]), got[:n]))
+        got = got[n:]
+    return found + [got] * bool(got)
+
+
+# The one answer of a connection is an error of the API.
+def is_refused(found, status, code):
+    if len(found) != 1 or found[0][0] != status:
+        return False
+    e = json.loads(found[0][1])["error"]
+    return e["code"] == code and set(e) == {"message", "type", "param", "code"}
 
 
 def joined(chunks, index=0):

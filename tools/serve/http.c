@@ -1,6 +1,7 @@
 // http.c - connections: accepted up to a limit, looked after, written to.
 #include "tools/serve/serve.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <event2/bufferevent.h>
 #include <event2/listener.h>
@@ -8,6 +9,7 @@
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -15,14 +17,21 @@
 
 #define MAX_HEADERS 65536
 #define SWEEP_MS 250
+#define MAX_OVER 256 // connections at a time that are there to be refused
+#define OVER_S 2     // so long, without a request
+#define SPARE_FILES 32
 
 // A connection.  evhttp does not say when one ends; we hold its bufferevent,
 // which evhttp leaves without callbacks then.
 struct conn {
 	struct conn *next;
+	struct serve *s;
 	struct bufferevent *bev;
-	bool is_busy; // a request is being answered
-	double since; // when it was last not
+	struct event *mend; // looks at what evhttp answered by itself
+	bool is_busy;	    // a request is being answered
+	bool has_begun;	    // bytes of the next one came
+	bool is_over, is_dismissed;
+	double since; // when it was last not busy
 };
 
 static bool has_ended(const struct conn *k)
@@ -35,30 +44,160 @@ static bool has_ended(const struct conn *k)
 	return !on_read && !on_write && !on_event;
 }
 
+// ---- answers that are no route's ----
+
+static void say(struct evbuffer *out, const struct serve_error *e)
+{
+	json_t *j = refuse_json(e);
+	char *text = json_dumps(j, JSON_COMPACT);
+
+	evbuffer_add_printf(out,
+			    "HTTP/1.1 %d %s\r\nContent-Type: application/json"
+			    "\r\nContent-Length: %zu\r\nConnection: close\r\n"
+			    "\r\n%s",
+			    e->status, e->code, strlen(text), text);
+	free(text);
+	json_decref(j);
+}
+
+int http_refuse_over(const struct serve *s, struct serve_error *e)
+{
+	return refuse(e, 503, "too_many_connections", NULL,
+		      "%u connections are open, which is the most", s->most);
+}
+
+// evhttp answers what is no HTTP to it, or too large, with a page of its own
+// and closes: a client gets JSON.  The page is all there, and not yet on its
+// way.
+static void mend_page(evutil_socket_t fd, short what, void *ctx)
+{
+	static const char html[] = "Content-Type: text/html";
+	struct conn *k = ctx;
+	struct evbuffer *out = bufferevent_get_output(k->bev);
+	struct serve_error e;
+	char start[13] = "";
+	long status;
+
+	(void)fd;
+	(void)what;
+	evbuffer_copyout(out, start, sizeof(start) - 1);
+	status = strncmp(start, "HTTP/1.", 7) ? 0 : strtol(start + 8, NULL, 10);
+	if (status < 400 ||
+	    evbuffer_search(out, html, sizeof(html) - 1, NULL).pos < 0)
+		return;
+	if (status == 413)
+		refuse(&e, 413, "too_large", NULL,
+		       "the request is larger than the %" PRId64 " bytes of "
+		       "--max-body, or its head than %d",
+		       k->s->o->body, MAX_HEADERS);
+	else if (status == 501)
+		refuse(&e, 501, "method_not_allowed", NULL,
+		       "the method is not known here");
+	else
+		refuse(&e, (int)status, "invalid_http", NULL,
+		       "the request is not HTTP as it is understood here");
+	k->s->metrics.refused++;
+	evbuffer_unfreeze(out, 1);
+	evbuffer_drain(out, evbuffer_get_length(out));
+	evbuffer_freeze(out, 1);
+	say(out, &e);
+}
+
+static void on_output(struct evbuffer *b, const struct evbuffer_cb_info *info,
+		      void *ctx)
+{
+	struct conn *k = ctx;
+
+	(void)b;
+	if (info->n_added && !k->is_busy)
+		event_active(k->mend, 0, 0);
+}
+
+static void on_input(struct evbuffer *b, const struct evbuffer_cb_info *info,
+		     void *ctx)
+{
+	struct conn *k = ctx;
+
+	(void)b;
+	k->has_begun |= info->n_added && !k->is_busy;
+}
+
+// It took too long: why, if it can be told, and the end, which evhttp sees.
+static void dismiss(struct conn *k)
+{
+	struct evbuffer *b = evbuffer_new();
+	int fd = bufferevent_getfd(k->bev);
+	struct serve_error e;
+
+	if (k->is_over)
+		http_refuse_over(k->s, &e);
+	else
+		refuse(&e, 408, "request_timeout", NULL,
+		       "the request was not whole after %" PRId64 " s",
+		       k->s->o->idle);
+	if (b && (k->is_over || k->has_begun) &&
+	    !evbuffer_get_length(bufferevent_get_output(k->bev))) {
+		say(b, &e);
+		evbuffer_write(b, fd);
+		k->s->metrics.refused++;
+	}
+	if (b)
+		evbuffer_free(b);
+	shutdown(fd, SHUT_RDWR);
+	k->is_dismissed = true;
+}
+
+// ---- connections ----
+
+static void free_conn(struct conn *k)
+{
+	evbuffer_remove_cb(bufferevent_get_input(k->bev), on_input, k);
+	evbuffer_remove_cb(bufferevent_get_output(k->bev), on_output, k);
+	if (k->mend)
+		event_free(k->mend);
+	bufferevent_decref(k->bev);
+	free(k);
+}
+
 void http_sweep(struct serve *s)
 {
 	double now = cli_now();
 
 	for (struct conn **p = &s->conns; *p;) {
 		struct conn *k = *p;
+		double limit = (double)s->o->idle;
 
 		if (has_ended(k)) {
 			*p = k->next;
-			bufferevent_decref(k->bev);
-			free(k);
+			free_conn(k);
 			s->n_conns--;
 			continue;
 		}
-		// a request that comes byte by byte, or none: evhttp sees an
-		// end of the connection
-		if (!k->is_busy && now - k->since > (double)s->o->idle)
-			shutdown(bufferevent_getfd(k->bev), SHUT_RDWR);
+		if (k->is_over && limit > OVER_S)
+			limit = OVER_S;
+		// a request that comes byte by byte, or none
+		if (!k->is_busy && !k->is_dismissed && now - k->since > limit)
+			dismiss(k);
 		p = &k->next;
 	}
-	if (s->is_full && s->n_conns < s->o->connections && !s->is_draining) {
+	if (s->is_full && s->n_conns < s->most_files && !s->is_draining) {
 		s->is_full = false;
 		evconnlistener_enable(s->listener);
 	}
+}
+
+// The system lets others wait.
+static void be_full(struct serve *s)
+{
+	s->is_full = true;
+	evconnlistener_disable(s->listener);
+}
+
+// No file, or no memory, for one more: a sweep tries again.
+static void on_accept_error(struct evconnlistener *listener, void *ctx)
+{
+	(void)listener;
+	be_full(ctx);
 }
 
 static struct bufferevent *on_connection(struct event_base *base, void *ctx)
@@ -74,20 +213,23 @@ static struct bufferevent *on_connection(struct event_base *base, void *ctx)
 		return bev;
 	}
 	bufferevent_incref(bev);
-	*k = (struct conn){.next = s->conns, .bev = bev, .since = cli_now()};
-	if (s->n_conns + 1 >= s->o->connections)
+	*k = (struct conn){.s = s, .bev = bev, .since = cli_now()};
+	k->mend = event_new(base, -1, 0, mend_page, k);
+	if (k->mend) {
+		evbuffer_add_cb(bufferevent_get_input(bev), on_input, k);
+		evbuffer_add_cb(bufferevent_get_output(bev), on_output, k);
+	}
+	if (s->n_conns >= s->most)
 		http_sweep(s);
+	k->is_over = s->n_conns >= s->most;
 	k->next = s->conns;
 	s->conns = k;
-	if (++s->n_conns >= s->o->connections) {
-		// the system lets the others wait
-		s->is_full = true;
-		evconnlistener_disable(s->listener);
-	}
+	if (++s->n_conns >= s->most_files)
+		be_full(s);
 	return bev;
 }
 
-static struct conn *find(struct serve *s, struct evhttp_request *req)
+static struct conn *find(const struct serve *s, struct evhttp_request *req)
 {
 	const struct bufferevent *bev = evhttp_connection_get_bufferevent(
 		evhttp_request_get_connection(req));
@@ -108,17 +250,24 @@ static void on_request(struct evhttp_request *req, void *ctx)
 	routes_answer(s, req);
 }
 
+bool http_is_over(const struct serve *s, struct evhttp_request *req)
+{
+	const struct conn *k = find(s, req);
+
+	return k && k->is_over;
+}
+
 // ---- replies ----
 
 void http_done(struct serve *s, struct evhttp_request *req)
 {
 	struct conn *k = find(s, req);
 
-	if (k)
-		k->is_busy = false;
-	if (k)
+	if (k) {
+		k->is_busy = k->has_begun = false;
 		k->since = cli_now();
-	if (s->is_draining)
+	}
+	if (s->is_draining || (k && k->is_over))
 		evhttp_add_header(evhttp_request_get_output_headers(req),
 				  "Connection", "close");
 }
@@ -154,13 +303,56 @@ void http_error(struct serve *s, struct evhttp_request *req,
 
 	if (e->status == 401)
 		evhttp_add_header(h, "WWW-Authenticate", "Bearer");
-	if (e->status == 429)
+	if (e->status == 429 || http_is_over(s, req))
 		evhttp_add_header(h, "Retry-After", "1");
 	s->metrics.refused++;
 	http_json(s, req, e->status, refuse_json(e));
 }
 
 // ---- listening ----
+
+// Files that are open now, with one of this function.
+static uint32_t open_files(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	uint32_t n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return d ? n : 64;
+}
+
+// Every connection is a file: as many as asked for, or as the system allows.
+static void count_files(struct serve *s)
+{
+	uint64_t used = open_files() + SPARE_FILES, all, room;
+	struct rlimit r;
+
+	s->most = (uint32_t)s->o->connections;
+	s->most_files = s->most + MAX_OVER;
+	all = used + s->most_files;
+	if (getrlimit(RLIMIT_NOFILE, &r))
+		return;
+	if (r.rlim_cur < all && r.rlim_cur < r.rlim_max) {
+		r.rlim_cur = r.rlim_max < all ? r.rlim_max : all;
+		if (setrlimit(RLIMIT_NOFILE, &r))
+			getrlimit(RLIMIT_NOFILE, &r);
+	}
+	if (r.rlim_cur >= all)
+		return;
+	room = r.rlim_cur > used + 2 ? r.rlim_cur - used : 2;
+	s->most_files = (uint32_t)room;
+	if (s->most > room - room / 8 - 1)
+		s->most = (uint32_t)(room - room / 8 - 1);
+	if (s->most < s->o->connections && !s->c->quiet)
+		fprintf(stderr,
+			"genai: warning: --max-connections: %u, not %" PRId64
+			": a process may have %" PRIu64
+			" files open (ulimit -n)\n",
+			s->most, s->o->connections, (uint64_t)r.rlim_cur);
+}
 
 static int32_t listen_unix(struct serve *s, struct genai_error *err)
 {
@@ -186,7 +378,7 @@ static int32_t listen_unix(struct serve *s, struct genai_error *err)
 	mask = umask(0117); // who is in the group may connect
 	s->listener = evconnlistener_new_bind(
 		s->base, NULL, NULL,
-		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, -1,
+		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, SOMAXCONN,
 		(struct sockaddr *)&at, sizeof(at));
 	umask(mask);
 	return s->listener ? 0
@@ -212,7 +404,7 @@ static int32_t listen_tcp(struct serve *s, struct genai_error *err)
 		s->base, NULL, NULL,
 		LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC |
 			LEV_OPT_REUSEABLE,
-		-1, all->ai_addr, (int)all->ai_addrlen);
+		SOMAXCONN, all->ai_addr, (int)all->ai_addrlen);
 	rc = errno;
 	freeaddrinfo(all);
 	return s->listener ? 0
@@ -265,6 +457,7 @@ int32_t http_open(struct serve *s, struct genai_error *err)
 		s->http, EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD |
 				 EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
 				 EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH);
+	count_files(s);
 	evhttp_set_bevcb(s->http, on_connection, s);
 	evhttp_set_gencb(s->http, on_request, s);
 	rc = s->o->socket ? listen_unix(s, err) : listen_tcp(s, err);
@@ -275,6 +468,7 @@ int32_t http_open(struct serve *s, struct genai_error *err)
 		s->listener = NULL;
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	}
+	evconnlistener_set_error_cb(s->listener, on_accept_error);
 	say_where(s);
 	return 0;
 }

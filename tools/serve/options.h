@@ -6,6 +6,7 @@
 
 struct serve_options {
 	const char *model, *name, *host, *socket, *keys;
+	bool ends_when_lost;
 	int64_t port, sequences, queue, body, connections, timeout, idle;
 };
 

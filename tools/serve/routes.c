@@ -144,11 +144,11 @@ static void health(struct serve *s, struct evhttp_request *req, json_t *body)
 	const char *status = "ok";
 
 	(void)body;
-	if (s->is_draining)
-		status = "draining";
-	else if (s->engine &&
-		 (genai_engine_get_stats(s->engine, &st) || !st.healthy))
+	if (s->engine &&
+	    (genai_engine_get_stats(s->engine, &st) || !st.healthy))
 		status = "device lost";
+	else if (s->is_draining)
+		status = "draining";
 	http_json(s, req, strcmp(status, "ok") ? 503 : 200,
 		  json_pack("{s:s}", "status", status));
 }
@@ -282,6 +282,8 @@ find(const struct serve *s, struct evhttp_request *req, struct serve_error *e)
 		refuse(e, 401, "invalid_api_key", NULL,
 		       "Authorization: Bearer and a key of this server are "
 		       "needed");
+	else if (http_is_over(s, req) && !(r && r->run == health))
+		http_refuse_over(s, e);
 	else if (!r)
 		refuse(e, 404, "not_found", NULL, "%.200s: no such path",
 		       path ? path : "");

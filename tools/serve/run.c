@@ -155,6 +155,19 @@ static bool is_busy(const struct serve *s)
 	return s->answers || (s->embed && embed_waiting(s));
 }
 
+// A device that is lost stays so until it is opened anew: whoever looks after
+// the process does that best.
+static void look_after_device(struct serve *s)
+{
+	struct genai_engine_stats st = {.size = sizeof(st)};
+
+	if (!s->o->ends_when_lost || s->is_lost || s->embed ||
+	    genai_engine_get_stats(s->engine, &st) || st.healthy)
+		return;
+	s->is_lost = s->is_draining = true;
+	http_stop(s);
+}
+
 static void on_events(evutil_socket_t fd, short what, void *ctx)
 {
 	struct serve *s = ctx;
@@ -165,6 +178,7 @@ static void on_events(evutil_socket_t fd, short what, void *ctx)
 		embed_events(s);
 	else
 		answer_events(s);
+	look_after_device(s);
 	if (s->is_draining && !is_busy(s))
 		event_base_loopexit(s->base, NULL);
 }
@@ -260,6 +274,9 @@ int serve_run(struct cli *c, const struct serve_options *o)
 	// what the engine's thread takes, this one gives back: with a heap
 	// each, both grow for hours
 	mallopt(M_ARENA_MAX, 1);
+	// what a sequence takes for a vocabulary goes back to the system, and
+	// leaves no holes
+	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 #endif
 	rc = read_keys(&s, &c->err);
 	if (!rc)
@@ -270,6 +287,9 @@ int serve_run(struct cli *c, const struct serve_options *o)
 		event_base_dispatch(s.base);
 		write_out(&s);
 	}
+	if (s.is_lost)
+		rc = genai_fail(&c->err, GENAI_E_DEVICE,
+				"%s: the device was lost", o->model);
 	close_all(&s);
 	return rc ? cli_fail(c) : 0;
 }

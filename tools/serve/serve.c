@@ -2,6 +2,8 @@
 // libevent.
 #include "tools/serve/options.h"
 
+#include <string.h>
+
 static struct serve_options o = {
 	.host = "127.0.0.1",
 	.port = 8080,
@@ -12,6 +14,17 @@ static struct serve_options o = {
 	.timeout = 600,
 	.idle = 60,
 };
+
+static int device_lost(struct cli *c, const char *value)
+{
+	o.ends_when_lost = !strcmp(value, "exit");
+	return o.ends_when_lost || !strcmp(value, "stay")
+		       ? 0
+		       : cli_usage(c,
+				   "--device-lost: %s is neither stay nor "
+				   "exit",
+				   value);
+}
 
 static const struct cli_option options[] = {
 	{"host", 0, CLI_TEXT, "ADDRESS", "listen there (127.0.0.1)", &o.host},
@@ -30,6 +43,9 @@ static const struct cli_option options[] = {
 	 1024, 1 << 30},
 	{"max-connections", 0, CLI_INT, "N", "open at a time (1024)",
 	 &o.connections, 1, 65536},
+	{"device-lost", 0, CLI_CALL, "stay|exit",
+	 "a device that is lost: answer 503 (stay), or end",
+	 .call = device_lost},
 	{"timeout", 0, CLI_INT, "SECONDS", "of a request in the engine (600)",
 	 &o.timeout, 1, 86400},
 	{"idle-timeout", 0, CLI_INT, "SECONDS",

@@ -43,7 +43,10 @@ struct serve {
 	struct conn *conns;	/* all open ones */
 	struct answer *answers; /* all that the engine is not done with */
 	uint32_t n_conns;
+	uint32_t most;	     /* connections that are served, */
+	uint32_t most_files; /* and with those that are refused */
 	bool is_draining, is_full;
+	bool is_lost; /* the device is, and that is to end the server */
 
 	struct metrics metrics;
 	int64_t started; /* seconds since 1970 */
@@ -77,6 +80,9 @@ void http_stop(struct serve *s);
 bool http_has_unsent(const struct serve *s);
 /* Look after connections: those that ended, those that take too long. */
 void http_sweep(struct serve *s);
+/* It came over a connection more than are served; why that is refused. */
+bool http_is_over(const struct serve *s, struct evhttp_request *req);
+int http_refuse_over(const struct serve *s, struct serve_error *e);
 /* A request got its last byte. */
 void http_done(struct serve *s, struct evhttp_request *req);
 /* Send a buffer, or a JSON value, which is dropped; that ends the request. */
