@@ -263,7 +263,7 @@ static int inspect(struct inspect *in, const char *path, bool json)
 	int32_t rc = pull_resolve(c, &path, hub, sizeof(hub));
 
 	if (!rc)
-		rc = genai_model_folder(path, folder, sizeof(folder), file,
+		rc = genai_graph_folder(path, folder, sizeof(folder), file,
 					sizeof(file), &c->err);
 	if (cli_is_gguf(path))
 		rc = cli_folder(c, path, folder, sizeof(folder));

@@ -289,7 +289,7 @@ static int32_t load_files(struct genai_embedder *e, const char *path,
 {
 	struct genai_onnx_options o = {0};
 	char file[256], onnx[4500];
-	int32_t rc = genai_model_folder(path, e->folder, sizeof(e->folder),
+	int32_t rc = genai_graph_folder(path, e->folder, sizeof(e->folder),
 					file, sizeof(file), err);
 
 	if (!rc)

@@ -41,6 +41,7 @@ struct found {
 	uint32_t n_onnx, n_gguf;
 	char onnx[256], gguf[256]; // the first of them by name
 	char list[400];		   // graphs, by name
+	char foreign[256];	   // weights of a kind that is not read
 	bool config, model, tokenizer;
 };
 
@@ -87,6 +88,9 @@ static void look(const char *folder, struct found *f)
 			f->n_gguf++;
 			first_name(f->gguf, sizeof(f->gguf), s);
 		}
+		if (ends_with(s, ".safetensors") ||
+		    !strncmp(s, "pytorch_model", 13))
+			first_name(f->foreign, sizeof(f->foreign), s);
 		free(e[i]);
 	}
 	if (n >= 0)
@@ -235,6 +239,26 @@ static int32_t choose_graph(const char *folder, const struct found *f,
 	return 0;
 }
 
+static int32_t no_graph(const char *folder, const struct found *f,
+			struct genai_error *err)
+{
+	if (f->n_gguf)
+		return genai_fail(err, GENAI_E_NOTFOUND,
+				  "%s: a folder of GGUF files: name one of "
+				  "them, as %s/%s",
+				  folder, folder, f->gguf);
+	if (f->foreign[0])
+		return genai_fail(
+			err, GENAI_E_NOTFOUND,
+			"%s: weights as %s are not read: an ONNX "
+			"export of the model or a GGUF file is needed",
+			folder, f->foreign);
+	return genai_fail(err, GENAI_E_NOTFOUND,
+			  "%s: no model here: looked for genai_config.json, "
+			  "*.onnx, tokenizer.json and *.gguf",
+			  folder);
+}
+
 static int32_t in_folder(char *io, size_t cap, char *out_file, size_t file_cap,
 			 struct genai_error *err)
 {
@@ -259,17 +283,8 @@ static int32_t in_folder(char *io, size_t cap, char *out_file, size_t file_cap,
 		look(io, &f);
 		return choose_graph(io, &f, out_file, file_cap, err);
 	}
-	if (f.tokenizer) // of use for text
-		return 0;
-	if (f.n_gguf)
-		return genai_fail(err, GENAI_E_NOTFOUND,
-				  "%s: a folder of GGUF files: name one of "
-				  "them, as %s/%s",
-				  io, io, f.gguf);
-	return genai_fail(err, GENAI_E_NOTFOUND,
-			  "%s: no model here: looked for genai_config.json, "
-			  "*.onnx, tokenizer.json and *.gguf",
-			  io);
+	// a tokenizer alone is of use for text
+	return f.tokenizer ? 0 : no_graph(io, &f, err);
 }
 
 // File: to be looked into, NULL for a pipe or a device.
@@ -320,6 +335,20 @@ int32_t genai_model_folder(const char *path, char *out, size_t cap,
 	else
 		snprintf(out, cap, ".");
 	return 0;
+}
+
+int32_t genai_graph_folder(const char *path, char *out, size_t cap,
+			   char *out_file, size_t file_cap,
+			   struct genai_error *err)
+{
+	int32_t rc =
+		genai_model_folder(path, out, cap, out_file, file_cap, err);
+	struct found f;
+
+	if (rc || *out_file)
+		return rc;
+	look(out, &f);
+	return f.config || f.n_onnx ? 0 : no_graph(out, &f, err);
 }
 
 void genai_tokenizer_folder(const char *path, char *out, size_t cap)

@@ -19,6 +19,11 @@ int32_t genai_model_folder(const char *path, char *out_folder, size_t cap,
 			   char *out_file, size_t file_cap,
 			   struct genai_error *err);
 
+/* The same, where a tokenizer alone is not enough. */
+int32_t genai_graph_folder(const char *path, char *out_folder, size_t cap,
+			   char *out_file, size_t file_cap,
+			   struct genai_error *err);
+
 /* The folder of that model's tokenizer: its own, or the one above; path itself
  * where there is no model. */
 void genai_tokenizer_folder(const char *path, char *out, size_t cap);

@@ -43,7 +43,7 @@ static int32_t load_files(struct genai_model *m, const char *path,
 {
 	struct genai_onnx_options o = {0};
 	char file[256];
-	int32_t rc = genai_model_folder(path, m->folder, sizeof(m->folder),
+	int32_t rc = genai_graph_folder(path, m->folder, sizeof(m->folder),
 					file, sizeof(file), err);
 
 	if (rc)

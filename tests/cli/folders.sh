@@ -172,6 +172,19 @@ fails "a folder above two" 1 \
 	"many: several models below: name one of them: cpu/int4/a, cuda/b" \
 	generate many --ids 1
 
+mkdir -p torch/deep
+cp "$plain"/tokenizer.json torch/
+echo x >torch/model-00001-of-00002.safetensors
+for c in "plan torch" "generate torch --ids 1" "generate torch --prompt x" \
+	"chat torch" "inspect torch" "embed torch --text x" "bench torch"; do
+	# shellcheck disable=SC2086
+	fails "weights of another kind: $c" 1 \
+		"torch: weights as model-00001-of-00002.safetensors are not read" $c
+done
+runs "its tokenizer is read" tokenize torch --text x
+rm torch/*.safetensors
+fails "a tokenizer without a model" 1 "torch: no model here" plan torch
+
 mkdir -p web/onnx
 cp "$plain/model.onnx" web/onnx/model_q4.onnx
 cp "$plain"/model.onnx.data web/onnx/
