@@ -466,8 +466,8 @@ static void pager_refusals(void)
 				 .place = 8, .bytes = 1};
 	struct genai_sweep_visit unknown;
 	struct genai_pager_report report = {.size = sizeof(report)};
+	struct genai_point ready = {NULL, 0};
 	struct genai_place place;
-	struct genai_point ready;
 	struct census before;
 	bool sealed = false;
 
@@ -498,8 +498,7 @@ static void pager_refusals(void)
 			before = begin(&b.r);
 		CF_FAILS(0, b.ops->acquire(b.p, 1, b.s, &place, &ready,
 					   &cf_err));
-		CF_FAILS(0, b.ops->release(b.p, 1, cf_mark(&b.r, b.s),
-					   &cf_err));
+		CF_FAILS(0, b.ops->release(b.p, 1, ready, &cf_err));
 	}
 	flat(&b.r, &before, "thousands of visits that were refused");
 	CF_OK(book_step(&b, 0, &cf_err));
