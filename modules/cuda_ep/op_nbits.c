@@ -1,19 +1,23 @@
 // op_nbits.c - MatMulNBits, alone and as the two products of a SwiGLU.
 // Which kernel multiplies depends on dtypes, K, the block size and whether
 // there is one row, up to EXACT_ROWS or more; never on how rows of the weight
-// are cut.  gemv4 (one row) and few4 (more) give a row the same bits.  Where
-// many sequences share the step, they take rows of any number; what they do not
-// take goes by the general kernel.  With threads of the host (host_threads) the
-// kernels of beside.cu stand in the place of both.
+// are cut.  gemv4 (one row), few4 (more) and wfew4 (many more, on 9.0) give a
+// row the same bits.  Where many sequences share the step, they take rows of
+// any number; what they do not take goes by the general kernel.  With threads
+// of the host (host_threads) the kernels of beside.cu stand in the place of
+// all.
 #include "modules/cuda_ep/op_beside.h"
 #include "modules/cuda_ep/op_matmul.h"
 
-// As in kernels/gemv4.cu, tile4.cuh, few4.cu.
+// As in kernels/gemv4.cu, tile4.cuh, few.cuh, few4.cu, wfew4.cu.
 #define TILE 256
 #define DEPTH 3
 #define FEW_WARPS 8
-#define FEW_MOST 64 // rows of the step that a block of few4 has at once
-#define FEW_DEPTH 4 // stages, at most
+#define FEW_MOST 64  // rows of the step that a block of few4 has at once
+#define FEW_DEPTH 4  // stages, at most
+#define WFEW_FROM 33 // rows that wfew4 takes, where few4 is slower
+#define WFEW_DEPTH 8
+#define WFEW_STAGE 25600 // bytes
 #define MOST_CLASSES 16
 #define EXACT_ROWS 64 // steps up to here give a row the same bits
 #define SM_WARPS 16   // of a kernel with 128 registers
@@ -158,6 +162,7 @@ static uint32_t one_bytes(const struct cep_node *n, const struct cep_sum4 *o,
 // How few4 takes m rows: so many at once, stages on the way, blocks of an SM.
 struct few {
 	uint32_t rows, depth, busy, smem;
+	bool wide; // by wfew4
 };
 
 // As many stages as fit, two at least; fewer rows at once where they do not.
@@ -413,12 +418,13 @@ static int32_t run_one(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
 static int32_t run_few(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
 		       const struct cep_sum4 *o, uint32_t rows,
 		       const struct few *f, const enum cep_kernel k[4][2][3],
-		       void *params)
+		       const enum cep_kernel wide[2], void *params)
 {
-	uint32_t wide = rows * FEW_WARPS, i = 0, slices = slices_of(o);
-	uint64_t units = (uint64_t)((m->n + wide - 1) / wide) *
+	uint32_t cols = rows * FEW_WARPS, i = 0, slices = slices_of(o);
+	uint64_t units = (uint64_t)((m->n + cols - 1) / cols) *
 			 ((m->m + f->rows - 1) / f->rows);
 	uint32_t blocks = (uint32_t)n->self->n_sms * f->busy;
+	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
 	struct cep_mv *q = params;
 
 	while (8u << i < f->rows)
@@ -430,18 +436,29 @@ static int32_t run_few(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
 		blocks = (uint32_t)units * slices;
 	q->m = *m;
 	q->o = *o;
-	return cep_run_kernel(
-		r, k[i][n->in[0]->dtype == GENAI_DT_BF16][m->zp_kind],
-		(struct cep_dim3){blocks, 1, 1}, 32 * FEW_WARPS, f->smem,
-		params);
+	return cep_run_kernel(r, f->wide ? wide[bf] : k[i][bf][m->zp_kind],
+			      (struct cep_dim3){blocks, 1, 1}, 32 * FEW_WARPS,
+			      f->smem, params);
 }
 
 // Several rows by the kernel for them, or one by one if they do not begin on 16
 // bytes or the GPU has little shared memory; the same sums.
 static bool is_few(const struct cep_node *n, const struct cep_mm *m,
-		   struct few *f)
+		   const struct cep_sum4 *o, struct few *f)
 {
-	return m->m > 1 && m->vec_a && few_of(n, m->m, f);
+	if (m->m < 2 || !m->vec_a)
+		return false;
+	*f = (struct few){.rows = FEW_MOST,
+			  .depth = WFEW_DEPTH,
+			  .busy = 1,
+			  .smem = WFEW_DEPTH * WFEW_STAGE + 1024,
+			  .wide = true};
+	if (m->m >= WFEW_FROM && cep_has_wgmma(n->self) &&
+	    m->zp_kind == CEP_ZP_NONE && m->k % 64 == 0 &&
+	    o->async & CEP_ASYNC_SCALES)
+		return true;
+	f->wide = false;
+	return few_of(n, m->m, f);
 }
 
 // Rows of scales and zero points that can be copied asynchronously.
@@ -472,8 +489,8 @@ static bool is_plain(const struct cep_node *n, const struct cep_mm *p,
 		     const struct cep_sum4 *o, uint32_t n_tiles,
 		     uint32_t tile_rows, uint32_t rows)
 {
-	uint32_t all = CEP_ASYNC_SCALES |
-		       (nbits_state(n)->zp ? CEP_ASYNC_ZEROS : 0);
+	uint32_t all =
+		CEP_ASYNC_SCALES | (nbits_state(n)->zp ? CEP_ASYNC_ZEROS : 0);
 
 	return o->shift == 0 && o->async == all && p->n % rows == 0 &&
 	       (n_tiles == 1 || tile_rows % 8 == 0);
@@ -548,12 +565,13 @@ static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
 	static const enum cep_kernel pieces[2][3] = KERNELS(gemv4p);
 	static const enum cep_kernel tiled[2][3] = KERNELS(gemv4t);
 	static const enum cep_kernel several[4][2][3] = FEW(few4);
+	static const enum cep_kernel wide[2] = {CEP_K_cep_wfew4_f16,
+						CEP_K_cep_wfew4_bf16};
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
 	struct cep_sum4 o = sum_for(n, r, p);
 	struct cep_mv_tiled q;
 	struct cep_mv q1;
 	struct few f;
-	bool few = is_few(n, p, &f);
 	int32_t rc;
 
 	q.n_tiles = r->n_parts ? r->n_parts : 1;
@@ -562,8 +580,8 @@ static int32_t run_gemv4(struct cep_node *n, struct cep_run *r,
 	o.async = async_of(n, q.s, q.z, q.n_tiles, o.shift);
 	if (rc)
 		return rc;
-	if (few)
-		return run_few(n, r, p, &o, 16, &f, several, &q);
+	if (is_few(n, p, &o, &f))
+		return run_few(n, r, p, &o, 16, &f, several, wide, &q);
 	if (!is_plain(n, p, &o, q.n_tiles, q.tile_rows, 16))
 		return run_one(n, r, p, &o, 16, tiled[bf][p->zp_kind], &q);
 	o.inverse = (uint32_t)((UINT64_C(1) << 32) / q.tile_rows);
@@ -878,12 +896,13 @@ static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 	static const enum cep_kernel pieces[2][3] = KERNELS(gemv4dp);
 	static const enum cep_kernel tiled[2][3] = KERNELS(gemv4dt);
 	static const enum cep_kernel several[4][2][3] = FEW(few4d);
+	static const enum cep_kernel wide[2] = {CEP_K_cep_wfew4d_f16,
+						CEP_K_cep_wfew4d_bf16};
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
 	struct cep_sum4 o = sum_for(n, r, p);
 	struct cep_mv_dual_tiled q;
 	struct cep_mv_dual q1;
 	struct few f;
-	bool few = is_few(n, p, &f);
 	int32_t rc;
 
 	rc = set_pair(n, r, p, &q);
@@ -892,8 +911,8 @@ static int32_t run_gemv4_dual(struct cep_node *n, struct cep_run *r,
 	o.async = async_of(n, q.s, q.z, q.n_tiles, o.shift) &
 		  async_of(n, q.s + CEP_TILES, q.z + CEP_TILES, q.n_tiles,
 			   o.shift);
-	if (few)
-		return run_few(n, r, p, &o, 8, &f, several, &q);
+	if (is_few(n, p, &o, &f))
+		return run_few(n, r, p, &o, 8, &f, several, wide, &q);
 	if (!is_plain(n, p, &o, q.n_tiles, q.tile_rows, 8))
 		return run_one(n, r, p, &o, 8, tiled[bf][p->zp_kind], &q);
 	o.inverse = (uint32_t)((UINT64_C(1) << 32) / q.tile_rows);

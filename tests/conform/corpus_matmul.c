@@ -324,6 +324,44 @@ static void swiglu_case(struct check *c, struct nbits t, uint64_t cut)
 	free(mid);
 }
 
+// Rows of silu(a B0) (a B1) do not know either how many they are.
+static void swiglu_rows(struct check *c, struct nbits t, int64_t few)
+{
+	struct genai_error err = GENAI_ERROR_INIT;
+	uint64_t bytes = (uint64_t)(few * t.n) * 2;
+	struct nbits w = t;
+	void *all, *some;
+	int32_t rc;
+
+	if (!c->rows_exact)
+		return;
+	if (!check_begin(c,
+			 "swiglu rows dtype %u m %lld and %lld n %lld k %lld "
+			 "block %lld",
+			 t.dtype, (long long)t.m, (long long)few,
+			 (long long)t.n, (long long)t.k, (long long)t.block))
+		return;
+	nbits_make(&t);
+	nbits_make(&w);
+	free(w.a);
+	w.a = t.a;
+	all = calloc((size_t)(t.m * t.n), 4);
+	some = calloc((size_t)(t.m * t.n), 4);
+	rc = swiglu_run(c, &t, &w, all, NULL, 0, 0, &err);
+	t.m = w.m = few;
+	if (!rc)
+		rc = swiglu_run(c, &t, &w, some, NULL, 9, 1, &err);
+	if (rc)
+		check_result(c, false, "%s", err.text);
+	else
+		check_same(c, all, some, bytes);
+	w.a = NULL;
+	nbits_free(&t);
+	nbits_free(&w);
+	free(all);
+	free(some);
+}
+
 // A product behind a norm: one node, unless somebody else reads the norm.
 static int32_t normed_run(struct check *c, const struct nbits *t,
 			  const void *skip, const void *gamma, void *out,
@@ -711,6 +749,23 @@ void corpus_matmul(struct check *c)
 						 .bits = 4,
 						 .zp = i / 3},
 				  i % 4 * 3 + 1);
+	// many rows without zero points, whose scales can be copied: whole
+	// units and parts of them, half of a slab of 128 columns at the end
+	for (int d = 1; d < 3; d++)
+		for (int i = 0; i < 4; i++) {
+			static const int64_t ks[] = {2176, 1216, 128, 4736};
+			struct nbits t = {.dtype = floats[d],
+					  .m = i ? 33 + 7 * i : 64,
+					  .n = i & 1 ? 70 : 620,
+					  .k = ks[i],
+					  .block = i == 1 ? 128 : 32,
+					  .bits = 4,
+					  .bias = i == 1};
+
+			rows_case(c, t, i + 1);
+			t.n = i & 1 ? 45 : 300;
+			swiglu_rows(c, t, 4 - i);
+		}
 	// more units than a small device has blocks
 	for (int i = 0; i < 3; i++)
 		rows_case(c,

@@ -1,100 +1,45 @@
 // few4.cu - products of several rows with a 4-bit matrix, each with the bits
 // that gemv4.cu gives it alone: steps of many sequences, and their prompts.
 //
-// A unit is FEW_WARPS row groups of the matrix by R rows of the step.  Their
-// tiles (tile4.cuh) and the activations beside them are in shared memory, and
-// p.depth such stages on the way.  A warp unpacks GROUPS tiles once and
-// multiplies them with R / GROUPS rows, 8 columns of the tensor core each: two
-// tiles where there are so many rows that shared memory would be read too
-// often.
-//
-// Blocks stay: block i takes units i, i + gridDim.x, ...  Those that are left
-// over when they do not come out even (all, where there are few) are cut into
-// their slices; the block that comes last adds a unit's slices.  Tiles of the
-// next unit, or slice, are fetched before this one is done.
-//
-// The order of sums is that of gemv4.cu, whoever does which slice: blocks of 32
-// columns to a class (acc), classes to a slice (sum), slices to the result
-// (all).
-#include "modules/cuda_ep/kernels/tile4.cuh"
+// The tiles (tile4.cuh) of a unit and the activations beside them are in shared
+// memory, and p.depth such stages on the way.  A warp unpacks GROUPS tiles once
+// and multiplies them with R / GROUPS rows, 8 columns of the tensor core each.
+// Tiles of the next unit, or slice, are fetched before this one is done.
+// few.cuh: who does what, and in which order.
+#include "modules/cuda_ep/kernels/few.cuh"
 
-#define FEW_WARPS 8 // as in op_nbits.c
-
-// A block's way through its units; those that are cut begin at whole.
-struct way {
-	u32 at;	     // of the block's units and slices
-	u32 unit;    // this one
-	u32 kt, end; // its tiles
-	bool cut;
-	u32 slice; // a unit that is cut: which one
-};
-
+// Two tiles a warp where there are so many rows that shared memory would be
+// read too often.
 template <class T, int ZP, bool DUAL, int R, class P>
-struct few4 : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
-	typedef tile4<T, ZP, DUAL, CEP_TILES, false, P> tile;
-	using tile::g;
-	using tile::lane;
-	using tile::o;
-	using tile::p;
-	using tile::ROWS;
-	using tile::STAGE;
-	using tile::t;
-	using tile::warp;
-	static constexpr int GROUPS = R > 32 ? 2 : 1; // of a warp
-	static constexpr int NT = R / GROUPS / 8;     // column groups
+struct few4 : few<T, ZP, DUAL, R, (R > 32 ? 2 : 1), P> {
+	static constexpr int GROUPS = R > 32 ? 2 : 1;
+	typedef few<T, ZP, DUAL, R, GROUPS, P> base;
+	typedef typename base::tile tile;
+	using base::acc;
+	using base::all;
+	using base::find;
+	using base::first;
+	using base::first_row;
+	using base::g;
+	using base::group_of;
+	using base::lane;
+	using base::NT;
+	using base::o;
+	using base::p;
+	using base::row_of;
+	using base::ROWS;
+	using base::slice_tiles;
+	using base::STAGE;
+	using base::sum;
+	using base::t;
+	using base::warp;
 	static constexpr u32 WEIGHTS = FEW_WARPS * STAGE;
 	static constexpr u32 SIZE = WEIGHTS + R * TILE * 2; // of a stage
-	static constexpr u32 OUT = FEW_WARPS * 16; // sums of a unit and row
 	unsigned char *ring;
-	u64 *rows;	       // where the warp's 16 rows lie
-	u32 row_tiles, whole;  // units: so many a row of them; not cut
-	u32 n_whole, n_slices; // of this block; of a unit
-	u32 n_cut;	       // slices of all units that are cut
-	u32 slice_tiles;
-	float acc[GROUPS * NT][4], sum[GROUPS * NT][4], all[GROUPS * NT][4];
+	u64 *rows; // where the warp's 16 rows lie
 
-	__device__ __forceinline__ few4(const P &params) : tile(params)
+	__device__ __forceinline__ few4(const P &params) : base(params)
 	{
-	}
-
-	__device__ __forceinline__ void share_out()
-	{
-		u32 units = (p.n + FEW_WARPS * ROWS - 1) / (FEW_WARPS * ROWS);
-
-		row_tiles = (p.m + R - 1) / R;
-		units *= row_tiles;
-		slice_tiles = o.slice_classes * o.class_tiles;
-		n_slices = (o.tiles + slice_tiles - 1) / slice_tiles;
-		n_whole = n_slices > 1 ? units / gridDim.x
-				       : (units + gridDim.x - 1) / gridDim.x;
-		whole = n_whole * gridDim.x;
-		n_cut = whole < units ? (units - whole) * n_slices : 0;
-		if (n_slices == 1 &&
-		    blockIdx.x + (n_whole - 1) * gridDim.x >= units)
-			n_whole--;
-	}
-
-	// Where w.at is; false: behind the end.
-	__device__ __forceinline__ bool find(way &w) const
-	{
-		u32 i;
-
-		w.cut = w.at >= n_whole;
-		w.kt = 0;
-		w.end = o.tiles;
-		w.slice = 0;
-		w.unit = blockIdx.x + w.at * gridDim.x;
-		if (!w.cut)
-			return true;
-		i = blockIdx.x + (w.at - n_whole) * gridDim.x;
-		if (i >= n_cut)
-			return false;
-		w.unit = whole + i / n_slices;
-		w.slice = i % n_slices;
-		w.kt = w.slice * slice_tiles;
-		if (w.kt + slice_tiles < w.end)
-			w.end = w.kt + slice_tiles;
-		return true;
 	}
 
 	// To the next tile; false: there is none.
@@ -106,31 +51,10 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 		return find(w);
 	}
 
-	// The unit's first row group, its first row of the step.
-	__device__ __forceinline__ u32 group_of(const way &w) const
-	{
-		return w.unit / row_tiles * FEW_WARPS;
-	}
-	__device__ __forceinline__ u32 row_of(const way &w) const
-	{
-		return w.unit % row_tiles * R;
-	}
-
 	// Does the unit have its row group i?
 	__device__ __forceinline__ bool has(const way &w, u32 i) const
 	{
 		return (group_of(w) + i) * ROWS < p.n;
-	}
-
-	// This warp's row groups of the unit, and its rows of the step, begin
-	// at
-	__device__ __forceinline__ u32 first() const
-	{
-		return warp / GROUPS * GROUPS;
-	}
-	__device__ __forceinline__ u32 first_row() const
-	{
-		return warp % GROUPS * NT * 8;
 	}
 
 	// Addresses of the rows of the matrix that this warp fetches next.
@@ -236,122 +160,6 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 		to[3] = fmaf(d[3], s1, to[3]);
 	}
 
-	__device__ __forceinline__ static void clear(float (*x)[4])
-	{
-#pragma unroll
-		for (int n = 0; n < GROUPS * NT; n++)
-#pragma unroll
-			for (int i = 0; i < 4; i++)
-				x[n][i] = 0;
-	}
-
-	// to += from, which begins anew.
-	__device__ __forceinline__ static void add(float (*to)[4],
-						   float (*from)[4])
-	{
-#pragma unroll
-		for (int n = 0; n < GROUPS * NT; n++)
-#pragma unroll
-			for (int i = 0; i < 4; i++) {
-				to[n][i] += from[n][i];
-				from[n][i] = 0;
-			}
-	}
-
-	// Row r of the matrix, of the unit's; its sums for step row m.
-	__device__ __forceinline__ void give(const way &w, u32 m, u32 r,
-					     float v, float u) const
-	{
-		u32 row = group_of(w) * ROWS + r;
-
-		if (row < p.n && row_of(w) + m < p.m)
-			this->emit(row_of(w) + m, row, v, u);
-	}
-
-	__device__ __forceinline__ float *part_of(const way &w) const
-	{
-		return (float *)p.part +
-		       (u64)(w.unit - whole) * n_slices * R * OUT;
-	}
-
-	// The warp's sums to the result, or to the parts of a unit that is cut.
-	__device__ __forceinline__ void leave(const way &w) const
-	{
-		float *out = part_of(w) + (u64)w.slice * R * OUT + g;
-
-#pragma unroll
-		for (u32 k = 0; k < GROUPS * NT * 2; k++) {
-			u32 n = k / 2, e = k % 2, i = first() + n / NT;
-			u32 m = first_row() + n % NT * 8 + 2 * t + e;
-			u32 r = i * ROWS + g;
-			float v = all[n][e], u = all[n][e + 2];
-
-			if (w.cut) {
-				out[m * OUT + i * 16] = v;
-				out[m * OUT + i * 16 + 8] = u;
-			} else {
-				give(w, m, r, v, u);
-				if (!DUAL)
-					give(w, m, r + 8, u, 0.f);
-			}
-		}
-	}
-
-	// Four sums of as many rows, slice by slice; all loads go out at once.
-	__device__ __forceinline__ void slices(const float *s, float *v) const
-	{
-		float x[4][4];
-
-#pragma unroll
-		for (u32 k = 0; k < 4; k++) {
-			x[k][0] = x[k][1] = x[k][2] = x[k][3] = 0;
-			if (k >= n_slices)
-				continue;
-			load_fresh2(s + (u64)k * R * OUT, x[k]);
-			load_fresh2(s + (u64)k * R * OUT + 2, x[k] + 2);
-		}
-#pragma unroll
-		for (u32 e = 0; e < 4; e++) {
-			v[e] = 0;
-#pragma unroll
-			for (u32 k = 0; k < 4; k++)
-				v[e] += x[k][e];
-		}
-	}
-
-	// The block that comes last adds the slices.
-	__device__ __forceinline__ void gather(const way &w, u32 *last) const
-	{
-		const float *parts = part_of(w);
-
-		__threadfence();
-		__syncthreads();
-		if (threadIdx.x == 0)
-			*last = atomicInc((u32 *)p.counters + w.unit - whole,
-					  n_slices - 1) == n_slices - 1;
-		__syncthreads();
-		if (!*last)
-			return;
-		__threadfence();
-		for (u32 i = threadIdx.x * 4; i < R * FEW_WARPS * ROWS;
-		     i += blockDim.x * 4) {
-			u32 m = i / (FEW_WARPS * ROWS);
-			u32 r = i % (FEW_WARPS * ROWS);
-			const float *s =
-				parts + m * OUT + r / ROWS * 16 + r % ROWS;
-			float v[4], u[4] = {0, 0, 0, 0};
-
-			if (row_of(w) + m >= p.m)
-				continue;
-			slices(s, v);
-			if (DUAL)
-				slices(s + 8, u);
-#pragma unroll
-			for (u32 e = 0; e < 4; e++)
-				give(w, m, r + e, v[e], u[e]);
-		}
-	}
-
 	// All stages but the one that is needed now may still be on the way.
 	__device__ __forceinline__ void wait() const
 	{
@@ -372,7 +180,7 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 		cep_trigger();
 		ring = smem;
 		rows = (u64 *)(smem + p.depth * SIZE) + warp * 48;
-		share_out();
+		this->share_out();
 		w.at = 0;
 		more = find(w);
 		in = w;
@@ -400,9 +208,9 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 			}
 			tile_commit();
 		}
-		clear(acc);
-		clear(sum);
-		clear(all);
+		this->clear(acc);
+		this->clear(sum);
+		this->clear(all);
 		ends = w.kt + o.class_tiles;
 		slice_ends = w.kt + slice_tiles;
 		while (more) {
@@ -426,19 +234,19 @@ struct few4 : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 			st = st + 1 == p.depth ? 0 : st + 1;
 			more = advance(w);
 			if (now.kt + 1 == ends || now.kt + 1 == now.end) {
-				add(sum, acc);
+				this->add(sum, acc);
 				ends += o.class_tiles;
 			}
 			if (now.kt + 1 == slice_ends || now.kt + 1 == now.end) {
-				add(all, sum);
+				this->add(all, sum);
 				slice_ends += slice_tiles;
 			}
 			if (now.kt + 1 < now.end)
 				continue;
-			leave(now);
-			clear(all);
+			this->leave(now);
+			this->clear(all);
 			if (now.cut)
-				gather(now, last);
+				this->gather(now, last);
 			ends = w.kt + o.class_tiles;
 			slice_ends = w.kt + slice_tiles;
 		}

@@ -54,12 +54,12 @@ __device__ __forceinline__ u32 wg_bytes(u32 a, u32 b, u32 which)
 	       "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,"              \
 	       "%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,"              \
 	       "%56,%57,%58,%59,%60,%61,%62,%63"
-#define WG_AB64 "{%32,%33,%34,%35},%36,1,1,1,%37;"
-#define WG_AB128 "{%64,%65,%66,%67},%68,1,1,1,%69;"
+#define WG_AB64 "{%32,%33,%34,%35},%36,%38,1,1,%37;"
+#define WG_AB128 "{%64,%65,%66,%67},%68,%70,1,1,%69;"
 
-// ACROSS: the rows of b's tile are k, its columns are N.
+// ACROSS: the rows of b's tile are k, its columns are N.  ADD 0: d = a b.
 #define WG_ISSUE(n, name, type)                                                \
-	template <int ACROSS>                                                  \
+	template <int ACROSS, int ADD = 1>                                     \
 	__device__ __forceinline__ void wg_issue(float(*d)[4], const u32 *a,   \
 						 u64 b, wg_size<n>, type)      \
 	{                                                                      \
@@ -68,7 +68,7 @@ __device__ __forceinline__ u32 wg_bytes(u32 a, u32 b, u32 which)
 			     "}," WG_AB##n                                     \
 			     : WG_D##n                                         \
 			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),     \
-			       "l"(b), "n"(ACROSS));                           \
+			       "l"(b), "n"(ACROSS), "n"(ADD));                 \
 	}
 WG_ISSUE(64, "f16", __half)
 WG_ISSUE(128, "f16", __half)
@@ -99,6 +99,18 @@ template <int N> __device__ __forceinline__ void wg_wait()
 	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
+// Sums are read no sooner than here: behind the wait for them.
+template <int N> __device__ __forceinline__ void wg_take(float (*d)[4])
+{
+#pragma unroll
+	for (int i = 0; i < N / 8; i++)
+		asm volatile(""
+			     : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]),
+			       "+f"(d[i][3])
+			     :
+			     : "memory");
+}
+
 // A tile in shared memory for the tensor core: swizzled rows of 128 bytes,
 // eight of them every 1,024 bytes; apart: bytes from a tile of 64 columns to
 // the next.
@@ -111,12 +123,12 @@ __device__ __forceinline__ u64 wg_tile(const unsigned char *tile, u32 apart)
 }
 
 // b: columns 16 kk .. of the rows of the tile, N rows.  Runs behind, until
-// wg_wait.
-template <int N, class T>
+// wg_wait.  ADD 0: d = a b.
+template <int N, class T, int ADD = 1>
 __device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a,
 				      const unsigned char *tile, int kk)
 {
-	wg_issue<0>(d, a, wg_tile(tile + 32 * kk, 16), wg_size<N>(), T());
+	wg_issue<0, ADD>(d, a, wg_tile(tile + 32 * kk, 16), wg_size<N>(), T());
 }
 
 // b: rows 16 kk .. of the tiles as they stand, 64 columns each.
@@ -146,11 +158,16 @@ __device__ __forceinline__ void wg_commit()
 template <int N> __device__ __forceinline__ void wg_wait()
 {
 }
-template <int N, class T>
+template <int N> __device__ __forceinline__ void wg_take(float (*)[4])
+{
+}
+template <int N, class T, int ADD = 1>
 __device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a,
 				      const unsigned char *tile, int kk)
 {
 #ifdef CEP_EMU
+	for (int i = 0; i < N / 8 && !ADD; i++)
+		d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0;
 	emu_wgmma<T>(d, a, N, [=](u32 n, u32 k) {
 		return tile + wg_place(n, kk * 2 + k / 8) + k % 8 * 2;
 	});
