@@ -30,7 +30,7 @@ static void host_read(void)
 {
 	struct genai_mem up, down, dev;
 	struct genai_stream *s[3];
-	struct genai_point p[4] = {{0}};
+	struct genai_point p[5] = {{0}};
 	atomic_int n = 0;
 
 	cf_open(&r, 0, NULL);
@@ -47,14 +47,14 @@ static void host_read(void)
 			dev.range.addr + 4096 * i, 4096, GENAI_COPY_D2H);
 		p[i + 1] = cf_mark(&r, s[i]);
 	}
-	// p[0] is the zero point; no points at all is no wait
-	CF_OK(r.ba->host_read(r.d, p, 4, UINT64_MAX, &cf_err));
+	// p[0] and p[4] are zero points; no points at all is no wait
+	CF_OK(r.ba->host_read(r.d, p, 5, UINT64_MAX, &cf_err));
 	ck_assert_int_eq(n, 3);
 	ck_assert_mem_eq(up.host, down.host, 3 * 4096);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		ck_assert_int_eq(r.st->poll(r.d, p[i], &cf_err), 0);
 	CF_OK(r.ba->host_read(r.d, NULL, 0, UINT64_MAX, &cf_err));
-	CF_OK(r.ba->host_read(r.d, p, 4, 0, &cf_err)); // nothing to wait for
+	CF_OK(r.ba->host_read(r.d, p, 5, 0, &cf_err)); // nothing to wait for
 	for (int i = 0; i < 3; i++)
 		cf_destroy(&r, s[i]);
 	cf_free(&r, &up);
