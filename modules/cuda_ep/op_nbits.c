@@ -21,6 +21,8 @@
 #define MOST_CLASSES 16
 #define EXACT_ROWS 64 // steps up to here give a row the same bits
 #define SM_WARPS 16   // of a kernel with 128 registers
+#define SOME_TILES 72 // of an SM: more are many
+#define FEW_TILES 28  // of a block of half as many warps
 
 struct nbits_state {
 	int64_t m, n, k;
@@ -302,8 +304,14 @@ int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
 	return rc;
 }
 
-// Row groups a block takes, and its warps: the fewest tiles for the busiest SM
-// with all blocks on the device at once.
+// Row groups a block takes, and its warps.  Measured on 132 SMs, by the time of
+// a whole layer:
+// - as many tiles as warps, at most: one block an SM; pairs of matrices in half
+//   as many, so that the kernels in front and behind are there at once;
+// - some tiles a warp: a block an SM, or an eighth more, of few warps: two fit
+//   beside each other, and fewer blocks ask for the activations;
+// - many: the fewest tiles for the busiest SM, with two blocks where it is
+// equal.
 static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
 			struct cep_mm *p, const struct cep_sum4 *o,
 			uint32_t rows, struct cep_dim3 *grid, uint32_t *threads,
@@ -313,16 +321,20 @@ static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
 	uint32_t most = (uint32_t)r->self->max_smem - 20480;
 	uint32_t sms = (uint32_t)r->self->n_sms;
 	bool lone = (n_rg + sms - 1) / sms * o->tiles <= SM_WARPS;
+	bool some = !lone && n_rg * o->tiles <= SOME_TILES * sms;
 
 	for (uint32_t i = 0; i < 4; i++) {
-		// blocks of an SM: of equal ones the earlier, as measured;
-		// first one block if its warps have a tile each
-		static const uint8_t order[2][4] = {{2, 3, 4, 1}, {1, 2, 3, 4}};
-		uint32_t busy = order[lone][i];
-		uint32_t groups = (n_rg + sms * busy - 1) / (sms * busy);
-		uint32_t warps = min_u32(SM_WARPS / busy, groups * o->n_class);
-		uint32_t load;
+		// blocks of an SM: of equal ones the earlier
+		static const uint8_t order[2][4] = {{2, 1, 3, 4}, {1, 2, 3, 4}};
+		uint32_t busy = order[lone || some][i];
+		uint32_t blocks = some && !i ? sms + sms / 8 : sms * busy;
+		uint32_t groups = (n_rg + blocks - 1) / blocks, warps, load;
 
+		if (lone && !i && rows == 8)
+			groups *= 2;
+		warps = min_u32(SM_WARPS / busy, groups * o->n_class);
+		if (some && groups * o->tiles <= FEW_TILES)
+			warps = min_u32(warps, SM_WARPS / 2);
 		while (groups > 1 && one_bytes(n, o, warps, groups) >
 					     (most + 20480) / busy - 1024)
 			groups--;
@@ -336,7 +348,7 @@ static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
 		load = (load + sms - 1) / sms * groups;
 		if (load >= best)
 			continue;
-		best = load;
+		best = (lone || some) && !i ? 0 : load;
 		p->groups = groups;
 		*threads = 32 * warps;
 		*smem = one_bytes(n, o, warps, groups);

@@ -198,7 +198,7 @@ template <class T> __device__ __forceinline__ void prepare(const cep_gqa &p)
 #pragma unroll
 		for (int e = 0; e < PER; e++)
 			ss += y[e] * y[e];
-		ss = 1.f / sqrtf(warp_sum(ss) / (float)p.size + p.eps);
+		ss = inverse_rms(warp_sum(ss), 1.f / (float)p.size, p.eps);
 #pragma unroll
 		for (int e = 0; e < PER; e++)
 			y[e] *= ss * g[e];

@@ -179,6 +179,18 @@ __device__ __forceinline__ float block_max(float v, float *red)
 	return s;
 }
 
+// One by the root of a mean square, by_dim is 1 / their number.  Every norm
+// takes this one, fused or not: they must agree in the last bit.
+__device__ __forceinline__ float inverse_rms(float squares, float by_dim,
+					     float eps)
+{
+#ifdef CEP_EMU
+	return 1.f / sqrtf(fmaf(squares, by_dim, eps));
+#else
+	return rsqrtf(fmaf(squares, by_dim, eps));
+#endif
+}
+
 // Record the first refusal of the device; later ones are dropped.
 static __device__ __noinline__ void cep_refuse(const cep_blame &b, u32 kind,
 					       long long value, long long limit)

@@ -137,7 +137,8 @@ struct few : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 		u32 row = group_of(w) * ROWS + r;
 
 		if (row < p.n && row_of(w) + m < p.m)
-			this->emit(row_of(w) + m, row, v, u);
+			this->emit(row_of(w) + m, row, v, u,
+				   this->added(row_of(w) + m, row));
 	}
 
 	__device__ __forceinline__ float *part_of(const way &w) const

@@ -116,7 +116,8 @@ struct few4 : few<T, ZP, DUAL, R, (R > 32 ? 2 : 1), P> {
 
 #pragma unroll
 		for (u32 i = 0; i < GROUPS; i++)
-			this->read_scales(st + i * STAGE, kt, f[i].s, f[i].z);
+			this->template read_scales<4>(st + i * STAGE, kt, 0,
+						      f[i].s, f[i].z);
 #pragma unroll
 		for (u32 j = 0; j < 4; j++) {
 			u32 h[GROUPS][16];
@@ -150,8 +151,8 @@ struct few4 : few<T, ZP, DUAL, R, (R > 32 ? 2 : 1), P> {
 		float z0 = 0, z1 = 0, d[4];
 
 		if (ZP != CEP_ZP_NONE) {
-			z0 = this->zero(f.z, kt, b, 0);
-			z1 = this->zero(f.z, kt, b, 1);
+			z0 = this->template zero<4>(f.z, kt, b, 0);
+			z1 = this->template zero<4>(f.z, kt, b, 1);
 		}
 		this->product(h, v, z0, z1, d);
 		to[0] = fmaf(d[0], s0, to[0]);

@@ -46,7 +46,7 @@ __device__ __forceinline__ void gated_norm(const cep_gated &p)
 
 		sum = fmaf(v, v, sum);
 	}
-	sum = 1.f / sqrtf(warp_sum(sum) / (float)p.dim + p.eps);
+	sum = inverse_rms(warp_sum(sum), 1.f / (float)p.dim, p.eps);
 	for (u32 i = threadIdx.x & 31; i < p.dim; i += 32) {
 		float z = to_f(((const T *)p.gate)[row * p.dim + i]);
 		float v = to_f(x[i]) * sum * to_f(((const T *)p.y)[i]);

@@ -14,10 +14,11 @@
 
 #define DEPTH 3 // tiles on the way, as in op_nbits.c
 
-// A tile in registers: block b of rows g and g + 8 in h[8 b..], scales (and
-// zero points) of blocks 2 i and 2 i + 1 in s[i] and s[4 + i].
-struct tile_regs {
-	u32 h[64], s[8], z[8];
+// Half a tile in registers, four blocks: block b of rows g and g + 8 in
+// h[8 b..], scales (and zero points) of blocks 2 i and 2 i + 1 in s[i] and
+// s[2 + i].
+struct half_tile {
+	u32 h[32], s[4], z[4];
 };
 
 // A warp's way through its tiles.
@@ -40,7 +41,7 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
 	unsigned char *ring;
 	u64 *wrow, *srow, *zrow; // where the block's rows lie
 	const unsigned char *xs; // activations in shared memory, in order
-	float acc[2];
+	float acc[2], by_k;	 // 1 / k
 
 	__device__ __forceinline__ gemv4(const P &params) : tile(params)
 	{
@@ -54,31 +55,34 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
 				       zrow + i);
 	}
 
+	// Half i of a tile.
 	__device__ __forceinline__ void unpack(const unsigned char *st, u32 kt,
-					       tile_regs &x) const
+					       u32 i, half_tile &x) const
 	{
-#pragma unroll
-		for (u32 j = 0; j < 4; j++)
-			this->unpack_part(st, j, x.h + j * 16);
-		this->read_scales(st, kt, x.s, x.z);
+		this->unpack_part(st, 2 * i, x.h);
+		this->unpack_part(st, 2 * i + 1, x.h + 16);
+		this->template read_scales<2>(st, kt, 2 * i, x.s, x.z);
 	}
 
-	__device__ __forceinline__ void multiply(const tile_regs &x, u32 kt)
+	__device__ __forceinline__ void multiply(const half_tile &x, u32 kt,
+						 u32 i)
 	{
+		const unsigned char *v = xs + (kt * 8 + i * 4) * 64 + t * 16;
+
 #pragma unroll
-		for (u32 b = 0; b < 8; b++) {
+		for (u32 b = 0; b < 4; b++) {
 			float z0 = 0, z1 = 0, d[4];
 
 			if (ZP != CEP_ZP_NONE) {
-				z0 = this->zero(x.z, kt, b, 0);
-				z1 = this->zero(x.z, kt, b, 1);
+				z0 = this->template zero<2>(x.z, kt, i * 4 + b,
+							    0);
+				z1 = this->template zero<2>(x.z, kt, i * 4 + b,
+							    1);
 			}
-			this->product(x.h + b * 8,
-				      *(const uint4 *)(xs + (kt * 8 + b) * 64 +
-						       t * 16),
+			this->product(x.h + b * 8, *(const uint4 *)(v + b * 64),
 				      z0, z1, d);
 			acc[0] = fmaf(d[0], tile::nth(x.s, b), acc[0]);
-			acc[1] = fmaf(d[2], tile::nth(x.s + 4, b), acc[1]);
+			acc[1] = fmaf(d[2], tile::nth(x.s + 2, b), acc[1]);
 		}
 	}
 
@@ -120,13 +124,25 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
 		return c.rg < n_rg;
 	}
 
+	// The stage that was read gets the tile after those on the way.
+	__device__ __forceinline__ void refill(unsigned char *st,
+					       cursor &in) const
+	{
+		__syncwarp(); // all lanes have read it
+		if (more(in)) {
+			fetch(st, in);
+			advance(in);
+		}
+		tile_commit();
+	}
+
 	// The warp's tiles; done(cursor) when a class ended.
 	template <class W, class F>
 	__device__ __forceinline__ void walk(cursor c, W wait_for_input, F done)
 	{
 		unsigned char *st = ring, *end = ring + DEPTH * STAGE;
+		half_tile x, y;
 		cursor in = c;
-		tile_regs x;
 
 #pragma unroll 1
 		for (u32 i = 0; i < DEPTH; i++) {
@@ -140,28 +156,37 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
 		if (more(c)) {
 			tile_wait<DEPTH - 1>();
 			__syncwarp();
-			unpack(st, c.kt, x);
+			unpack(st, c.kt, 0, x);
+			unpack(st, c.kt, 1, y);
 		}
 		wait_for_input();
+		if (!more(c))
+			return;
+		refill(st, in);
+		multiply(x, c.kt, 0);
+		multiply(y, c.kt, 1);
+		next(c, done);
+#pragma unroll 1
 		while (more(c)) {
-			cursor was = c;
-
-			__syncwarp(); // all lanes have read the stage
-			if (more(in)) {
-				fetch(st, in);
-				advance(in);
-			}
-			tile_commit();
-			multiply(x, c.kt);
-			if (advance(c))
-				done(was);
 			st = st + STAGE == end ? ring : st + STAGE;
-			if (!more(c))
-				break;
 			tile_wait<DEPTH - 1>();
 			__syncwarp();
-			unpack(st, c.kt, x);
+			unpack(st, c.kt, 0, x);
+			multiply(x, c.kt, 0);
+			unpack(st, c.kt, 1, x);
+			refill(st, in);
+			multiply(x, c.kt, 1);
+			next(c, done);
 		}
+	}
+
+	template <class F>
+	__device__ __forceinline__ void next(cursor &c, F done)
+	{
+		cursor was = c;
+
+		if (advance(c))
+			done(was);
 	}
 
 	// Activations to shared memory, in order, zeros behind the end.
@@ -204,7 +229,8 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
 	}
 
 	// The norm of a + skip, with the sums of norm_fast in rows.cu: as if
-	// thread i had elements 8 i to 8 i + 7.
+	// thread i had elements 8 i to 8 i + 7.  In pairs as they lie: all
+	// blocks do this.
 	__device__ __forceinline__ void stage_norm(unsigned char *to,
 						   const unsigned char *gamma,
 						   float *red) const
@@ -213,6 +239,7 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
 		u32 n = p.k / 8, n_red = (n + 31) / 32;
 		float r = 0;
 
+#pragma unroll 1
 		for (u32 w0 = warp; w0 < n_red; w0 += warps * LOADS) {
 			uint4 a[LOADS], b[LOADS];
 
@@ -230,59 +257,68 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
 #pragma unroll
 			for (u32 j = 0; j < LOADS; j++) {
 				u32 w = w0 + j * warps, i = w * 32 + lane;
+				float s;
 
-				if (w < n_red)
-					red_of(to, red, w, i < n, i, a[j],
-					       b[j]);
+				if (o.skip)
+					a[j] = add8(a[j], b[j]);
+				s = warp_sum(squares(a[j]));
+				if (w < n_red && lane == 0)
+					red[w] = s;
+				if (i >= n)
+					continue;
+				((uint4 *)to)[i] = a[j];
+				if (o.sum && blockIdx.x == 0)
+					((uint4 *)o.sum)[i] = a[j];
 			}
 		}
 		__syncthreads();
-#pragma unroll 8
+#pragma unroll 4
 		for (u32 w = 0; w < n_red; w++)
 			r += red[w];
-		r = 1.f / sqrtf(r / (float)p.k + o.eps);
-		for (u32 w = warp; w * 32 < o.tiles * 32; w += warps) {
-			u32 i = w * 32 + lane;
-			float v[8], s[8];
-			__align__(16) T e[8];
+		r = inverse_rms(r, by_k, o.eps);
+#pragma unroll 1
+		for (u32 i = threadIdx.x; i < o.tiles * 32; i += blockDim.x) {
+			uint4 v = make_uint4(0, 0, 0, 0);
 
-			if (i >= n) {
-				((uint4 *)to)[i] = make_uint4(0, 0, 0, 0);
-				continue;
-			}
-			load8((const T *)to + i * 8, v);
-			load8((const T *)gamma + i * 8, s);
-			for (int k = 0; k < 8; k++)
-				e[k] = from_f<T>(v[k] * r * s[k]);
-			((uint4 *)to)[i] = in_order(*(const uint4 *)e);
+			if (i < n)
+				v = scaled(((const uint4 *)to)[i],
+					   ((const uint4 *)gamma)[i], r);
+			((uint4 *)to)[i] = v;
 		}
 	}
 
-	// Eight elements of a + skip, and the warp's sum of their squares.
-	__device__ __forceinline__ void red_of(unsigned char *to, float *red,
-					       u32 w, bool on, u32 i,
-					       const uint4 &a,
-					       const uint4 &b) const
+	__device__ __forceinline__ static uint4 add8(const uint4 &a,
+						     const uint4 &b)
 	{
-		float v[8], s[8], acc = 0;
-		__align__(16) T e[8];
+		return make_uint4(add2(a.x, b.x, T()), add2(a.y, b.y, T()),
+				  add2(a.z, b.z, T()), add2(a.w, b.w, T()));
+	}
+
+	__device__ __forceinline__ static float squares(const uint4 &a)
+	{
+		float v[8], s = 0;
 
 		load8((const T *)&a, v);
-		load8((const T *)&b, s);
 #pragma unroll
-		for (int k = 0; k < 8; k++) {
-			e[k] = from_f<T>(o.skip ? v[k] + s[k] : v[k]);
-			v[k] = to_f(e[k]);
-			acc = fmaf(v[k], v[k], acc);
-		}
-		if (on) {
-			((uint4 *)to)[i] = *(const uint4 *)e;
-			if (o.sum && blockIdx.x == 0)
-				((uint4 *)o.sum)[i] = *(const uint4 *)e;
-		}
-		acc = warp_sum(acc);
-		if (lane == 0)
-			red[w] = acc;
+		for (u32 i = 0; i < 8; i++)
+			s = fmaf(v[i], v[i], s);
+		return s;
+	}
+
+	// a r gamma, in order.
+	__device__ __forceinline__ static uint4
+	scaled(const uint4 &a, const uint4 &gamma, float r)
+	{
+		float v[8], s[8];
+
+		load8((const T *)&a, v);
+		load8((const T *)&gamma, s);
+#pragma unroll
+		for (u32 i = 0; i < 8; i++)
+			v[i] = v[i] * r * s[i];
+		return make_uint4(
+			round2(v[0], v[4], T()), round2(v[1], v[5], T()),
+			round2(v[2], v[6], T()), round2(v[3], v[7], T()));
 	}
 
 	// Classes to slices to the sum; what is not there counts as 0.
@@ -314,7 +350,8 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
 	{
 		__shared__ float red[32];
 		unsigned char *x, *gamma;
-		float *slot;
+		float *slot, first = 0; // what is added to the thread's row
+		u32 row = blockIdx.x * p.groups * ROWS + threadIdx.x;
 		cursor c;
 
 		rg0 = blockIdx.x * p.groups;
@@ -326,6 +363,7 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
 		xs = x;
 		slot = (float *)(x + o.tiles * 512);
 		gamma = (unsigned char *)(slot + p.groups * o.n_class * 16);
+		by_k = 1.f / (float)p.k;
 		stride_rg = warps / o.n_class;
 		stride_c = warps % o.n_class;
 		c.rg = warp / o.n_class;
@@ -338,6 +376,8 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
 				if (o.gamma)
 					stage_gamma(gamma);
 				cep_wait();
+				if (threadIdx.x < n_rg * ROWS)
+					first = this->added(0, row);
 				if (o.gamma)
 					stage_norm(x, gamma, red);
 				else
@@ -355,13 +395,15 @@ struct gemv4 : tile4<T, ZP, DUAL, TILES, PLAIN, P> {
 				acc[0] = acc[1] = 0;
 			});
 		__syncthreads();
+#pragma unroll 1
 		for (u32 i = threadIdx.x; i < n_rg * ROWS; i += blockDim.x) {
 			const float *s =
 				slot + i / ROWS * o.n_class * 16 + i % ROWS;
 
-			if (rg0 * ROWS + i < p.n)
-				this->emit(0, rg0 * ROWS + i, finish(s),
-					   DUAL ? finish(s + 8) : 0.f);
+			if (i != threadIdx.x)
+				first = this->added(0, rg0 * ROWS + i);
+			this->emit(0, rg0 * ROWS + i, finish(s),
+				   DUAL ? finish(s + 8) : 0.f, first);
 		}
 	}
 

@@ -211,7 +211,7 @@ template <class T> struct pairs {
 #pragma unroll
 				for (int k = 0; k < 2; k++)
 					ss += x[e][i][k] * x[e][i][k];
-		ss = 1.f / sqrtf(warp_sum(ss) / (float)p.size + p.eps);
+		ss = inverse_rms(warp_sum(ss), 1.f / (float)p.size, p.eps);
 #pragma unroll
 		for (int e = 0; e < 2; e++)
 #pragma unroll

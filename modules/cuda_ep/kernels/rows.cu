@@ -48,7 +48,7 @@ template <class T> __device__ __forceinline__ void norm_row(const cep_norm &p)
 		}
 		acc = block_sum(acc, red);
 	}
-	acc = 1.f / sqrtf(acc / (float)p.dim + p.eps);
+	acc = inverse_rms(acc, 1.f / (float)p.dim, p.eps);
 	for (u32 i = threadIdx.x; i < p.dim; i += blockDim.x) {
 		float v = (buf[i] - mean) * acc;
 
@@ -130,7 +130,7 @@ template <class T> __device__ __forceinline__ void norm_fast(const cep_norm &p)
 			acc += (v[i] - mean) * (v[i] - mean);
 		acc = block_sum(acc, red);
 	}
-	acc = 1.f / sqrtf(acc / (float)p.dim + p.eps);
+	acc = inverse_rms(acc, 1.f / (float)p.dim, p.eps);
 	if (!on)
 		return;
 	for (int i = 0; i < 8; i++)

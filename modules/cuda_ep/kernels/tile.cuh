@@ -109,6 +109,17 @@ __device__ __forceinline__ float high(u32 v, bf16)
 {
 	return __bfloat162float(as_bf162(v).y);
 }
+// Sums of pairs, rounded once.
+__device__ __forceinline__ u32 add2(u32 a, u32 b, __half)
+{
+	return pack2(__hadd2(as_half2(a), as_half2(b)));
+}
+__device__ __forceinline__ u32 add2(u32 a, u32 b, bf16)
+{
+	__nv_bfloat162 v = __hadd2(as_bf162(a), as_bf162(b));
+
+	return *(u32 *)&v;
+}
 __device__ __forceinline__ u32 ones(__half)
 {
 	return 0x3c003c00u;

@@ -158,8 +158,7 @@ struct tile4 {
 		}
 		fetch_values(st + SCALES, s, kt, async(CEP_ASYNC_SCALES));
 		if (ZP == CEP_ZP_FLOAT)
-			fetch_values(st + ZEROS, z, kt,
-				     async(CEP_ASYNC_ZEROS));
+			fetch_values(st + ZEROS, z, kt, async(CEP_ASYNC_ZEROS));
 		else if (ZP == CEP_ZP_PACKED)
 			fetch_nibbles(st + ZEROS, z, kt,
 				      async(CEP_ASYNC_ZEROS));
@@ -238,32 +237,37 @@ struct tile4 {
 					      b,
 				      true);
 		else if (ZP == CEP_ZP_PACKED && lane < 16)
-			copy_small<4>(st + ZEROS + lane * 16,
-				      (const void *)(h.find(q.z, lane,
-							    p.zp_row) +
-						     kt * 4),
-				      true);
+			copy_small<4>(
+				st + ZEROS + lane * 16,
+				(const void *)(h.find(q.z, lane, p.zp_row) +
+					       kt * 4),
+				true);
 	}
 
-	// A row's eight values, in pairs.
-	__device__ __forceinline__ void
-	read_values(const unsigned char *row, u32 kt, bool async, u32 *s) const
+	// N of a row's pairs of values, from pair i on: two or all four.
+	template <u32 N>
+	__device__ __forceinline__ void read_values(const unsigned char *row,
+						    u32 kt, u32 i, bool async,
+						    u32 *s) const
 	{
 		if (!async || shift() == 0) {
-			uint4 v = *(const uint4 *)row;
+			uint2 v = *(const uint2 *)(row + i * 4);
 
 			s[0] = v.x;
 			s[1] = v.y;
-			s[2] = v.z;
-			s[3] = v.w;
+			if (N < 4)
+				return;
+			v = *(const uint2 *)(row + 8);
+			s[2] = v.x;
+			s[3] = v.y;
 			return;
 		}
-		for (u32 i = 0; i < 4; i++) {
-			u32 b = (kt * 8 + 2 * i) >> shift();
+		for (u32 k = 0; k < N; k++) {
+			u32 b = (kt * 8 + 2 * (i + k)) >> shift();
 			u32 v = ((const uint16_t *)
 					 row)[b & (shift() == 1 ? 3 : 1)];
 
-			s[i] = v | v << 16;
+			s[k] = v | v << 16;
 		}
 	}
 
@@ -280,32 +284,39 @@ struct tile4 {
 			unpack8(w[i], h + i * 4, T());
 	}
 
-	// Scales and zero points of rows g and g + 8.
-	__device__ __forceinline__ void
-	read_scales(const unsigned char *st, u32 kt, u32 *s, u32 *z) const
+	// Scales and zero points of rows g and g + 8: N pairs of a row's
+	// blocks, from pair i on.
+	template <u32 N>
+	__device__ __forceinline__ void read_scales(const unsigned char *st,
+						    u32 kt, u32 i, u32 *s,
+						    u32 *z) const
 	{
+		const unsigned char *row = st + SCALES + g * 16;
 		bool a = async(CEP_ASYNC_SCALES);
 
-		read_values(st + SCALES + g * 16, kt, a, s);
-		read_values(st + SCALES + (g + 8) * 16, kt, a, s + 4);
+		read_values<N>(row, kt, i, a, s);
+		read_values<N>(row + 128, kt, i, a, s + N);
+		row = st + ZEROS + g * 16;
 		if (ZP == CEP_ZP_FLOAT) {
 			a = async(CEP_ASYNC_ZEROS);
-			read_values(st + ZEROS + g * 16, kt, a, z);
-			read_values(st + ZEROS + (g + 8) * 16, kt, a, z + 4);
+			read_values<N>(row, kt, i, a, z);
+			read_values<N>(row + 128, kt, i, a, z + N);
 		} else if (ZP == CEP_ZP_PACKED) {
-			z[0] = *(const u32 *)(st + ZEROS + g * 16);
-			z[1] = *(const u32 *)(st + ZEROS + (g + 8) * 16);
+			z[0] = *(const u32 *)row;
+			z[1] = *(const u32 *)(row + 128);
 		}
 	}
 
-	// Zero point of block b less 8; row 0 is g, 1 is g + 8.
+	// Zero point of block b less 8, of N pairs that were read; row 0 is g,
+	// 1 is g + 8.
+	template <u32 N>
 	__device__ __forceinline__ float zero(const u32 *z, u32 kt, u32 b,
 					      u32 row) const
 	{
 		u32 i = kt * 8 + b;
 
 		if (ZP == CEP_ZP_FLOAT) {
-			u32 v = z[row * 4 + b / 2];
+			u32 v = z[row * N + b / 2 % N];
 
 			return (b & 1 ? high(v, T()) : low(v, T())) - 8.f;
 		}
@@ -314,7 +325,7 @@ struct tile4 {
 		return (float)(int)((z[row] >> (i & 7) * 4 & 15) - 8);
 	}
 
-	// Value b of eight in pairs.
+	// Value b of some in pairs.
 	__device__ __forceinline__ static float nth(const u32 *s, u32 b)
 	{
 		return b & 1 ? high(s[b / 2], T()) : low(s[b / 2], T());
@@ -343,13 +354,23 @@ struct tile4 {
 		}
 	}
 
-	__device__ __forceinline__ void emit(u32 m, u32 row, float v,
-					     float u) const
+	// What is added to row row of the matrix, of step row m.
+	__device__ __forceinline__ float added(u32 m, u32 row) const
 	{
-		u64 at = (u64)m * p.ldc + p.n0 + row;
+		if (DUAL || !o.add || row >= p.n)
+			return 0.f;
+		return to_f(((const T *)o.add)[(u64)m * p.ldc + p.n0 + row]);
+	}
+
+	// Its result; add is what added() gave.
+	__device__ __forceinline__ void emit(u32 m, u32 row, float v, float u,
+					     float add) const
+	{
 		u64 bias2 = second_bias(q);
 		T r;
 
+		if (row >= p.n)
+			return;
 		if (p.bias)
 			v += to_f(((const T *)p.bias)[p.n0 + row]);
 		if (DUAL) {
@@ -359,8 +380,8 @@ struct tile4 {
 		}
 		r = from_f<T>(v);
 		if (!DUAL && o.add)
-			r = from_f<T>(to_f(((const T *)o.add)[at]) + to_f(r));
-		((T *)p.out)[at] = r;
+			r = from_f<T>(add + to_f(r));
+		((T *)p.out)[(u64)m * p.ldc + p.n0 + row] = r;
 	}
 };
 
