@@ -304,14 +304,16 @@ int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
 	return rc;
 }
 
-// Row groups a block takes, and its warps.  Measured on 132 SMs, by the time of
-// a whole layer:
-// - as many tiles as warps, at most: one block an SM; pairs of matrices in half
-//   as many, so that the kernels in front and behind are there at once;
-// - some tiles a warp: a block an SM, or an eighth more, of few warps: two fit
-//   beside each other, and fewer blocks ask for the activations;
-// - many: the fewest tiles for the busiest SM, with two blocks where it is
-// equal.
+// Row groups a block takes, and its warps, by the tiles of the matrix. Measured
+// on 132 SMs, by the time of a whole layer.
+//
+// No more tiles than warps: one block an SM; pairs of matrices in half as many,
+// so that the kernels in front and behind are there at once.
+//
+// Some tiles a warp, one matrix: a block an SM, or an eighth more, of few
+// warps.  Two fit beside each other, and fewer blocks ask for the activations.
+//
+// Many: the fewest tiles for the busiest SM, with two blocks where it is equal.
 static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
 			struct cep_mm *p, const struct cep_sum4 *o,
 			uint32_t rows, struct cep_dim3 *grid, uint32_t *threads,
@@ -321,7 +323,7 @@ static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
 	uint32_t most = (uint32_t)r->self->max_smem - 20480;
 	uint32_t sms = (uint32_t)r->self->n_sms;
 	bool lone = (n_rg + sms - 1) / sms * o->tiles <= SM_WARPS;
-	bool some = !lone && n_rg * o->tiles <= SOME_TILES * sms;
+	bool some = !lone && rows == 16 && n_rg * o->tiles <= SOME_TILES * sms;
 
 	for (uint32_t i = 0; i < 4; i++) {
 		// blocks of an SM: of equal ones the earlier
