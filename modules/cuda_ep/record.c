@@ -26,8 +26,10 @@ int32_t cep_capture_begin(void *ctx, struct genai_stream *s,
 	if (!rc)
 		rc = cep_line_record(s, &s->line, err);
 	if (!rc) {
+		// relaxed: what a recording forbids is forbidden here, of this
+		// device; the driver would forbid it to every other one, too
 		cr = CU(self, cuStreamBeginCapture)(
-			s->h, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+			s->h, CU_STREAM_CAPTURE_MODE_RELAXED);
 		if (cr)
 			rc = cep_cuda_fail(self, err, cr,
 					   "stream %s: cannot record", s->name);

@@ -7,13 +7,14 @@
 
 unsigned int emu_bytes(const void *kernel);
 
-static bool spoilt; // the open capture
+static bool spoilt, relaxed; // the open capture
 static struct CUstream_st *capturing;
 static struct CUgraphExec_st *execs;
 
+// Whether a call is allowed that a recording forbids, but for a relaxed one.
 CUresult fake_not_capturing(void)
 {
-	if (!capturing)
+	if (!capturing || relaxed)
 		return CUDA_SUCCESS;
 	spoilt = true;
 	return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -236,13 +237,13 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream s)
 
 CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
 {
-	(void)mode;
 	ENTER();
 	if (s->capture)
 		return fake_leave(CUDA_ERROR_ILLEGAL_STATE);
 	s->capture = calloc(1, sizeof(*s->capture));
 	s->origin = s;
 	capturing = s;
+	relaxed = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
 	spoilt = false;
 	fake_alive_count++;
 	return fake_leave(r);

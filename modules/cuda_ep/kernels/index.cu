@@ -84,11 +84,18 @@ __device__ __forceinline__ float float_at(u64 x, u64 i, u32 dt)
 
 __device__ __forceinline__ long long int_at(u64 x, u64 i, u32 dt)
 {
-	return dt == CEP_I64   ? ((const long long *)x)[i]
-	       : dt == CEP_I32 ? ((const int *)x)[i]
-	       : dt == CEP_U32 ? ((const u32 *)x)[i]
-	       : dt == CEP_I8  ? ((const signed char *)x)[i]
-			       : ((const unsigned char *)x)[i];
+	switch (dt) { // not ?:, whose type would be unsigned
+	case CEP_I64:
+		return ((const long long *)x)[i];
+	case CEP_I32:
+		return ((const int *)x)[i];
+	case CEP_U32:
+		return ((const u32 *)x)[i];
+	case CEP_I8:
+		return ((const signed char *)x)[i];
+	default:
+		return ((const unsigned char *)x)[i];
+	}
 }
 
 // An element as an integer of the same order: NaN last, both zeros one.
