@@ -197,8 +197,8 @@ START_TEST(edges_are_needed)
 END_TEST
 
 // check = order compares what the driver's graphs keep with what was asked for:
-// nothing is missing in any configuration, and a wait that the driver forgets in
-// a recording is named.
+// nothing is missing in any configuration, and a wait that the driver forgets
+// in a recording is named.
 static int32_t talk_checked(int config, const char *model,
 			    int64_t got[CUDA_TALK], struct genai_error *err)
 {
@@ -264,14 +264,17 @@ END_TEST
 // not wait for the copy.
 START_TEST(faulty_pagers)
 {
-	static const int mutants[] = {1, 2, 4};
+	static const char *const faults[] = {"slot-unawaited",
+					     "no-wait-release", "ready-never"};
 	int64_t got[CUDA_TALK];
 	struct sim_run r;
 
 	fake.do_seed(FAKE_LATE);
-	cuda_config(&r, 4 + _i % 2);
-	sim_set(&r, "module.pager_async.path=%s/pager_async_m%d.so",
-		GENAI_TESTFIXTURES, mutants[_i / 2]);
+	cuda_init(&r, _i % 2 ? "captured" : "eager", "mutant_pager");
+	cuda_paged(&r, "mutant_pager");
+	sim_set(&r, "module.mutant_pager.path=" GENAI_TESTMUTANTS
+		    "/mutant_pager.so");
+	sim_set(&r, "module.mutant_pager.mutant=%s", faults[_i / 2]);
 	if (!sim_open(&r, CUDA_MODEL))
 		(void)cuda_talk(&r, got);
 	sim_close(&r);
