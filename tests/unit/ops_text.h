@@ -73,6 +73,7 @@ static void text_execute(struct text_run *r, const struct ops_case *c,
 {
 	struct knode *k = &r->k;
 	bool ms = !strncmp(c->op, "ms:", 3);
+	uint64_t rows = 0;
 
 	knode_init(k, c->op + (ms ? 3 : 0), r->n_in, r->n_out);
 	if (!ms)
@@ -99,7 +100,10 @@ static void text_execute(struct text_run *r, const struct ops_case *c,
 		memset(r->results[i], 0xa5, bytes);
 		k->n.out[i]->data = r->results[i];
 	}
-	r->rc = knode_run(k, k->n.op->run, pool, 0, 0);
+	/* operators whose rows may come in parts are told which: all */
+	if (cref_op_cuts(k->n.op) && k->n.out[0]->rank)
+		rows = (uint64_t)k->n.out[0]->dims[k->n.out[0]->rank - 1];
+	r->rc = knode_run(k, k->n.op->run, pool, 0, rows);
 }
 
 static void text_release(struct text_run *r)
