@@ -300,7 +300,8 @@ int32_t cep_prepare_nbits(struct cep_node *n, struct genai_error *err)
 	n->n_out = n_out;
 	if (!rc)
 		rc = prepare_norm(n, err);
-	room_for_staged(n);
+	if (!rc)
+		room_for_staged(n);
 	return rc;
 }
 
@@ -883,7 +884,8 @@ int32_t cep_prepare_gate_up(struct cep_node *n, struct genai_error *err)
 	n->workspace_bytes += (uint64_t)s->part;
 	if (!rc)
 		rc = prepare_norm(n, err);
-	room_for_staged(n);
+	if (!rc)
+		room_for_staged(n);
 	return rc;
 }
 

@@ -21,6 +21,21 @@ machine()
 	printf 'copy_latency_ns = %s\nlaunch_ns = %s\n' "$4" "$5"
 }
 
+# WHERE: how far p.json is from b1.json, a line each for speed and memory
+beside()
+{
+	awk -v plan="$("$probe" json decode_tok_s <p.json)" \
+		-v real="$("$probe" json rows 0 simulated_tok_s median <b1.json)" \
+		-v held="$("$probe" json bytes device <p.json)" \
+		-v peak="$("$probe" json rows 0 device_peak_bytes <b1.json)" \
+		-v at="$1" 'BEGIN {
+		e = plan / real - 1
+		print (e < 0 ? -e : e), at, plan, real
+		m = held / peak - 1
+		print (m < 0 ? -m : m), at, held, peak >>"memory"
+	}' >>speed
+}
+
 # MODEL SHARE: a plan whose limit leaves so many hundredths of the weights, and
 # the rows that bench makes of its INI; worst has the largest error, in 1/1000
 cell()
@@ -38,16 +53,7 @@ cell()
 		not_ok "a bench of its INI" "$(cat err)"
 	cp old.ini genai.ini
 	{ tr -d '\n' <b.json && echo; } >b1.json
-	awk -v plan="$("$probe" json decode_tok_s <p.json)" \
-		-v real="$("$probe" json rows 0 simulated_tok_s median <b1.json)" \
-		-v held="$("$probe" json bytes device <p.json)" \
-		-v peak="$("$probe" json rows 0 device_peak_bytes <b1.json)" \
-		-v at="$machine, $2 %" 'BEGIN {
-		e = plan / real - 1
-		print (e < 0 ? -e : e), at, plan, real
-		m = held / peak - 1
-		print (m < 0 ? -m : m), at, held, peak >>"memory"
-	}' >>speed
+	beside "$machine, $2 %"
 }
 
 # MODEL SHARE N: the same of N requests at once.  What bench counts has the
@@ -75,16 +81,7 @@ many()
 		[ "${rows%.*}" -lt $3 ] || break
 	done
 	cp old.ini genai.ini
-	awk -v plan="$("$probe" json decode_tok_s <p.json)" \
-		-v real="$("$probe" json rows 0 simulated_tok_s median <b1.json)" \
-		-v held="$("$probe" json bytes device <p.json)" \
-		-v peak="$("$probe" json rows 0 device_peak_bytes <b1.json)" \
-		-v at="$machine, $2 %, $3" 'BEGIN {
-		e = plan / real - 1
-		print (e < 0 ? -e : e), at, plan, real
-		m = held / peak - 1
-		print (m < 0 ? -m : m), at, held, peak >>"memory"
-	}' >>speed
+	beside "$machine, $2 %, $3"
 }
 
 # ---- speed and memory, machine by machine ----
