@@ -13,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/build.h"
+#include "core/model/embed.h"
 #include "core/model/embed_config.h"
 #include "core/model/folder.h"
 #include "core/model/paging.h"
@@ -40,7 +41,7 @@ struct genai_embedder {
 	struct genai_paging paging;
 	struct genai_plan *plan;
 	struct genai_mem ids, rows, stage, result; // inputs; outputs
-	bool broken;
+	bool broken, failed;			   // failed: the last run did
 };
 
 // ---- the graph ----
@@ -520,12 +521,14 @@ int32_t genai_embedder_run(struct genai_embedder *e, const int64_t *ids,
 {
 	int32_t rc = mend(e, err);
 
+	e->failed = rc != 0;
 	if (!rc)
 		rc = check_ids(e, ids, count, err);
 	if (rc)
 		return rc;
 	fill(e, ids, count);
 	rc = run(e, count, err);
+	e->failed = rc != 0;
 	if (rc) {
 		e->broken = true;
 		mend(e, NULL);
@@ -540,6 +543,11 @@ int32_t genai_embedder_run(struct genai_embedder *e, const int64_t *ids,
 					  i / e->dimensions);
 	pool(e, count, out);
 	return 0;
+}
+
+int genai_embedder_failed(const struct genai_embedder *e)
+{
+	return e->failed;
 }
 
 // ---- the rest ----

@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import threading
+import time
 from served import *
 
 PATH = "/v1/embeddings"
@@ -199,6 +200,43 @@ def limits():
           got.startswith((b"HTTP/1.1 503", b"HTTP/1.1 200")), got[:300])
 
 
+def device():
+    fault = ["--set", "module.cpu_ref.fault="]
+    want = command(*[CAT] * 40)["embeddings"]
+    s = Server(*fault[:1], fault[1] + "copy:60")
+    status, j = s.post(PATH, input=[CAT] * 40)
+    check("a copy that fails: nobody feels it", status == 200 and all(
+        near(v, w) for v, w in zip(vectors(j), want)), status, j)
+    same("it was one", s.metric("genai_device_errors_total"), 1)
+    same("and all is well", (s.get("/health"), s.metric("genai_healthy")),
+         ('{"status":"ok"}', 1))
+    same("it ends with 0", s.stop()[0], 0)
+    for what in "stay", "exit":
+        s = Server(*fault[:1], fault[1] + "lost:2000", "--device-lost", what)
+        k = s.raw()
+        k.sendall(head(PATH, {"input": [CAT] * 2048}).replace(
+            b"Host: x", b"Host: x\r\nConnection: close"))
+        got = answers_of(k)
+        check(what + ": the device is lost: 503", is_refused(
+            got, 503, "device_lost"), got)
+        if what == "stay":
+            status, _, b = s.ask("POST", PATH, {"input": CAT})
+            check("stay: what comes after, too", is_refused(
+                [(status, b)], 503, "device_lost"), status, b)
+            same("stay: /health says it", s.ask("GET", "/health")[::2],
+                 (503, b'{"status":"device lost"}'))
+            same("stay: so do the metrics", s.metric("genai_healthy"), 0)
+            same("stay: what needs no device is served",
+                 s.post("/tokenize", prompt=CAT)[0], 200)
+        try:
+            status = s.p.wait(20 if what == "exit" else 0.2)
+            err = s.p.stderr.read()
+        except subprocess.TimeoutExpired:
+            status, err = s.stop()
+        check(what + ": how it ends", status == (1 if what == "exit" else 0)
+              and err.count("lost") == (what == "exit"), status, err)
+
+
 def others():
     s = Server(model=os.environ["text"])
     status, j = s.post(PATH, input=CAT)
@@ -246,6 +284,7 @@ s = Server()
 leave(s)
 same("and this one", s.stop(), (0, ""))
 limits()
+device()
 others()
 page()
 finish()

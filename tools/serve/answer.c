@@ -169,7 +169,7 @@ static int submit(struct answer *a, struct serve_error *e)
 	struct genai_request r = a->ask->request;
 
 	if (!open_choices(a))
-		return refuse(e, 500, NULL, NULL, "no memory");
+		return refuse_memory(e);
 	for (uint32_t i = 0; i < a->ask->n_prompts; i++) {
 		struct part *p = &a->parts[i];
 
@@ -208,7 +208,7 @@ void answer_begin(struct serve *s, struct evhttp_request *req, struct ask *ask)
 		}
 		free(a);
 		ask_free(ask);
-		refuse(&e, 500, NULL, NULL, "no memory");
+		refuse_memory(&e);
 		http_error(s, req, &e);
 		return;
 	}
@@ -254,7 +254,7 @@ static void take_text(struct answer *a, struct choice *ch,
 	if (ch->finish && ch->n_calls && !strcmp(ch->finish, "stop"))
 		ch->finish = "tool_calls";
 	if (ch->is_broken) {
-		refuse(&e, 500, NULL, NULL, "no memory");
+		refuse_memory(&e);
 		fail(a, &e);
 	} else if (a->ask->response) {
 		response_take(a, ch);
@@ -301,13 +301,11 @@ static void take_done(struct answer *a, struct part *p, struct choice *ch,
 		break;
 	case GENAI_FINISH_CANCELLED:
 		m->ends[END_CANCELLED]++;
-		refuse(&e, 503, "cancelled", NULL, "the server is stopping");
+		refuse_end(a->s, &e, ev->finish);
 		break;
 	case GENAI_FINISH_DEADLINE:
 		m->ends[END_DEADLINE]++;
-		refuse(&e, 504, "timeout", NULL,
-		       "the request took longer than %" PRId64 " s",
-		       a->s->o->timeout);
+		refuse_end(a->s, &e, ev->finish);
 		break;
 	default:
 		m->ends[END_ERROR]++;

@@ -85,8 +85,8 @@ static const struct {
 	const char *name;
 	bool only;
 } neutral[] = {
-	{"no_stop_trim", false},	{"return_hidden_states", false},
-	{"separate_reasoning", true},	{"stream_reasoning", true},
+	{"no_stop_trim", false},      {"return_hidden_states", false},
+	{"separate_reasoning", true}, {"stream_reasoning", true},
 	{"include_reasoning", true},
 };
 
@@ -345,7 +345,7 @@ static int read_bias(struct serve *s, const json_t *b, struct ask *a,
 			      "logit_bias: an object of ids is needed");
 	a->bias = calloc(json_object_size(v) + 1, sizeof(*a->bias));
 	if (!a->bias)
-		return refuse(e, 500, NULL, NULL, "no memory");
+		return refuse_memory(e);
 	a->request.bias = a->bias;
 	json_object_foreach(v, key, value)
 	{
@@ -447,7 +447,7 @@ static int read_prompts(struct serve *s, const json_t *b, struct ask *a,
 			      ASK_MAX_PROMPTS);
 	a->prompts = calloc(n, sizeof(*a->prompts));
 	if (!a->prompts)
-		return refuse(e, 500, NULL, NULL, "no memory");
+		return refuse_memory(e);
 	if (!json_is_array(v) || json_is_integer(first))
 		return read_prompt(s, v, !special, a, e);
 	for (size_t i = 0; i < n; i++)
@@ -460,7 +460,7 @@ static int read_messages(struct serve *s, struct ask *a, struct serve_error *e)
 {
 	a->prompts = calloc(1, sizeof(*a->prompts));
 	if (!a->prompts)
-		return refuse(e, 500, NULL, NULL, "no memory");
+		return refuse_memory(e);
 	if (ask_chat(s, a->body, &a->prompts[0], e))
 		return -1;
 	a->n_prompts = 1;
@@ -478,7 +478,7 @@ static int make_constraints(struct serve *s, struct ask *a,
 		return 0;
 	a->constraints = calloc(a->n_prompts, sizeof(*a->constraints));
 	if (!a->constraints)
-		return refuse(e, 500, NULL, NULL, "no memory");
+		return refuse_memory(e);
 	for (uint32_t i = 0; i < a->n_prompts; i++)
 		if (constraint_open(s->constrain, a->grammar_kind, a->grammar,
 				    a->request.n, &a->constraints[i], &err))
@@ -494,7 +494,7 @@ int ask_read(struct serve *s, bool is_chat, json_t *body, struct ask **out,
 
 	if (!a) {
 		json_decref(body);
-		return refuse(e, 500, NULL, NULL, "no memory");
+		return refuse_memory(e);
 	}
 	a->body = body;
 	a->is_chat = is_chat;

@@ -23,7 +23,7 @@ static int set(struct ask *a, const char *kind, const json_t *data,
 	else
 		a->grammar = json_dumps(data, JSON_COMPACT);
 	if (!a->grammar)
-		return refuse(e, 500, NULL, NULL, "no memory");
+		return refuse_memory(e);
 	// it is compiled while the others wait
 	return strlen(a->grammar) <= MAX_GRAMMAR
 		       ? 0

@@ -38,7 +38,7 @@ int ask_ids(struct serve *s, const json_t *array, const char *param,
 			      param);
 	ids = malloc(n * sizeof(*ids));
 	if (!ids)
-		return refuse(e, 500, NULL, NULL, "no memory");
+		return refuse_memory(e);
 	for (size_t i = 0; i < n; i++) {
 		const json_t *v = json_array_get(array, i);
 

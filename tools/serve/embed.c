@@ -14,7 +14,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/model/embed.h"
+
 #define MAX_TEXTS 2048 // of a request
+#define MAX_TRIES 3
 
 struct job {
 	struct job *next;
@@ -32,6 +35,7 @@ struct job {
 	float *vectors;
 	struct genai_error err;
 	int32_t rc;
+	uint32_t finish; // GENAI_FINISH_*: with an error, why
 	uint32_t n_done;
 };
 
@@ -49,13 +53,13 @@ struct embed {
 	// under the lock
 	struct job *waiting, **last; // in order
 	struct job *running, *done;
-	bool is_ending;
+	bool is_ending, is_lost;
+	uint32_t n_errors; // of the device
 };
 
 // ---- the thread ----
 
-static int32_t may_go_on(struct embed *m, const struct job *j,
-			 struct genai_error *err)
+static bool may_go_on(struct embed *m, struct job *j)
 {
 	bool stop;
 
@@ -63,22 +67,44 @@ static int32_t may_go_on(struct embed *m, const struct job *j,
 	stop = j->is_cancelled || m->is_ending;
 	pthread_mutex_unlock(&m->lock);
 	if (stop)
-		return genai_fail(err, GENAI_E_INTERRUPTED, "cancelled");
-	if (cli_now() - j->begun > m->timeout)
-		return genai_fail(err, GENAI_PENDING, "too long");
-	return 0;
+		j->finish = GENAI_FINISH_CANCELLED;
+	else if (cli_now() - j->begun > m->timeout)
+		j->finish = GENAI_FINISH_DEADLINE;
+	else
+		return true;
+	return false;
+}
+
+// As the engine's steps: what fails on the device is done again, since it was
+// reset; where that does not help it is lost.
+static int32_t run(struct embed *m, struct job *j, uint32_t i)
+{
+	float *out = j->vectors + (size_t)i * m->info.dimensions;
+
+	for (int tries = 1;; tries++) {
+		int32_t rc = genai_embedder_run(m->e, j->texts[i].ids,
+						j->texts[i].n, out, &j->err);
+		bool failed = rc && genai_embedder_failed(m->e);
+
+		pthread_mutex_lock(&m->lock);
+		m->n_errors += failed;
+		m->is_lost = failed && tries == MAX_TRIES;
+		pthread_mutex_unlock(&m->lock);
+		if (!failed || tries == MAX_TRIES)
+			return rc;
+		j->err = (struct genai_error)GENAI_ERROR_INIT;
+	}
 }
 
 static void compute(struct embed *m, struct job *j)
 {
-	for (uint32_t i = 0; i < j->n_texts && !j->rc; i++) {
-		j->rc = may_go_on(m, j, &j->err);
-		if (!j->rc)
-			j->rc = genai_embedder_run(
-				m->e, j->texts[i].ids, j->texts[i].n,
-				j->vectors + (size_t)i * m->info.dimensions,
-				&j->err);
-		j->n_done += !j->rc;
+	for (uint32_t i = 0; i < j->n_texts && may_go_on(m, j); i++) {
+		j->rc = run(m, j, i);
+		if (j->rc) {
+			j->finish = GENAI_FINISH_ERROR;
+			return;
+		}
+		j->n_done++;
 	}
 }
 
@@ -179,7 +205,7 @@ static int read_texts(struct serve *s, struct job *j, struct serve_error *e)
 	j->vectors =
 		malloc(n * s->embed->info.dimensions * sizeof(*j->vectors));
 	if (!j->texts || !j->vectors)
-		return refuse(e, 500, NULL, NULL, "no memory");
+		return refuse_memory(e);
 	for (size_t i = 0; i < n; i++)
 		if (read_text(s, many ? json_array_get(v, i) : v, j, e))
 			return -1;
@@ -242,7 +268,7 @@ void embed_begin(struct serve *s, struct evhttp_request *req, json_t *body)
 
 	if (!j) {
 		json_decref(body);
-		refuse(&e, 500, NULL, NULL, "no memory");
+		refuse_memory(&e);
 		http_error(s, req, &e);
 		return;
 	}
@@ -334,13 +360,9 @@ static void fail(struct serve *s, struct job *j)
 {
 	struct serve_error e;
 
-	if (j->rc == GENAI_PENDING)
-		refuse(&e, 504, "timeout", NULL,
-		       "the request took longer than %" PRId64 " s",
-		       s->o->timeout);
-	else if (j->rc == GENAI_E_INTERRUPTED)
-		refuse(&e, 503, "cancelled", NULL, "the server is stopping");
-	else {
+	if (j->finish != GENAI_FINISH_ERROR) {
+		refuse_end(s, &e, j->finish);
+	} else {
 		genai_error_prefix(&j->err, "input: text %u", j->n_done);
 		refuse_from(&e, &j->err, "input");
 	}
@@ -367,7 +389,7 @@ void embed_events(struct serve *s)
 		s->metrics.vectors += j->n_done;
 		for (uint32_t i = 0; i < j->n_done; i++)
 			s->metrics.vector_tokens += j->texts[i].n;
-		if (j->client.req && !j->rc)
+		if (j->client.req && !j->finish)
 			succeed(s, j);
 		else if (j->client.req)
 			fail(s, j);
@@ -390,6 +412,28 @@ void embed_cancel_all(struct serve *s)
 uint32_t embed_waiting(const struct serve *s)
 {
 	return s->embed->n_jobs;
+}
+
+void embed_note(struct serve *s)
+{
+	struct embed *m = s->embed;
+
+	pthread_mutex_lock(&m->lock);
+	s->metrics.vector_errors = m->n_errors;
+	s->metrics.vectors_healthy = !m->is_lost;
+	pthread_mutex_unlock(&m->lock);
+	s->metrics.n_vector_jobs = m->n_jobs;
+}
+
+bool embed_is_lost(const struct serve *s)
+{
+	struct embed *m = s->embed;
+	bool lost;
+
+	pthread_mutex_lock(&m->lock);
+	lost = m->is_lost;
+	pthread_mutex_unlock(&m->lock);
+	return lost;
 }
 
 // ---- life ----

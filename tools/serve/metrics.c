@@ -90,6 +90,15 @@ static void print_ends(const struct printer *p, const struct metrics *m)
 	}
 }
 
+static void print_device(const struct printer *p, uint32_t healthy,
+			 uint32_t errors)
+{
+	one(p, "genai_healthy", NULL, "gauge", healthy,
+	    "1 while the device works.");
+	one(p, "genai_device_errors_total", NULL, "counter", errors,
+	    "Steps that failed and were done again.");
+}
+
 static void print_engine(const struct printer *p, struct genai_engine *engine)
 {
 	struct genai_engine_stats e = {.size = sizeof(e)};
@@ -97,8 +106,7 @@ static void print_engine(const struct printer *p, struct genai_engine *engine)
 
 	if (genai_engine_get_stats(engine, &e))
 		return;
-	one(p, "genai_healthy", NULL, "gauge", e.healthy,
-	    "1 while the device works.");
+	print_device(p, e.healthy, e.device_errors);
 	one(p, "genai_sequences_running", "vllm:num_requests_running", "gauge",
 	    e.running, "Sequences that share steps.");
 	one(p, "genai_sequences_waiting", "vllm:num_requests_waiting", "gauge",
@@ -130,8 +138,6 @@ static void print_engine(const struct printer *p, struct genai_engine *engine)
 	    "Steps submitted before the tokens of the one before were read.");
 	one(p, "genai_rows_total", NULL, "counter", (double)e.rows,
 	    "Rows of all steps.");
-	one(p, "genai_device_errors_total", NULL, "counter", e.device_errors,
-	    "Steps that failed and were done again.");
 }
 
 static void print_model(const struct printer *p, struct genai_engine *engine)
@@ -155,6 +161,7 @@ static void print_model(const struct printer *p, struct genai_engine *engine)
 
 static void print_vectors(const struct printer *p, const struct metrics *m)
 {
+	print_device(p, m->vectors_healthy, m->vector_errors);
 	one(p, "genai_vectors_waiting", "vllm:num_requests_waiting", "gauge",
 	    (double)m->n_vector_jobs, "Requests not answered yet.");
 	one(p, "genai_vectors_total", NULL, "counter", (double)m->vectors,

@@ -3,6 +3,7 @@
 #define GENAI_TOOLS_SERVE_METRICS_H
 
 #include <genai/engine.h>
+#include <stdbool.h>
 
 #define METRICS_BUCKETS 15
 
@@ -24,8 +25,11 @@ enum metrics_end {
 struct metrics {
 	uint64_t ends[END_COUNT]; /* choices */
 	uint64_t refused;	  /* requests answered with an error at once */
-	uint64_t vectors, vector_tokens, n_vector_jobs; /* of embeddings */
-	struct histogram first, between, whole;		/* seconds */
+	/* of embeddings */
+	uint64_t vectors, vector_tokens, n_vector_jobs;
+	uint32_t vector_errors;
+	bool vectors_healthy;
+	struct histogram first, between, whole; /* seconds */
 };
 
 void histogram_add(struct histogram *h, double s);

@@ -1,6 +1,7 @@
 // refuse.c - errors of the API: OpenAI's JSON, the status of HTTP.
 #include "tools/serve/serve.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,6 +54,21 @@ int refuse_from(struct serve_error *e, const struct genai_error *err,
 	default:
 		return refuse(e, 500, NULL, NULL, "%s", err->text);
 	}
+}
+
+int refuse_memory(struct serve_error *e)
+{
+	return refuse(e, 500, NULL, NULL, "no memory");
+}
+
+int refuse_end(const struct serve *s, struct serve_error *e, uint32_t finish)
+{
+	if (finish == GENAI_FINISH_CANCELLED)
+		return refuse(e, 503, "cancelled", NULL,
+			      "the server is stopping");
+	return refuse(e, 504, "timeout", NULL,
+		      "the request took longer than %" PRId64 " s",
+		      s->o->timeout);
 }
 
 json_t *refuse_json(const struct serve_error *e)

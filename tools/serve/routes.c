@@ -140,12 +140,10 @@ static void detokenize(struct serve *s, struct evhttp_request *req,
 
 static void health(struct serve *s, struct evhttp_request *req, json_t *body)
 {
-	struct genai_engine_stats st = {.size = sizeof(st)};
 	const char *status = "ok";
 
 	(void)body;
-	if (s->engine &&
-	    (genai_engine_get_stats(s->engine, &st) || !st.healthy))
+	if (!serve_is_healthy(s))
 		status = "device lost";
 	else if (s->is_draining)
 		status = "draining";
@@ -160,7 +158,7 @@ static void metrics(struct serve *s, struct evhttp_request *req, json_t *body)
 	(void)body;
 	http_sweep(s);
 	if (s->embed)
-		s->metrics.n_vector_jobs = embed_waiting(s);
+		embed_note(s);
 	metrics_print(&s->metrics, s->engine, s->n_conns, s->name, b);
 	http_send(s, req, 200, "text/plain; version=0.0.4; charset=utf-8", b);
 	evbuffer_free(b);

@@ -155,14 +155,20 @@ static bool is_busy(const struct serve *s)
 	return s->answers || (s->embed && embed_waiting(s));
 }
 
+bool serve_is_healthy(const struct serve *s)
+{
+	struct genai_engine_stats st = {.size = sizeof(st)};
+
+	if (s->embed)
+		return !embed_is_lost(s);
+	return !genai_engine_get_stats(s->engine, &st) && st.healthy;
+}
+
 // A device that is lost stays so until it is opened anew: whoever looks after
 // the process does that best.
 static void look_after_device(struct serve *s)
 {
-	struct genai_engine_stats st = {.size = sizeof(st)};
-
-	if (!s->o->ends_when_lost || s->is_lost || s->embed ||
-	    genai_engine_get_stats(s->engine, &st) || st.healthy)
+	if (!s->o->ends_when_lost || s->is_lost || serve_is_healthy(s))
 		return;
 	s->is_lost = s->is_draining = true;
 	http_stop(s);

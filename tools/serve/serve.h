@@ -52,6 +52,9 @@ struct serve {
 	int64_t started; /* seconds since 1970 */
 };
 
+/* run.c: the device works, as far as is known. */
+bool serve_is_healthy(const struct serve *s);
+
 /* ---- refuse.c: errors of the API ---- */
 
 struct serve_error {
@@ -66,6 +69,9 @@ int refuse(struct serve_error *e, int status, const char *code,
 /* The same from an error of the library. */
 int refuse_from(struct serve_error *e, const struct genai_error *err,
 		const char *param);
+int refuse_memory(struct serve_error *e);
+/* A request ended unanswered: GENAI_FINISH_CANCELLED or _DEADLINE. */
+int refuse_end(const struct serve *s, struct serve_error *e, uint32_t finish);
 json_t *refuse_json(const struct serve_error *e);
 /* What is not UTF-8 in a text, which JSON could not hold, becomes '?'. */
 void refuse_mend(char *text);
@@ -260,6 +266,10 @@ void embed_begin(struct serve *s, struct evhttp_request *req, json_t *body);
 void embed_cancel_all(struct serve *s);
 /* Requests not answered yet. */
 uint32_t embed_waiting(const struct serve *s);
+/* Fill the metrics that are its. */
+void embed_note(struct serve *s);
+/* The device could not be made usable again. */
+bool embed_is_lost(const struct serve *s);
 
 /* ---- response.c: /v1/responses ---- */
 
