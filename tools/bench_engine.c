@@ -173,9 +173,40 @@ static void print_heading(struct bench *b)
 	       "peak MB");
 }
 
+// Where the time of the last repeat went, by kinds of steps.
+static json_t *report_steps(const struct genai_engine_stats *a,
+			    const struct genai_engine_stats *b)
+{
+	json_t *all = json_array();
+
+	for (int k = GENAI_STEP_KINDS; k-- > 0;) {
+		const struct genai_engine_steps *x = &a->kinds[k];
+		const struct genai_engine_steps *y = &b->kinds[k];
+		bool more = k + 1 == GENAI_STEP_KINDS;
+		uint64_t n = y->steps - x->steps, rows = y->rows - x->rows;
+		double s = (double)(y->ns - x->ns) * 1e-9;
+		double wait = (double)(y->waited_ns - x->waited_ns) * 1e-9;
+
+		if (!n)
+			continue;
+		printf("  %6" PRIu64 " steps%s of %.1f rows: %.3f ms each, "
+		       "%.1f in all, %.1f of them not waiting for the "
+		       "device\n",
+		       n, more ? " with prompts" : "", (double)rows / (double)n,
+		       s * 1e3 / (double)n, s * 1e3, (s - wait) * 1e3);
+		json_array_append_new(
+			all,
+			json_pack("{s:b, s:I, s:I, s:f, s:f}", "prompts", more,
+				  "steps", (json_int_t)n, "rows",
+				  (json_int_t)rows, "s", s, "waited_s", wait));
+	}
+	return all;
+}
+
 static void report(struct many *m, const struct genai_config *config, int64_t n,
-		   double *rates, double *sims, double *firsts, double rows,
-		   bool is_same)
+		   double *rates, double *sims, double *firsts,
+		   const struct genai_engine_stats *before,
+		   const struct genai_engine_stats *after, bool is_same)
 {
 	struct bench *b = m->b;
 	struct genai_stats st = {.size = sizeof(st)};
@@ -185,6 +216,9 @@ static void report(struct many *m, const struct genai_config *config, int64_t n,
 	const char *budget =
 		genai_config_get(config, "runtime", "weight_budget");
 	const char *limit = genai_config_get(config, "runtime", "device_limit");
+	double rows = (double)(after->rows - before->rows) /
+		      (double)(after->steps - before->steps);
+	json_t *added;
 	char spread[40];
 
 	genai_engine_get_model_stats(m->e, &st, &ignored);
@@ -204,13 +238,13 @@ static void report(struct many *m, const struct genai_config *config, int64_t n,
 			  (json_int_t)st.n_fallbacks, "device_peak_bytes",
 			  (json_int_t)st.device_peak_bytes, "tokens_same",
 			  is_same));
+	added = json_array_get(b->rows, json_array_size(b->rows) - 1);
 	if (st.simulated_ns)
-		json_object_set_new(
-			json_array_get(b->rows, json_array_size(b->rows) - 1),
-			"simulated_tok_s",
-			json_pack("{s:f, s:f, s:f}", "median",
-				  middle(sims, (size_t)b->repeat), "min",
-				  sims[0], "max", sims[b->repeat - 1]));
+		json_object_set_new(added, "simulated_tok_s",
+				    json_pack("{s:f, s:f, s:f}", "median",
+					      middle(sims, (size_t)b->repeat),
+					      "min", sims[0], "max",
+					      sims[b->repeat - 1]));
 	print_heading(b);
 	snprintf(spread, sizeof(spread), "(%.1f-%.1f)", rates[0],
 		 rates[b->repeat - 1]);
@@ -220,6 +254,10 @@ static void report(struct many *m, const struct genai_config *config, int64_t n,
 	       b->new_tokens, rate, spread, first * 1e3, firsts[n - 1] * 1e3,
 	       rows, (double)st.device_peak_bytes * 1e-6,
 	       is_same ? "" : "  TOKENS DIFFER");
+	json_object_set_new(added, "steps", report_steps(before, after));
+	json_object_set_new(
+		added, "ahead",
+		json_integer((json_int_t)(after->ahead - before->ahead)));
 	fflush(stdout);
 }
 
@@ -254,10 +292,7 @@ static int32_t row(struct many *m, const struct genai_config *config, int64_t n)
 	for (int64_t i = 0; i < n; i++)
 		firsts[i] = m->seqs[i].first_s;
 	m->b->differ |= !is_same;
-	report(m, config, n, rates, sims, firsts,
-	       (double)(after.rows - before.rows) /
-		       (double)(after.steps - before.steps),
-	       is_same);
+	report(m, config, n, rates, sims, firsts, &before, &after, is_same);
 	return 0;
 }
 

@@ -189,6 +189,7 @@ static int32_t run_step(struct genai_engine *e, struct genai_error *err)
 {
 	int32_t rc = 0;
 
+	e->waited_ns = 0;
 	if (!e->blocks)
 		return eng_alone_run(e, err);
 	if (!e->step.side[e->turn].flying)
@@ -197,7 +198,11 @@ static int32_t run_step(struct genai_engine *e, struct genai_error *err)
 		rc = eng_step_submit(e, err);
 		eng_count(e, &e->stats.ahead, !rc);
 	}
-	return rc ? rc : eng_step_wait(e, err);
+	e->waited_ns = eng_now_ns();
+	if (!rc)
+		rc = eng_step_wait(e, err);
+	e->waited_ns = eng_now_ns() - e->waited_ns;
+	return rc;
 }
 
 // With the device's lock: what whoever asks during a step is told.
@@ -281,6 +286,7 @@ static void *run(void *arg)
 {
 	struct genai_engine *e = arg;
 
+	e->since_ns = eng_now_ns();
 	while (!is_closing(e)) {
 		bool busy;
 
@@ -289,8 +295,10 @@ static void *run(void *arg)
 		busy = step(e);
 		sweep(e);
 		note(e);
-		if (!busy)
-			idle(e);
+		if (busy)
+			continue;
+		idle(e);
+		e->since_ns = eng_now_ns();
 	}
 	return NULL;
 }

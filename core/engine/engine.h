@@ -123,6 +123,8 @@ struct genai_engine {
 	float *wide;	/* a row of logits */
 	uint32_t *bits; /* of ids that may come next */
 	uint32_t tries;
+	uint64_t since_ns, waited_ns; /* statistics: the end of the last step,
+					 or of idleness; for turn's step */
 
 	pthread_mutex_t device; /* held while the runtime is used */
 	pthread_mutex_t lock;	/* what follows; may be taken with device */

@@ -343,22 +343,42 @@ static void keep_blocks(struct genai_engine *e, struct eng_seq *s)
 					s->serial, s->ids + s->n_kept * size);
 }
 
+// With the lock: statistics of a step of x.
+static void note_step(struct genai_engine *e, const struct eng_side *x,
+		      bool more)
+{
+	uint64_t now = eng_now_ns(), rows = e->blocks ? x->padded : x->rows;
+	struct genai_engine_steps *kind = e->stats.kinds;
+
+	for (uint64_t n = 1; n < rows && !more; n *= 2)
+		kind++;
+	if (more)
+		kind = &e->stats.kinds[GENAI_STEP_KINDS - 1];
+	kind->steps++;
+	kind->rows += rows;
+	kind->ns += now - e->since_ns;
+	kind->waited_ns += e->waited_ns;
+	e->since_ns = now;
+	e->stats.steps++;
+	e->stats.rows += x->rows;
+	e->stats.padded_rows += rows - x->rows;
+}
+
 void eng_computed(struct genai_engine *e)
 {
 	const struct eng_side *x = &e->step.side[e->turn];
+	bool more = false;
 
 	for (struct eng_seq *s = e->running; s; s = s->next) {
 		const struct eng_part *p = eng_now(e, s);
 
+		more |= p->add > p->n_guess + 1;
 		s->computed += p->add - p->n_guess;
 		if (e->blocks && p->add)
 			keep_blocks(e, s);
 	}
 	pthread_mutex_lock(&e->lock);
-	e->stats.steps++;
-	e->stats.rows += x->rows;
-	if (e->blocks)
-		e->stats.padded_rows += x->padded - x->rows;
+	note_step(e, x, more);
 	pthread_mutex_unlock(&e->lock);
 }
 

@@ -240,10 +240,12 @@ class Engine:
         if ev.last:
             del self._answers[a.number]
 
-    def statistics(self) -> Dict[str, int]:
-        """Counts since it was opened, as <genai/engine.h> has them."""
+    def statistics(self) -> Dict[str, Any]:
+        """Counts since it was opened, as <genai/engine.h> has them; kinds is a list."""
         s = ffi.new("struct genai_engine_stats *")
         s.size = ffi.sizeof("struct genai_engine_stats")
         check(self._call(lib.genai_engine_get_stats, s))
-        names = [n for n, _ in ffi.typeof("struct genai_engine_stats").fields if n not in ("size", "reserved")]
-        return {n: int(getattr(s, n)) for n in names}
+        names = [n for n, _ in ffi.typeof("struct genai_engine_stats").fields if n not in ("size", "reserved", "kinds")]
+        counts: Dict[str, Any] = {n: int(getattr(s, n)) for n in names}
+        counts["kinds"] = [{n: int(getattr(k, n)) for n, _ in ffi.typeof(k).fields} for k in s.kinds]
+        return counts

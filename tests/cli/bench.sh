@@ -213,6 +213,8 @@ is "budgets from left to right" "$(sed -n \
 runs "sequences" bench m --sequences 1,3,16 --prompt-tokens 9 --new-tokens 4 \
 	--repeat 2 --matrix 'executor=cpu_ref:eager|cpu_ref:captured' \
 	--json b.json
+like "where the time went, below each row" "$(sed -n 8p out)" \
+	"*3 steps of 4.0 rows: * ms each*"
 rows
 same "so many at once" sequences "1 3 16 1 3 16"
 same "whose tokens are those of the prompt alone" tokens_same \
@@ -230,6 +232,11 @@ if [ "${more%.*}" -gt 4 ]; then
 else
 	not_ok "they share steps ($more rows)"
 fi
+# 3 x 9 rows of prompts in one step, then 3 steps of 3, padded to 4
+is "steps of prompts" "$(json rows 1 steps 0 prompts) \
+$(json rows 1 steps 0 steps) $(json rows 1 steps 0 rows)" "true 1 27"
+is "and tokens alone" "$(json rows 1 steps 1 prompts) \
+$(json rows 1 steps 1 steps) $(json rows 1 steps 1 rows)" "false 3 12"
 fails "too many" 2 "at most 128" bench m --sequences 129
 fails "with a depth" 2 "not with" bench m --sequences 2 --depth 4
 

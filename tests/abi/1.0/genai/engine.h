@@ -221,6 +221,15 @@ int32_t genai_engine_fd(const struct genai_engine *engine);
 
 /* ---- statistics ---- */
 
+/* Steps of one kind. */
+struct genai_engine_steps {
+	uint64_t steps, rows; /* padded ones, too */
+	uint64_t ns; /* from the end of the step before, or since there was
+			something to do, to its end */
+	uint64_t waited_ns; /* of that, the engine's thread for the device */
+};
+#define GENAI_STEP_KINDS 9
+
 struct genai_engine_stats {
 	uint32_t size;
 	uint32_t healthy;	   /* 0: the device was lost */
@@ -237,6 +246,10 @@ struct genai_engine_stats {
 	uint64_t guessed, guessed_right; /* tokens, by speculation */
 	uint64_t ahead; /* steps submitted before the tokens of the one before
 			   were read */
+	/* [k]: those of newest tokens and guesses alone, 2^k rows or up to it;
+	 * the last: those in which there was more of somebody, mostly of a
+	 * prompt. */
+	struct genai_engine_steps kinds[GENAI_STEP_KINDS];
 };
 int32_t genai_engine_get_stats(struct genai_engine *engine,
 			       struct genai_engine_stats *out_stats);
