@@ -1,5 +1,5 @@
-// config.c - what the keys of a GGUF file say about its model, and whether all of
-// it can be carried.
+// config.c - what the keys of a GGUF file say about its model, and whether all
+// of it can be carried.
 #include "core/gguf/import.h"
 
 #include <math.h>
@@ -66,7 +66,8 @@ static int32_t real(const struct imp *imp, const char *name, double fallback,
 // ---- architectures ----
 
 #define EXPERT_KEYS                                                            \
-	" expert_count expert_used_count expert_feed_forward_length "
+	" expert_count expert_used_count expert_feed_forward_length "          \
+	"expert_gating_func "
 
 static const struct imp_arch archs[] = {
 	{.name = "llama", .type = "llama", .permuted = true},
@@ -111,6 +112,13 @@ static const struct imp_arch archs[] = {
 	 .conv = true,
 	 .norm = "token_embd_norm.weight",
 	 .keys = " shortconv.l_cache "},
+	{.name = "lfm2moe",
+	 .type = "lfm2_moe",
+	 .conv = true,
+	 .norm = "token_embd_norm.weight",
+	 .experts = true,
+	 .sigmoid = true,
+	 .keys = EXPERT_KEYS "shortconv.l_cache leading_dense_block_count "},
 	{.name = "qwen3moe",
 	 .type = "qwen3",
 	 .experts = true,
@@ -394,18 +402,51 @@ static int32_t kv_heads(struct imp *imp, struct genai_error *err)
 	return rc;
 }
 
+// Layers in front that have an MLP: none, where the key is not there.
+static int32_t dense_layers(struct imp *imp, struct genai_error *err)
+{
+	struct genai_genconf *c = &imp->conf;
+	const struct genai_gguf_kv *kv =
+		arch_key(imp, "leading_dense_block_count");
+	uint64_t v = 0;
+
+	if (kv && (!genai_gguf_uint(kv, &v) || v >= c->layers))
+		return genai_fail(err, GENAI_E_FORMAT,
+				  "%s: %s.leading_dense_block_count is no "
+				  "number below %u, that of layers",
+				  genai_gguf_path(imp->gguf), imp->arch,
+				  c->layers);
+	c->dense_layers = (uint32_t)v;
+	return v ? number(imp, "feed_forward_length", LIMIT_WIDTH, 0,
+			  &c->dense_ffn, err)
+		 : GENAI_OK;
+}
+
 static int32_t experts(struct imp *imp, struct genai_error *err)
 {
 	struct genai_genconf *c = &imp->conf;
+	const uint64_t want = imp->a->sigmoid ? 2 : 1;
+	uint64_t gating = want;
 	int32_t rc = number(imp, "expert_feed_forward_length", LIMIT_WIDTH, 0,
 			    &c->ffn, err);
 
 	if (!rc)
 		rc = number(imp, "expert_count", LIMIT_EXPERTS, 0, &c->experts,
 			    err);
-	return rc ? rc
-		  : number(imp, "expert_used_count", c->experts, 0,
-			   &c->experts_used, err);
+	if (!rc)
+		rc = number(imp, "expert_used_count", c->experts, 0,
+			    &c->experts_used, err);
+	if (!rc && arch_key(imp, "expert_gating_func") &&
+	    (!genai_gguf_uint(arch_key(imp, "expert_gating_func"), &gating) ||
+	     gating != want))
+		rc = genai_fail(err, GENAI_E_UNSUPPORTED,
+				"%s: %s.expert_gating_func is not %llu (%s), "
+				"which alone is carried",
+				genai_gguf_path(imp->gguf), imp->arch,
+				(unsigned long long)want,
+				want == 2 ? "sigmoid" : "softmax");
+	c->sigmoid = imp->a->sigmoid;
+	return rc || !c->sigmoid ? rc : dense_layers(imp, err);
 }
 
 static int32_t sizes(struct imp *imp, struct genai_error *err)

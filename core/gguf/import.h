@@ -28,12 +28,13 @@ struct imp_arch {
 	bool fused;	  /* q, k and v, and gate and up, are a tensor each */
 	bool embed_scale; /* embeddings times the root of their width */
 	bool gelu, norm_out, no_norm_in, qk_norm_wide;
-	bool experts;	   /* in place of an MLP */
-	bool oss;	   /* sinks, biases, YaRN, gates as GPT-OSS has them */
-	bool scales;	   /* has the keys of Granite's four factors */
-	uint32_t window;   /* where the file says none; 0: must, if local */
-	uint32_t local_of; /* of so many layers all but the last are local */
-	uint32_t no_rope_of;   /* of so many layers the last does not rotate */
+	bool experts;	 /* in place of an MLP */
+	bool sigmoid;	 /* which weigh experts, behind layers that have none */
+	bool oss;	 /* sinks, biases, YaRN, gates as GPT-OSS has them */
+	bool scales;	 /* has the keys of Granite's four factors */
+	uint32_t window; /* where the file says none; 0: must, if local */
+	uint32_t local_of;   /* of so many layers all but the last are local */
+	uint32_t no_rope_of; /* of so many layers the last does not rotate */
 	uint32_t large_layers; /* a model of so many scales attention by its
 				* width */
 	double theta_local;

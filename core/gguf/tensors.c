@@ -39,6 +39,7 @@ static const char *const layer_names[] = {
 	[GENAI_SITE_BIAS_DOWN] = "ffn_down_exps.bias",
 	[GENAI_SITE_BIAS_O] = "attn_output.bias",
 	[GENAI_SITE_SINKS] = "attn_sinks.weight",
+	[GENAI_SITE_BIAS_CHOICE] = "exp_probs_b.bias",
 };
 #define N_SITES (sizeof(layer_names) / sizeof(layer_names[0]))
 
@@ -183,7 +184,9 @@ static int32_t require_layer(struct imp *imp, uint32_t layer,
 {
 	const struct genai_genconf *c = &imp->conf;
 	uint64_t q = (uint64_t)c->heads * c->head_size;
-	uint64_t kv = (uint64_t)c->kv_heads * c->head_size, e = c->experts;
+	uint64_t kv = (uint64_t)c->kv_heads * c->head_size;
+	uint64_t e = layer < c->dense_layers ? 0 : c->experts;
+	uint64_t ffn = layer < c->dense_layers ? c->dense_ffn : c->ffn;
 	bool conv = imp->layer_flags[layer] & GENAI_LAYER_CONV;
 	bool qk = c->qk_norm && !conv, wide = c->qk_norm_wide && !conv;
 	bool bias = c->qkv_bias && !conv;
@@ -211,14 +214,14 @@ static int32_t require_layer(struct imp *imp, uint32_t layer,
 		{GENAI_SITE_NORM_ATTN, c->hidden, 0, c->norm_out},
 		{GENAI_SITE_NORM_POST, c->hidden, 0, !c->no_norm_in},
 		{GENAI_SITE_NORM_MLP, c->hidden, 0, c->norm_out},
-		{GENAI_SITE_GATE, c->hidden, c->ffn, !imp->fused && !e},
-		{GENAI_SITE_UP, c->hidden, imp->fused ? 2ull * c->ffn : c->ffn,
-		 !e},
-		{GENAI_SITE_DOWN, c->ffn, c->hidden, !e},
+		{GENAI_SITE_GATE, c->hidden, ffn, !imp->fused && !e},
+		{GENAI_SITE_UP, c->hidden, imp->fused ? 2 * ffn : ffn, !e},
+		{GENAI_SITE_DOWN, ffn, c->hidden, !e},
 		{GENAI_SITE_BIAS_O, c->hidden, 0, c->o_bias},
 		{GENAI_SITE_SINKS, c->heads, 0, c->sinks},
 		{GENAI_SITE_ROUTER, c->hidden, e, e > 0},
 		{GENAI_SITE_BIAS_ROUTER, e, 0, c->router_bias},
+		{GENAI_SITE_BIAS_CHOICE, e, 0, e && c->sigmoid},
 		{GENAI_SITE_EXP_GATE, c->hidden, c->ffn, e > 0, e},
 		{GENAI_SITE_EXP_UP, c->hidden, c->ffn, e > 0, e},
 		{GENAI_SITE_EXP_DOWN, c->ffn, c->hidden, e > 0, e},

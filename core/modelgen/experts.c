@@ -133,15 +133,165 @@ static void route(struct gen *g, uint32_t layer, const char *in, char *out)
 	gen_end(g);
 }
 
+// A node of the router, whose path ends in what; in2 and in3 may be NULL.
+static void begin(struct gen *g, uint32_t layer, const char *op,
+		  const char *what, const char *in, const char *in2,
+		  const char *in3, char *out)
+{
+	char node[GEN_NAME];
+
+	snprintf(node, sizeof(node), "/model/layers.%u/moe/router/%s", layer,
+		 what);
+	snprintf(out, GEN_NAME, "/model/layers.%u/moe/router/%s/output_0",
+		 layer, what);
+	gen_node(g, op, "", node);
+	gen_in(g, in);
+	if (in2)
+		gen_in(g, in2);
+	if (in3)
+		gen_in(g, in3);
+	gen_out(g, out);
+}
+
+static void node(struct gen *g, uint32_t layer, const char *op,
+		 const char *what, const char *in, const char *in2, char *out)
+{
+	begin(g, layer, op, what, in, in2, NULL, out);
+	gen_end(g);
+}
+
+static void cast(struct gen *g, uint32_t layer, const char *what, uint32_t to,
+		 char *inout)
+{
+	char in[GEN_NAME];
+
+	if (g->conf->io_dtype == GENAI_DT_F32)
+		return;
+	memcpy(in, inout, sizeof(in));
+	begin(g, layer, "Cast", what, in, NULL, NULL, inout);
+	gen_attr_int(g, "to", to);
+	gen_end(g);
+}
+
+// 1 / (1 + exp(-logits)): ONNX Runtime's Sigmoid is not as exact near 0.
+static void sigmoids(struct gen *g, uint32_t layer, const char *logits,
+		     char *out)
+{
+	char a[GEN_NAME], b[GEN_NAME], one[GEN_NAME];
+
+	gen_const_wide(g, 1, one);
+	node(g, layer, "Neg", "sigmoid/Neg", logits, NULL, a);
+	node(g, layer, "Exp", "sigmoid/Exp", a, NULL, b);
+	node(g, layer, "Add", "sigmoid/Add", b, one, a);
+	node(g, layer, "Reciprocal", "sigmoid/Reciprocal", a, NULL, out);
+}
+
+// Numbers of the experts whose scores and biases are largest.
+static void choose(struct gen *g, uint32_t layer, const char *scores, char *out)
+{
+	const uint64_t n = g->conf->experts;
+	const int64_t k = g->conf->experts_used;
+	char bias[GEN_NAME], sum[GEN_NAME], count[GEN_NAME], top[GEN_NAME];
+	struct gen_job *job = gen_job_add(g, GEN_VECTOR);
+
+	snprintf(bias, sizeof(bias), "model.layers.%u.moe.expert_bias", layer);
+	job->mat.site[0] = GENAI_SITE_BIAS_CHOICE;
+	job->mat.n_sites = 1;
+	job->mat.layer = layer;
+	job->mat.n_rows = job->mat.rows[0] = n;
+	job->wide = true;
+	job->at = gen_init(g, bias, GENAI_DT_F32, 1, &n);
+	node(g, layer, "Add", "Add", scores, bias, sum);
+	gen_const(g, false, &k, 1, count);
+	begin(g, layer, "TopK", "TopK", sum, count, NULL, top);
+	snprintf(out, GEN_NAME, "/model/layers.%u/moe/router/TopK/output_1",
+		 layer);
+	gen_out(g, out);
+	gen_attr_int(g, "axis", -1);
+	gen_attr_int(g, "largest", 1);
+	gen_end(g);
+}
+
+// What the experts' sum is multiplied by, a number for each position of in:
+// weights are divided by their sum and a little more.
+static void remainder_of(struct gen *g, uint32_t layer, const char *weights,
+			 const char *in, char *out)
+{
+	const int64_t last = -1, first = 0, one = 1;
+	char c[GEN_NAME], d[GEN_NAME], sum[GEN_NAME], a[GEN_NAME];
+	char factor[GEN_NAME];
+
+	gen_const(g, false, &last, 1, c);
+	begin(g, layer, "ReduceSum", "scale/ReduceSum", weights, c, NULL, sum);
+	gen_attr_int(g, "keepdims", 1);
+	gen_end(g);
+	gen_const_wide(g, 1e-6f, d);
+	node(g, layer, "Add", "scale/Add", sum, d, a);
+	node(g, layer, "Div", "scale/Div", sum, a, factor);
+	node(g, layer, "Shape", "scale/Shape", in, NULL, a);
+	gen_const(g, false, &first, 1, d);
+	begin(g, layer, "Slice", "scale/Slice", a, d, c, sum);
+	gen_end(g);
+	gen_const(g, false, &one, 1, d);
+	begin(g, layer, "Concat", "scale/Concat", sum, d, NULL, a);
+	gen_attr_int(g, "axis", 0);
+	gen_end(g);
+	node(g, layer, "Reshape", "scale/Reshape", factor, a, out);
+	cast(g, layer, "scale/Cast", g->conf->io_dtype, out);
+}
+
+// Logits of which the operator makes the weights: logarithms of the chosen
+// ones' scores, and for all others what none of these can be.
+static void mask(struct gen *g, uint32_t layer, const char *scores,
+		 const char *chosen, const char *weights, char *out)
+{
+	char a[GEN_NAME], b[GEN_NAME], least[GEN_NAME];
+
+	gen_const_wide(g, 1e-30f, least);
+	begin(g, layer, "Clip", "Clip", weights, least, "", a);
+	gen_end(g);
+	node(g, layer, "Log", "Log", a, NULL, b);
+	node(g, layer, "Shape", "Shape", scores, NULL, a);
+	begin(g, layer, "ConstantOfShape", "ConstantOfShape", a, NULL, NULL,
+	      least);
+	gen_attr_fill(g, -10000);
+	gen_end(g);
+	begin(g, layer, "ScatterElements", "ScatterElements", least, chosen, b,
+	      out);
+	gen_attr_int(g, "axis", 1);
+	gen_end(g);
+	cast(g, layer, "Cast_1", g->conf->io_dtype, out);
+}
+
+// The router's logits become those of a choice by sigmoids; factor is what the
+// experts' sum is multiplied by.
+static void choice(struct gen *g, uint32_t layer, const char *in, char *logits,
+		   char *factor)
+{
+	char scores[GEN_NAME], chosen[GEN_NAME], weights[GEN_NAME];
+
+	cast(g, layer, "Cast", GENAI_DT_F32, logits);
+	sigmoids(g, layer, logits, scores);
+	choose(g, layer, scores, chosen);
+	begin(g, layer, "GatherElements", "GatherElements", scores, chosen,
+	      NULL, weights);
+	gen_attr_int(g, "axis", 1);
+	gen_end(g);
+	remainder_of(g, layer, weights, in, factor);
+	mask(g, layer, scores, chosen, weights, logits);
+}
+
 void gen_experts(struct gen *g, uint32_t layer, const char *in, char *out)
 {
 	const struct genai_genconf *c = g->conf;
-	char logits[GEN_NAME], node[GEN_NAME];
+	char logits[GEN_NAME], path[GEN_NAME], factor[GEN_NAME], sum[GEN_NAME];
 	struct inits fc1, fc2;
 	struct gen_mat up, down;
 	bool bits, zeros;
 
 	route(g, layer, in, logits);
+	if (c->sigmoid)
+		choice(g, layer, in, logits, factor);
 	stacked(g, &up, layer, GENAI_SITE_EXP_GATE, GENAI_SITE_EXP_UP, c->ffn,
 		c->hidden);
 	stacked(g, &down, layer, GENAI_SITE_EXP_DOWN, 0, c->hidden, c->ffn);
@@ -149,10 +299,10 @@ void gen_experts(struct gen *g, uint32_t layer, const char *in, char *out)
 	inits_of(g, &down, "down_proj", &fc2);
 	bits = up.form.bits != 0;
 	zeros = fc1.zeros[0] || fc2.zeros[0];
-	snprintf(node, sizeof(node), "/model/layers.%u/moe/%s", layer,
+	snprintf(path, sizeof(path), "/model/layers.%u/moe/%s", layer,
 		 bits ? "QMoE" : "MoE");
-	snprintf(out, GEN_NAME, "%s/output_0", node);
-	gen_node(g, bits ? "QMoE" : "MoE", "com.microsoft", node);
+	snprintf(sum, sizeof(sum), "%s/output_0", path);
+	gen_node(g, bits ? "QMoE" : "MoE", "com.microsoft", path);
 	gen_in(g, in);
 	gen_in(g, logits);
 	gen_in(g, fc1.w);
@@ -169,7 +319,17 @@ void gen_experts(struct gen *g, uint32_t layer, const char *in, char *out)
 		gen_in(g, fc1.zeros);
 		gen_in(g, fc2.zeros);
 	}
-	gen_out(g, out);
+	gen_out(g, sum);
 	attributes(g, &up, &down);
+	gen_end(g);
+	memcpy(out, sum, sizeof(sum));
+	if (!c->sigmoid)
+		return;
+	snprintf(path, sizeof(path), "/model/layers.%u/moe/Mul", layer);
+	snprintf(out, GEN_NAME, "%s/output_0", path);
+	gen_node(g, "Mul", "", path);
+	gen_in(g, sum);
+	gen_in(g, factor);
+	gen_out(g, out);
 	gen_end(g);
 }

@@ -64,6 +64,14 @@ static inline bool gen_layer_is(const struct genai_genconf *c, uint32_t layer,
 {
 	return c->layer_flags && c->layer_flags[layer] & flags;
 }
+
+/* Has the layer a mixture of experts? */
+static inline bool gen_has_experts(const struct genai_genconf *c,
+				   uint32_t layer)
+{
+	return c->experts && layer >= c->dense_layers;
+}
+
 #define GEN_NO_CACHE (GENAI_LAYER_CONV | GENAI_LAYER_DELTA)
 
 /* Channels of a layer's convolution. */
@@ -107,11 +115,15 @@ void gen_attr_ints(struct gen *g, const char *name, const int64_t *v,
 		   uint32_t n);
 void gen_end(struct gen *g);
 void gen_attr_string(struct gen *g, const char *name, const char *v);
+/* Attribute value: a tensor of one float32. */
+void gen_attr_fill(struct gen *g, float v);
 /* An int64 constant, written once; its name, valid until the next call. */
 const char *gen_const(struct gen *g, bool scalar, const int64_t *v, uint32_t n,
 		      char *out_name);
 /* A constant of the folder's type, written once. */
 const char *gen_const_float(struct gen *g, float v, char *out_name);
+/* A constant of float32, likewise. */
+const char *gen_const_wide(struct gen *g, float v, char *out_name);
 /* True once for each name. */
 bool gen_first(struct gen *g, const char *name);
 

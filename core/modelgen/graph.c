@@ -510,7 +510,7 @@ static void gqa(struct gen *g, uint32_t layer, const char *q, const char *k,
 		     local && c->window ? (int64_t)c->window : -1);
 	gen_attr_float(g, "softcap", c->attention_cap);
 	gen_attr_int(g, "do_rotary", rope);
-	gen_attr_int(g, "rotary_interleaved", 0);
+	gen_attr_int(g, "rotary_interleaved", c->rope_interleaved);
 	if (norms)
 		gen_attr_float(g, "qk_norm_epsilon", c->epsilon);
 	gen_end(g);
@@ -682,25 +682,26 @@ static void activation(struct gen *g, uint32_t layer, const char *gate,
 static void mlp(struct gen *g, struct flow *f, uint32_t layer)
 {
 	const struct genai_genconf *c = g->conf;
+	uint64_t ffn = c->dense_layers ? c->dense_ffn : c->ffn;
 	char gate[GEN_NAME], up[GEN_NAME], name[GEN_NAME], a[GEN_NAME];
 	char b[GEN_NAME];
 	struct gen_mat m;
 
-	if (c->experts) {
+	if (gen_has_experts(c, layer)) {
 		gen_experts(g, layer, f->normed, f->branch);
 		end_branch(g, f, layer, "mlp_out", GENAI_SITE_NORM_MLP);
 		return;
 	}
-	gen_one(g, &m, GENAI_SITE_GATE, layer, c->ffn, c->hidden);
+	gen_one(g, &m, GENAI_SITE_GATE, layer, ffn, c->hidden);
 	gen_project(g, &m, "mlp.gate_proj", f->normed, gate);
-	gen_one(g, &m, GENAI_SITE_UP, layer, c->ffn, c->hidden);
+	gen_one(g, &m, GENAI_SITE_UP, layer, ffn, c->hidden);
 	gen_project(g, &m, "mlp.up_proj", f->normed, up);
 	activation(g, layer, gate, b);
 	snprintf(name, sizeof(name), "/model/layers.%u/mlp/Mul", layer);
 	snprintf(a, sizeof(a), "/model/layers.%u/mlp/Mul/output_0", layer);
 	unary(g, "Mul", name, b, up, a);
 	gen_end(g);
-	gen_one(g, &m, GENAI_SITE_DOWN, layer, c->hidden, c->ffn);
+	gen_one(g, &m, GENAI_SITE_DOWN, layer, c->hidden, ffn);
 	gen_project(g, &m, "mlp.down_proj", a, f->branch);
 	end_branch(g, f, layer, "mlp_out", GENAI_SITE_NORM_MLP);
 }

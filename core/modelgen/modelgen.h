@@ -59,6 +59,8 @@
 #define GENAI_SITE_DELTA_BIAS 37u
 #define GENAI_SITE_DELTA_DECAY 38u
 #define GENAI_SITE_DELTA_NORM 39u
+/* A vector of a mixture of experts: by what the choice prefers each. */
+#define GENAI_SITE_BIAS_CHOICE 40u
 
 /* How a layer differs from the others. */
 #define GENAI_LAYER_LOCAL                                                      \
@@ -121,7 +123,8 @@ struct genai_genconf {
 	const char *type; /* genai_config.json: model.type */
 	uint32_t layers, hidden, heads, kv_heads, head_size, ffn, vocab;
 	uint32_t context;
-	uint32_t rotary; /* channels of a head that are rotated */
+	uint32_t rotary;       /* channels of a head that are rotated */
+	bool rope_interleaved; /* those that turn together lie side by side */
 	double theta;
 	double rope_scale; /* positions are divided by it; 1: none */
 	const float
@@ -142,6 +145,9 @@ struct genai_genconf {
 	/* A mixture of experts, of ffn each; 0: one MLP.  All forms of its
 	 * matrices have one block, and are floats or none of them is. */
 	uint32_t experts, experts_used;
+	uint32_t dense_layers, dense_ffn; /* the first, with one MLP of that */
+	bool sigmoid; /* experts are weighed by sigmoids, and chosen by these
+			 and a bias */
 	bool router_bias, expert_bias, o_bias, sinks;
 	float gate_alpha, gate_beta, gate_limit; /* 0: 1, 0 and none */
 	/* YaRN: rotation rates blend between those of the context that it was

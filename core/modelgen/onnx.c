@@ -130,16 +130,12 @@ bool gen_first(struct gen *g, const char *name)
 	return true;
 }
 
-// n 0: a scalar.
-static void constant(struct gen *g, const char *node, const char *name,
-		     uint32_t dtype, uint32_t n, const uint8_t *raw,
-		     size_t bytes)
+// Attribute "value", a tensor; n 0: a scalar.
+static void attr_value(struct gen *g, const char *name, uint32_t dtype,
+		       uint32_t n, const uint8_t *raw, size_t bytes)
 {
-	size_t at, tensor;
+	size_t at = genai_wire_begin(&g->nodes, NODE_ATTRIBUTE), tensor;
 
-	gen_node(g, "Constant", "", node);
-	gen_out(g, name);
-	at = genai_wire_begin(&g->nodes, NODE_ATTRIBUTE);
 	genai_wire_string(&g->nodes, ATTR_NAME, "value");
 	tensor = genai_wire_begin(&g->nodes, ATTR_T);
 	if (n)
@@ -150,6 +146,26 @@ static void constant(struct gen *g, const char *node, const char *name,
 	genai_wire_end(&g->nodes, tensor);
 	genai_wire_int(&g->nodes, ATTR_TYPE, TYPE_TENSOR);
 	genai_wire_end(&g->nodes, at);
+}
+
+void gen_attr_fill(struct gen *g, float v)
+{
+	uint32_t bits = genai_float_bits(v);
+	uint8_t raw[4];
+
+	for (uint32_t i = 0; i < 4; i++)
+		raw[i] = (uint8_t)(bits >> 8 * i);
+	attr_value(g, "value", GENAI_DT_F32, 1, raw, 4);
+}
+
+// n 0: a scalar.
+static void constant(struct gen *g, const char *node, const char *name,
+		     uint32_t dtype, uint32_t n, const uint8_t *raw,
+		     size_t bytes)
+{
+	gen_node(g, "Constant", "", node);
+	gen_out(g, name);
+	attr_value(g, name, dtype, n, raw, bytes);
 	gen_end(g);
 }
 
@@ -180,9 +196,10 @@ const char *gen_const(struct gen *g, bool scalar, const int64_t *v, uint32_t n,
 	return out_name;
 }
 
-const char *gen_const_float(struct gen *g, float v, char *out_name)
+static const char *const_real(struct gen *g, uint32_t dtype, float v,
+			      char *out_name)
 {
-	bool half = g->conf->io_dtype == GENAI_DT_F16;
+	bool half = dtype == GENAI_DT_F16;
 	const char *type = half ? "FLOAT16" : "FLOAT";
 	char node[GEN_NAME];
 	uint8_t raw[4];
@@ -194,13 +211,21 @@ const char *gen_const_float(struct gen *g, float v, char *out_name)
 		 (double)v);
 	if (!gen_first(g, out_name))
 		return out_name;
-	memcpy(&bits, &v, 4);
-	if (half)
-		bits = genai_half_from_float(v);
+	bits = half ? genai_half_from_float(v) : genai_float_bits(v);
 	for (uint32_t i = 0; i < 4; i++)
 		raw[i] = (uint8_t)(bits >> 8 * i);
-	constant(g, node, out_name, g->conf->io_dtype, 0, raw, half ? 2 : 4);
+	constant(g, node, out_name, dtype, 0, raw, half ? 2 : 4);
 	return out_name;
+}
+
+const char *gen_const_float(struct gen *g, float v, char *out_name)
+{
+	return const_real(g, g->conf->io_dtype, v, out_name);
+}
+
+const char *gen_const_wide(struct gen *g, float v, char *out_name)
+{
+	return const_real(g, GENAI_DT_F32, v, out_name);
 }
 
 static void external(struct gen *g, const char *key, const char *value)

@@ -23,6 +23,7 @@ struct arch {
 					  // which have the taps, then
 	uint32_t rotary;		  // channels that turn; 0: all
 	uint32_t window;		  // of five layers of six; 0: none
+	uint32_t dense, dense_ffn;	  // first layers, without experts
 };
 
 #define LLAMA "llama"
@@ -33,7 +34,10 @@ struct arch {
 #define QWEN35 "qwen3_5_text"
 #define GEMMA3 "gemma3_text"
 #define PHI3 "phi3"
-#define LFM2_ATTENTION 0x5524 // layers 2, 5, 8, 10, 12, 14
+#define GLM "chatglm"
+#define LFM2_MOE "lfm2_moe"
+#define LFM2_ATTENTION 0x5524	   // layers 2, 5, 8, 10, 12, 14
+#define LFM2_8B_ATTENTION 0x244444 // 2, 6, 10, 14, 18, 21
 
 static const struct arch archs[] = {
 	{"Qwen2.5-0.5B", QWEN2, 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6,
@@ -76,6 +80,26 @@ static const struct arch archs[] = {
 	 1e-5f, true, .taps = 3, .attention = LFM2_ATTENTION},
 	{"LFM2-1.2B", LFM2, 16, 2048, 32, 8, 64, 8192, 65536, 128000, 1e6,
 	 1e-5f, true, .taps = 3, .attention = LFM2_ATTENTION},
+	{"LFM2-8B-A1B",
+	 LFM2_MOE,
+	 24,
+	 2048,
+	 32,
+	 8,
+	 64,
+	 1792,
+	 65536,
+	 128000,
+	 1e6,
+	 1e-5f,
+	 true,
+	 0,
+	 32,
+	 4,
+	 .taps = 3,
+	 .attention = LFM2_8B_ATTENTION,
+	 .dense = 2,
+	 .dense_ffn = 7168},
 	{"Qwen3.5-9B", QWEN35, 32, 4096, 16, 4, 256, 12288, 248320, 262144, 1e7,
 	 1e-6f, false, .taps = 4, .attention = 0x88888888, .delta_k = 16,
 	 .delta_v = 32, .delta = 128},
@@ -85,6 +109,8 @@ static const struct arch archs[] = {
 	 1e-6f, true, .window = 1024},
 	{"Phi-4-mini", PHI3, 32, 3072, 24, 8, 128, 8192, 200064, 131072, 1e4,
 	 1e-5f, true, .rotary = 96},
+	{"GLM-4-9B", GLM, 40, 4096, 32, 2, 128, 13696, 151552, 131072, 5e6,
+	 1.5625e-7f, false, .rotary = 64},
 	{"tiny-llama", LLAMA, 2, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-5f, true,
 	 0},
 	{"tiny-qwen2", QWEN2, 2, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-6f, false,
@@ -97,6 +123,26 @@ static const struct arch archs[] = {
 	 false, 0, 4, 2},
 	{"tiny-lfm2", LFM2, 4, 64, 4, 2, 16, 128, 512, 512, 1e4, 1e-5f, true,
 	 .taps = 3, .attention = 0xa},
+	{"tiny-lfm2-moe",
+	 LFM2_MOE,
+	 4,
+	 64,
+	 4,
+	 2,
+	 16,
+	 64,
+	 512,
+	 512,
+	 1e4,
+	 1e-5f,
+	 true,
+	 0,
+	 8,
+	 2,
+	 .taps = 3,
+	 .attention = 0xa,
+	 .dense = 1,
+	 .dense_ffn = 128},
 	{"tiny-qwen3.5", QWEN35, 4, 64, 2, 1, 32, 128, 512, 512, 1e4, 1e-6f,
 	 false, .taps = 4, .attention = 0x8, .delta_k = 2, .delta_v = 4,
 	 .delta = 16},
@@ -104,6 +150,8 @@ static const struct arch archs[] = {
 	 true, .window = 8},
 	{"tiny-phi3", PHI3, 2, 64, 4, 2, 32, 128, 512, 512, 1e4, 1e-5f, true,
 	 .rotary = 24},
+	{"tiny-glm", GLM, 2, 64, 4, 2, 32, 128, 512, 512, 1e4, 1e-7f, false,
+	 .rotary = 16},
 };
 #define N_ARCHS (sizeof(archs) / sizeof(archs[0]))
 #define MAX_LAYERS 1024
@@ -143,6 +191,8 @@ static uint64_t cols_of(const struct synth *s, uint32_t site)
 		return (uint64_t)s->conf.delta_v_heads * s->conf.delta_size;
 	if (site == GENAI_SITE_O)
 		return (uint64_t)s->conf.heads * s->conf.head_size;
+	if (site == GENAI_SITE_DOWN && s->conf.dense_layers)
+		return s->conf.dense_ffn;
 	return site == GENAI_SITE_DOWN || site == GENAI_SITE_EXP_DOWN
 		       ? s->conf.ffn
 		       : s->conf.hidden;
@@ -183,6 +233,7 @@ static uint64_t length_of(const struct genai_genconf *c, uint32_t site)
 	case GENAI_SITE_SINKS:
 		return c->heads;
 	case GENAI_SITE_BIAS_ROUTER:
+	case GENAI_SITE_BIAS_CHOICE:
 		return c->experts;
 	case GENAI_SITE_BIAS_GATE:
 	case GENAI_SITE_BIAS_UP:
@@ -475,7 +526,8 @@ static void configure(struct synth *s, const struct arch *a,
 	c->rope_scale = 1;
 	c->epsilon = a->epsilon;
 	c->tied = a->tied;
-	c->qkv_bias = !strcmp(a->type, QWEN2);
+	c->qkv_bias = !strcmp(a->type, QWEN2) || !strcmp(a->type, GLM);
+	c->rope_interleaved = !strcmp(a->type, GLM);
 	c->qk_norm = !strcmp(a->type, QWEN3) || a->taps;
 	c->conv_taps = a->taps;
 	for (uint32_t i = 0; a->taps && i < MAX_LAYERS; i++)
@@ -499,6 +551,9 @@ static void configure(struct synth *s, const struct arch *a,
 		llama3_factors(s, a->rope_factor);
 	c->experts = a->experts;
 	c->experts_used = a->used;
+	c->dense_layers = a->dense;
+	c->dense_ffn = a->dense_ffn;
+	c->sigmoid = !strcmp(a->type, LFM2_MOE);
 	if (!strcmp(a->type, GPT_OSS))
 		oss(s);
 	if (!strcmp(a->type, GEMMA3))
@@ -521,7 +576,8 @@ static int32_t check(const struct synth *s, const char *arch,
 				  "context %u: out of range",
 				  arch, s->form.bits, block, c->layers,
 				  c->context);
-	if (c->hidden % block || c->ffn % block || heads % block)
+	if (c->hidden % block || c->ffn % block || heads % block ||
+	    c->dense_ffn % block)
 		return genai_fail(err, GENAI_E_INVAL,
 				  "synth %s: blocks of %u do not divide rows "
 				  "of %u, %u and %u",
@@ -555,9 +611,11 @@ bool genai_synth_list(uint32_t index, struct genai_synth_info *out_info)
 	a = &archs[index];
 	for (uint32_t i = 0; i < a->layers; i++)
 		values += mixer(a, i);
-	values += a->layers * (3ull * a->hidden * a->ffn *
-				       (a->experts ? a->experts : 1) +
-			       (uint64_t)a->hidden * a->experts) +
+	values += (a->layers - a->dense) *
+			  (3ull * a->hidden * a->ffn *
+				   (a->experts ? a->experts : 1) +
+			   (uint64_t)a->hidden * a->experts) +
+		  3ull * a->dense * a->hidden * a->dense_ffn +
 		  (a->tied ? 1ull : 2ull) * a->hidden * a->vocab;
 	*out_info = (struct genai_synth_info){
 		a->name,     a->layers,	   a->hidden,	   a->heads,

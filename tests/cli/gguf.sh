@@ -1,11 +1,12 @@
 #!/bin/sh
 # gguf.sh - GGUF files of every architecture against the logits that llama.cpp
-# computes from them (tests/data/gguf/ARCH.npy; probe writes the files).
+# computes from them (tests/data/gguf/ARCH.npy; probe writes the files), or,
+# lfm2moe, transformers.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 
 ids=1,40,7,200,99,3,150,261,18,77,33,120
 for arch in llama gemma gemma2 gemma3 phi3 olmo2 granite smollm3 \
-	lfm2 qwen3moe gpt-oss; do
+	lfm2 lfm2moe qwen3moe gpt-oss; do
 	"$probe" gguf $arch.gguf $arch
 	"$genai" --quiet logits $arch.gguf --ids $ids -o $arch.npy 2>err
 	is "$arch: runs" "$?$(cat err)" 0
@@ -93,9 +94,9 @@ mv other-00002-of-00003.gguf parts-00002-of-00003.gguf
 fails "a foreign part" 1 "parts-00002-of-00003.gguf: key split.tensors.count" \
 	logits parts-00001-of-00003.gguf --ids 1 -o parts.npy
 
-bad() # $1 what is replaced, $2 by what, $3 the error
+bad() # $1 what is replaced, $2 by what, $3 the error; $4 of which file
 {
-	LC_ALL=C sed "s/$1/$2/" gpt-oss-mxfp4.gguf >bad.gguf
+	LC_ALL=C sed "s/$1/$2/" ${4:-gpt-oss-mxfp4}.gguf >bad.gguf
 	fails "$1 is $2" 1 "$3" --quiet import bad.gguf \
 		-o bad
 }
@@ -105,5 +106,18 @@ bad blk.1.ffn_up_exps.bias blk.1.ffn_up_expx.bias \
 	"no tensor blk.1.ffn_up_exps.bias"
 bad blk.2.attn_sinks blk.2.attn_sinkz "no tensor blk.2.attn_sinks.weight"
 bad yarn yarm "rope scaling 'yarm' is not carried"
+
+bad exp_probs_b exp_probs_c "no tensor blk.1.exp_probs_b.bias" lfm2moe
+bad lfm2moe.expert_gating_func lfm2moe.expert_gating_funk \
+	"key lfm2moe.expert_gating_funk is not carried" lfm2moe
+bad lfm2moe.leading_dense_block_count lfm2moe.leading_dense_block_counx \
+	"leading_dense_block_counx is not carried" lfm2moe
+# the number behind a key: its type, 4, and a word
+bad 'expert_gating_func\x04\x00\x00\x00\x02' \
+	'expert_gating_func\x04\x00\x00\x00\x01' \
+	"expert_gating_func is not 2 (sigmoid)" lfm2moe
+bad 'leading_dense_block_count\x04\x00\x00\x00\x01' \
+	'leading_dense_block_count\x04\x00\x00\x00\x04' \
+	"leading_dense_block_count is no number below 4" lfm2moe
 
 finish

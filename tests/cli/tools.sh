@@ -89,7 +89,8 @@ if cmp -s synth/model.onnx.data other/model.onnx.data; then
 else
 	ok "another seed, other weights"
 fi
-for arch in tiny-qwen2 tiny-qwen3 tiny-lfm2 tiny-qwen3.5 tiny-gemma3 tiny-phi3; do
+for arch in tiny-qwen2 tiny-qwen3 tiny-lfm2 tiny-lfm2-moe tiny-qwen3.5 tiny-gemma3 \
+	tiny-phi3 tiny-glm; do
 	run synth $arch -o $arch --bits 8 --layers 3 --quiet
 	runs "$arch of 8 bits" generate $arch --ids 1,2,3 --max-new-tokens 5 \
 		--ignore-eos --json

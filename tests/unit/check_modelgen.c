@@ -328,6 +328,35 @@ START_TEST(local_and_partial)
 	t = model_init(&m, "cos_cache");
 	ck_assert_uint_eq(t.dims[1], 12);
 	model_close(&m);
+	synth("tiny-glm", dir, &o);
+	model_open(&m, dir);
+	t = model_init(&m, "cos_cache");
+	ck_assert_uint_eq(t.dims[1], 8);
+	t = model_init(&m, "model.layers.1.attn.qkv_proj.Add.bias");
+	ck_assert_uint_eq(t.dims[0], 4 * 32 + 2 * 2 * 32);
+	model_close(&m);
+}
+END_TEST
+
+// A first layer without experts; those of the others are chosen by sigmoids.
+START_TEST(dense_and_sigmoid)
+{
+	struct genai_synth_options o = {.seed = 2};
+	struct init t;
+	struct model m;
+
+	synth("tiny-lfm2-moe", dir, &o);
+	model_open(&m, dir);
+	ck_assert_int_eq(model_nodes(&m, "QMoE"), 3);
+	ck_assert_int_eq(model_nodes(&m, "TopK"), 3);
+	ck_assert_int_eq(model_nodes(&m, "ScatterElements"), 3);
+	ck_assert_int_eq(model_nodes(&m, "CausalConvWithState"), 2);
+	t = model_init(&m, "model.layers.0.mlp.down_proj.MatMul.weight_Q4");
+	ck_assert_uint_eq(t.dims[1], 4); // blocks of 128
+	t = model_init(&m, "model.layers.3.moe.expert_bias");
+	ck_assert_int_eq(t.dtype, GENAI_DT_F32);
+	ck_assert_uint_eq(t.dims[0], 8);
+	model_close(&m);
 }
 END_TEST
 
@@ -343,7 +372,7 @@ START_TEST(list_of_architectures)
 		if (!strcmp(info.name, "Qwen3-0.6B"))
 			bytes = info.weight_bytes;
 	}
-	ck_assert_uint_eq(n, 33);
+	ck_assert_uint_eq(n, 37);
 	// 28 * (1024 * 2 * (2048 + 1024) + 3 * 1024 * 3072) + 1024 * 151936
 	ck_assert_uint_eq(bytes, 595984384ull * 9 / 16);
 }
@@ -500,6 +529,7 @@ int main(void)
 	tcase_add_test(c, experts);
 	tcase_add_test(c, states);
 	tcase_add_test(c, local_and_partial);
+	tcase_add_test(c, dense_and_sigmoid);
 	tcase_add_test(c, list_of_architectures);
 	tcase_add_test(c, left_over);
 	tcase_add_test(c, refuses_options);

@@ -25,6 +25,8 @@ struct arch_spec {
 	uint32_t conv;
 	/* type of the matrices, F16 or BF16, or F32 with such values */
 	uint32_t narrow;
+	/* experts chosen by sigmoids and a bias, behind a layer without */
+	bool sigmoid;
 };
 
 static const struct arch_spec arch_specs[] = {
@@ -76,6 +78,15 @@ static const struct arch_spec arch_specs[] = {
 	 .head_size = 8,
 	 .qk_norm = 1,
 	 .conv = 11},
+	{.name = "lfm2moe",
+	 .layers = 4,
+	 .kv_heads = 2,
+	 .head_size = 8,
+	 .qk_norm = 1,
+	 .conv = 11,
+	 .experts = MXFP4_EXPERTS,
+	 .as_floats = true,
+	 .sigmoid = true},
 	{"qwen3moe",
 	 2,
 	 2,
@@ -393,10 +404,15 @@ static inline void arch_oss(struct gguf_build *g, const struct arch_spec *s,
 	arch_bias(g, i, "ffn_down_exps.bias", ARCH_HIDDEN, ARCH_EXPERTS);
 }
 
+static inline bool arch_has_experts(const struct arch_spec *s, uint32_t layer)
+{
+	return s->experts && !(s->sigmoid && !layer);
+}
+
 static inline void arch_mlp(struct gguf_build *g, const struct arch_spec *s,
 			    uint32_t i)
 {
-	if (!s->experts) {
+	if (!arch_has_experts(s, i)) {
 		if (!s->fused)
 			arch_layer(g, i, "ffn_gate", ARCH_HIDDEN, ARCH_FFN);
 		arch_layer(g, i, "ffn_up", ARCH_HIDDEN,
@@ -404,6 +420,8 @@ static inline void arch_mlp(struct gguf_build *g, const struct arch_spec *s,
 		return;
 	}
 	arch_layer(g, i, "ffn_gate_inp", ARCH_HIDDEN, ARCH_EXPERTS);
+	if (s->sigmoid)
+		arch_bias(g, i, "exp_probs_b.bias", ARCH_EXPERTS, 0);
 	arch_expert(g, s, i, "gate", 3, ARCH_HIDDEN, ARCH_EXPERT_FFN);
 	arch_expert(g, s, i, "up", 39, ARCH_HIDDEN, ARCH_EXPERT_FFN);
 	arch_expert(g, s, i, "down", 8, ARCH_EXPERT_FFN, ARCH_HIDDEN);
@@ -436,7 +454,7 @@ static inline void arch_layers(struct gguf_build *g, const struct arch_spec *s)
 		arch_mlp(g, s, i);
 		if (!conv)
 			arch_layer(g, i, "attn_output", q, ARCH_HIDDEN);
-		if (!s->experts)
+		if (!arch_has_experts(s, i))
 			arch_layer(g, i, "ffn_down", ARCH_FFN, ARCH_HIDDEN);
 		if (arch_is_oss(s))
 			arch_oss(g, s, i);
@@ -500,6 +518,8 @@ static inline void arch_build(struct gguf_build *g, const struct arch_spec *s)
 		{"expert_used_count", s->experts ? 2 : 0},
 		{"expert_feed_forward_length",
 		 s->experts ? ARCH_EXPERT_FFN : 0},
+		{"leading_dense_block_count", s->sigmoid},
+		{"expert_gating_func", s->sigmoid ? 2 : 0},
 		{"rope.scaling.original_context_length",
 		 arch_is_oss(s) ? 16 : 0},
 	};
