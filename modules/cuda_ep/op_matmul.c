@@ -10,6 +10,41 @@ struct mm_state {
 };
 EXEC_STATE(mm_state, cep_node)
 
+int32_t cep_need_bf16(const struct cep_node *n, struct genai_error *err)
+{
+	if (n->in[0]->dtype != GENAI_DT_BF16 || n->self->major >= 8)
+		return 0;
+	return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
+			     "bfloat16 needs compute capability 8.0: %s has "
+			     "%d.%d",
+			     n->self->device_name, n->self->major,
+			     n->self->minor);
+}
+
+bool cep_is_vec(uint64_t addr, int64_t stride, uint32_t bytes)
+{
+	return addr % 16 == 0 && stride * bytes % 16 == 0;
+}
+
+// Several rows: a grid of 64-column blocks.
+int32_t cep_run_gemm(struct cep_run *r, uint32_t dtype, const struct cep_mm *p,
+		     const void *params, uint32_t batch, enum cep_kernel f32,
+		     enum cep_kernel f16_16, enum cep_kernel f16_64,
+		     enum cep_kernel bf16_16, enum cep_kernel bf16_64)
+{
+	bool small = p->m <= 16 && dtype != GENAI_DT_F32;
+	uint32_t bm = small ? 16 : 64;
+	enum cep_kernel k = dtype == GENAI_DT_F32 ? f32
+			    : dtype == GENAI_DT_F16
+				    ? (small ? f16_16 : f16_64)
+				    : (small ? bf16_16 : bf16_64);
+
+	return cep_run_kernel(r, k,
+			      (struct cep_dim3){(p->n + 63) / 64,
+						(p->m + bm - 1) / bm, batch},
+			      dtype == GENAI_DT_F32 ? 256 : 128, 0, params);
+}
+
 // Batch dims of A and B: equal, or B has none.
 static int32_t matmul_batch(struct cep_node *n, int64_t *out_batch,
 			    struct genai_error *err)

@@ -14,7 +14,7 @@
 
 #include "modules/cuda_ep/kernels/tile4.cuh"
 
-#define FEW_WARPS 8 // as in op_nbits.c
+#define FEW_WARPS 8 // as in op_gemv4.c
 
 // A block's way through its units; those that are cut begin at whole.
 struct way {

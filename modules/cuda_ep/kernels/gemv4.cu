@@ -12,7 +12,7 @@
 // result is silu(a B0) (a B1), both rounded before.
 #include "modules/cuda_ep/kernels/tile4.cuh"
 
-#define DEPTH 3 // tiles on the way, as in op_nbits.c
+#define DEPTH 3 // tiles on the way, as in op_gemv4.c
 
 // Half a tile in registers, four blocks: block b of rows g and g + 8 in
 // h[8 b..], scales (and zero points) of blocks 2 i and 2 i + 1 in s[i] and

@@ -1,0 +1,439 @@
+// op_gemv4.c - products with 4-bit matrices of 1 to CEP_EXACT_ROWS rows, or of
+// any number where many sequences share the step: one matrix, or the pair of a
+// SwiGLU.  gemv4 takes one row, few4 more and wfew4 many more, on 9.0; they
+// give a row the same bits, for all sum in the order of struct cep_sum4.
+#include "modules/cuda_ep/op_nbits.h"
+
+// As in kernels/gemv4.cu, tile4.cuh, few.cuh, few4.cu, wfew4.cu.
+#define TILE 256
+#define DEPTH 3
+#define FEW_WARPS 8
+#define FEW_MOST 64  // rows of the step that a block of few4 has at once
+#define FEW_DEPTH 4  // stages, at most
+#define WFEW_FROM 33 // rows that wfew4 takes, where few4 is slower
+#define WFEW_DEPTH 8
+#define WFEW_STAGE 25600 // bytes
+#define MOST_CLASSES 16
+#define SM_WARPS 16   // of a kernel with 128 registers
+#define SOME_TILES 72 // of an SM: more are many
+#define FEW_TILES 28  // of a block of half as many warps
+
+static uint32_t least_u32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+struct cep_sum4 cep_sum4_of(const struct cep_node *n)
+{
+	struct cep_sum4 o = {
+		.tiles = ((uint32_t)cep_nbits(n)->k + TILE - 1) / TILE,
+	};
+
+	o.class_tiles = (o.tiles + MOST_CLASSES - 1) / MOST_CLASSES;
+	o.n_class = (o.tiles + o.class_tiles - 1) / o.class_tiles;
+	o.slice_classes = (o.n_class + 3) / 4;
+	while (32 << o.shift < cep_nbits(n)->block)
+		o.shift++;
+	return o;
+}
+
+static uint32_t slices_of(const struct cep_sum4 *o)
+{
+	return (o->n_class + o->slice_classes - 1) / o->slice_classes;
+}
+
+// Bytes of a tile.
+static uint32_t stage_of(const struct cep_node *n)
+{
+	return cep_nbits(n)->zp ? 2560 : 2304;
+}
+
+// Shared memory of a block: tiles on the way, where its rows lie.
+static uint32_t ring_bytes(const struct cep_node *n, uint32_t warps,
+			   uint32_t groups)
+{
+	return warps * DEPTH * stage_of(n) +
+	       groups * 16 * (cep_nbits(n)->zp ? 24 : 16);
+}
+
+// Of a block of one row: activations, the norm's weights, and the sums of
+// classes besides.
+static uint32_t one_bytes(const struct cep_node *n, const struct cep_sum4 *o,
+			  uint32_t warps, uint32_t groups)
+{
+	uint32_t row = o->tiles * TILE * 2;
+
+	return ring_bytes(n, warps, groups) + (n->norm ? 2 * row : row) +
+	       groups * o->n_class * 64;
+}
+
+bool cep_gemv4_fits(const struct cep_node *n)
+{
+	struct cep_sum4 o = cep_sum4_of(n);
+
+	return one_bytes(n, &o, 4, 1) <= (uint32_t)n->self->max_smem - 20480;
+}
+
+// How few4 takes m rows: so many at once, stages on the way, blocks of an SM.
+struct few {
+	uint32_t rows, depth, busy, smem;
+	bool wide; // by wfew4
+};
+
+// As many stages as fit, two at least; fewer rows at once where they do not.
+static bool few_of(const struct cep_node *n, uint32_t m, struct few *f)
+{
+	uint32_t all = (uint32_t)n->self->max_smem, most = all - 20480;
+	uint32_t addresses = FEW_WARPS * 16 * 3 * 8;
+
+	for (f->rows = 8; f->rows < m && f->rows < FEW_MOST;)
+		f->rows *= 2;
+	for (; f->rows >= 8; f->rows /= 2)
+		for (f->busy = f->rows <= 32 ? 2 : 1; f->busy; f->busy--) {
+			uint32_t stage =
+				FEW_WARPS * stage_of(n) + f->rows * TILE * 2;
+			uint32_t room = least_u32(all / f->busy - 2048, most);
+
+			if (room < addresses + 2 * stage)
+				continue;
+			f->depth = least_u32((room - addresses) / stage,
+					     FEW_DEPTH);
+			f->smem = f->depth * stage + addresses;
+			return true;
+		}
+	return false;
+}
+
+// The slices of units that are cut, which is what is left over when all blocks
+// have as many, and a counter for each.  More rows never need less.
+void cep_gemv4_memory(struct cep_node *n, int64_t rows)
+{
+	struct cep_nbits *s = cep_nbits(n);
+	struct cep_sum4 o = cep_sum4_of(n);
+	int64_t wide = rows * FEW_WARPS, units = (s->n + wide - 1) / wide;
+	int64_t m = n->exact ? s->m : least(s->m, CEP_EXACT_ROWS), at;
+
+	s->part = 0;
+	if (slices_of(&o) < 2 || m < 2)
+		return;
+	at = least(units * ((m + FEW_MOST - 1) / FEW_MOST * FEW_MOST),
+		   (int64_t)n->self->n_sms * FEW_MOST);
+	n->workspace_bytes =
+		(uint64_t)(at * slices_of(&o)) * FEW_WARPS * 16 * 4;
+	at = least(units * ((m + 7) / 8), (int64_t)n->self->n_sms * 2);
+	n->sync_bytes = (uint64_t)at * 4;
+}
+
+// Row groups a block takes, and its warps, by the tiles of the matrix. Measured
+// on 132 SMs, by the time of a whole layer.
+//
+// No more tiles than warps: one block an SM; pairs of matrices in half as many,
+// so that the kernels in front and behind are there at once.
+//
+// Some tiles a warp, one matrix: a block an SM, or an eighth more, of few
+// warps.  Two fit beside each other, and fewer blocks ask for the activations.
+//
+// Many: the fewest tiles for the busiest SM, with two blocks where it is equal.
+static void gemv4_shape(const struct cep_node *n, const struct cep_run *r,
+			struct cep_mm *p, const struct cep_sum4 *o,
+			uint32_t rows, struct cep_dim3 *grid, uint32_t *threads,
+			uint32_t *smem)
+{
+	uint32_t n_rg = (p->n + rows - 1) / rows, best = UINT32_MAX;
+	uint32_t most = (uint32_t)r->self->max_smem - 20480;
+	uint32_t sms = (uint32_t)r->self->n_sms;
+	bool lone = (n_rg + sms - 1) / sms * o->tiles <= SM_WARPS;
+	bool some = !lone && rows == 16 && n_rg * o->tiles <= SOME_TILES * sms;
+
+	for (uint32_t i = 0; i < 4; i++) {
+		// blocks of an SM: of equal ones the earlier
+		static const uint8_t order[2][4] = {{2, 1, 3, 4}, {1, 2, 3, 4}};
+		uint32_t busy = order[lone || some][i];
+		uint32_t blocks = some && !i ? sms + sms / 8 : sms * busy;
+		uint32_t groups = (n_rg + blocks - 1) / blocks, warps, load;
+
+		if (lone && !i && rows == 8)
+			groups *= 2;
+		warps = least_u32(SM_WARPS / busy, groups * o->n_class);
+		if (some && groups * o->tiles <= FEW_TILES)
+			warps = least_u32(warps, SM_WARPS / 2);
+		while (groups > 1 && one_bytes(n, o, warps, groups) >
+					     (most + 20480) / busy - 1024)
+			groups--;
+		if (one_bytes(n, o, warps, groups) >
+			    (most + 20480) / busy - 1024 ||
+		    one_bytes(n, o, warps, groups) > most)
+			continue;
+		load = (n_rg + groups - 1) / groups;
+		if (busy > 1 && load <= sms * (busy - 1))
+			continue; // fewer would do, with more warps
+		load = (load + sms - 1) / sms * groups;
+		if (load >= best)
+			continue;
+		best = (lone || some) && !i ? 0 : load;
+		p->groups = groups;
+		*threads = 32 * warps;
+		*smem = one_bytes(n, o, warps, groups);
+	}
+	if (best == UINT32_MAX) { // little shared memory
+		uint32_t warps = least_u32(4, o->n_class);
+
+		p->groups = 1;
+		*threads = 32 * warps;
+		*smem = one_bytes(n, o, warps, 1);
+	}
+	*grid = (struct cep_dim3){(n_rg + p->groups - 1) / p->groups, 1, 1};
+}
+
+// ---- where the matrices lie ----
+
+static int32_t set_parts(const struct cep_node *n, const struct cep_run *r,
+			 uint32_t first, uint64_t *b, uint64_t *s, uint64_t *z)
+{
+	uint32_t count = r->n_parts ? r->n_parts : 1;
+	uint64_t low = 0;
+
+	for (uint32_t k = 0; k < count; k++) {
+		const uint64_t *at = r->parts + k * EXEC_MAX_IN + first;
+
+		b[k] = r->n_parts ? at[0] : n->in[first]->addr;
+		low |= b[k] % 16;
+		s[k] = r->n_parts ? at[1] : n->in[first + 1]->addr;
+		if (cep_nbits(n)->zp)
+			z[k] = r->n_parts ? at[2] : n->in[first + 2]->addr;
+	}
+	return low ? cep_node_fail(n, r->err, GENAI_E_INVAL,
+				   "weights are not aligned to 16")
+		   : 0;
+}
+
+int32_t cep_set_parts(const struct cep_node *n, const struct cep_run *r,
+		      const struct cep_mm *p, uint32_t first,
+		      struct cep_mv_tiled *q)
+{
+	q->m = *p;
+	q->n_tiles = r->n_parts ? r->n_parts : 1;
+	q->tile_rows = r->n_parts ? r->part_rows : p->n;
+	return set_parts(n, r, first, q->b, q->s, q->z);
+}
+
+int32_t cep_set_pair(const struct cep_node *n, const struct cep_run *r,
+		     const struct cep_mm *p, uint32_t second,
+		     struct cep_mv_dual_tiled *q)
+{
+	int32_t rc = set_parts(n, r, 1, q->b, q->s, q->z);
+
+	q->m = *p;
+	q->n_tiles = r->n_parts ? r->n_parts : 1;
+	q->tile_rows = r->n_parts ? r->part_rows : p->n;
+	q->bias2 = 0;
+	if (rc || !second)
+		return rc;
+	if (n->in[second + 3])
+		q->bias2 = n->in[second + 3]->addr;
+	return set_parts(n, r, second, q->b + CEP_TILES, q->s + CEP_TILES,
+			 q->z + CEP_TILES);
+}
+
+// Rows of scales and zero points that can be copied asynchronously.
+static uint32_t async_of(const struct cep_node *n, const uint64_t *s,
+			 const uint64_t *z, uint32_t count, uint32_t shift)
+{
+	uint64_t unit = shift < 2 ? 8 : 4,
+		 row = (uint64_t)cep_nbits(n)->blocks * 2;
+	uint64_t low = row % unit, zlow;
+	bool is_float = cep_nbits(n)->zp == CEP_ZP_FLOAT;
+
+	if (shift == 0) // a tile's scales are whole: the last one may be half
+		unit = 8;
+	zlow = is_float ? low : (uint64_t)cep_nbits(n)->zp_row % 4;
+	for (uint32_t k = 0; k < count; k++) {
+		low |= s[k] % unit;
+		if (cep_nbits(n)->zp)
+			zlow |= z[k] % (is_float ? unit : 4);
+	}
+	return (low ? 0 : CEP_ASYNC_SCALES) |
+	       (cep_nbits(n)->zp && !zlow ? CEP_ASYNC_ZEROS : 0);
+}
+
+// One row by a matrix whose rows the kernel finds without a table: whole row
+// groups, no eight rows of them in two pieces, blocks of 32, all of it copied
+// asynchronously.
+static bool is_plain(const struct cep_node *n, const struct cep_mm *p,
+		     const struct cep_sum4 *o, uint32_t n_tiles,
+		     uint32_t tile_rows, uint32_t rows)
+{
+	uint32_t all =
+		CEP_ASYNC_SCALES | (cep_nbits(n)->zp ? CEP_ASYNC_ZEROS : 0);
+
+	return o->shift == 0 && o->async == all && p->n % rows == 0 &&
+	       (n_tiles == 1 || tile_rows % 8 == 0);
+}
+
+// ---- launching ----
+
+// By dtype and zero points.
+#define KERNELS(name)                                                          \
+	{                                                                      \
+		{CEP_K_cep_##name##_f16_0, CEP_K_cep_##name##_f16_1,           \
+		 CEP_K_cep_##name##_f16_2},                                    \
+			{CEP_K_cep_##name##_bf16_0, CEP_K_cep_##name##_bf16_1, \
+			 CEP_K_cep_##name##_bf16_2},                           \
+	}
+// For 8, 16, 32 and 64 rows at once.
+#define FEW(form)                                                              \
+	{                                                                      \
+		KERNELS(form##_8), KERNELS(form##_16), KERNELS(form##_32),     \
+			KERNELS(form##_64)                                     \
+	}
+
+// One matrix, or a pair of one shape.
+static const struct form {
+	enum cep_kernel plain[2][3], pieces[2][3], tiled[2][3];
+	enum cep_kernel few[4][2][3], wide[2];
+	uint32_t rows; // of a row group
+} forms[] = {
+	{KERNELS(gemv4),
+	 KERNELS(gemv4p),
+	 KERNELS(gemv4t),
+	 FEW(few4),
+	 {CEP_K_cep_wfew4_f16, CEP_K_cep_wfew4_bf16},
+	 16},
+	{KERNELS(gemv4d),
+	 KERNELS(gemv4dp),
+	 KERNELS(gemv4dt),
+	 FEW(few4d),
+	 {CEP_K_cep_wfew4d_f16, CEP_K_cep_wfew4d_bf16},
+	 8},
+};
+
+// Rows one by one, or several: params is of the form that the kernel takes, and
+// holds m and o.
+static int32_t run_one(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
+		       const struct cep_sum4 *o, uint32_t rows,
+		       enum cep_kernel k, void *params)
+{
+	uint64_t x = m->a, out = m->out, add = o->add, size;
+	uint32_t count = m->m, threads, smem;
+	struct cep_dim3 grid;
+	int32_t rc = 0;
+	// m and o begin every form
+	struct cep_mv *q = params;
+
+	size = cep_dtype_bytes(n->in[0]->dtype);
+	gemv4_shape(n, r, m, o, rows, &grid, &threads, &smem);
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		q->m = *m;
+		q->o = *o;
+		q->m.m = 1;
+		q->m.a = x + i * (uint64_t)m->lda * size;
+		q->m.out = out + i * (uint64_t)m->ldc * size;
+		q->o.add = add ? add + i * (uint64_t)m->ldc * size : 0;
+		rc = cep_run_kernel(r, k, grid, threads, smem, params);
+	}
+	return rc;
+}
+
+// Several rows by the kernel for them, or one by one if they do not begin on 16
+// bytes or the GPU has little shared memory; the same sums.
+static bool is_few(const struct cep_node *n, const struct cep_mm *m,
+		   const struct cep_sum4 *o, struct few *f)
+{
+	if (m->m < 2 || !m->vec_a)
+		return false;
+	*f = (struct few){.rows = FEW_MOST,
+			  .depth = WFEW_DEPTH,
+			  .busy = 1,
+			  .smem = WFEW_DEPTH * WFEW_STAGE + 1024,
+			  .wide = true};
+	if (m->m >= WFEW_FROM && cep_has_wgmma(n->self) &&
+	    m->zp_kind == CEP_ZP_NONE && m->k % 64 == 0 &&
+	    o->async & CEP_ASYNC_SCALES)
+		return true;
+	f->wide = false;
+	return few_of(n, m->m, f);
+}
+
+static int32_t run_few(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
+		       const struct cep_sum4 *o, const struct form *form,
+		       const struct few *f, void *params)
+{
+	uint32_t cols = form->rows * FEW_WARPS, i = 0, slices = slices_of(o);
+	uint64_t units = (uint64_t)((m->n + cols - 1) / cols) *
+			 ((m->m + f->rows - 1) / f->rows);
+	uint32_t blocks = (uint32_t)n->self->n_sms * f->busy;
+	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
+	struct cep_mv *q = params;
+
+	while (8u << i < f->rows)
+		i++;
+	m->part = r->workspace + (uint64_t)cep_nbits(n)->part;
+	m->counters = r->sync;
+	m->depth = f->depth;
+	if (units * slices < blocks)
+		blocks = (uint32_t)units * slices;
+	q->m = *m;
+	q->o = *o;
+	return cep_run_kernel(
+		r, f->wide ? form->wide[bf] : form->few[i][bf][m->zp_kind],
+		(struct cep_dim3){blocks, 1, 1}, 32 * FEW_WARPS, f->smem,
+		params);
+}
+
+int32_t cep_run_gemv4(struct cep_node *n, struct cep_run *r, struct cep_mm *p,
+		      const struct cep_sum4 *sum, uint32_t second)
+{
+	const struct form *form = &forms[second != 0];
+	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
+	uint32_t tile_rows = r->n_parts ? r->part_rows : p->n;
+	uint32_t tiles = r->n_parts ? r->n_parts : 1;
+	struct cep_sum4 o = *sum;
+	union {
+		struct cep_mv_tiled one;
+		struct cep_mv_dual_tiled pair;
+	} q;
+	union {
+		struct cep_mv one;
+		struct cep_mv_dual pair;
+	} plain;
+	struct few f;
+	int32_t rc = second ? cep_set_pair(n, r, p, second, &q.pair)
+			    : cep_set_parts(n, r, p, 1, &q.one);
+
+	if (rc)
+		return rc;
+	if (second)
+		o.async = async_of(n, q.pair.s, q.pair.z, tiles, o.shift) &
+			  async_of(n, q.pair.s + CEP_TILES,
+				   q.pair.z + CEP_TILES, tiles, o.shift);
+	else
+		o.async = async_of(n, q.one.s, q.one.z, tiles, o.shift);
+	if (is_few(n, p, &o, &f))
+		return run_few(n, r, p, &o, form, &f, &q);
+	if (!is_plain(n, p, &o, tiles, tile_rows, form->rows))
+		return run_one(n, r, p, &o, form->rows,
+			       form->tiled[bf][p->zp_kind], &q);
+	o.inverse = (uint32_t)((UINT64_C(1) << 32) / tile_rows);
+	if (tiles > 1)
+		return run_one(n, r, p, &o, form->rows,
+			       form->pieces[bf][p->zp_kind], &q);
+	if (second) {
+		for (uint32_t i = 0; i < 2; i++) {
+			plain.pair.b[i] = q.pair.b[i * CEP_TILES];
+			plain.pair.s[i] = q.pair.s[i * CEP_TILES];
+			plain.pair.z[i] = q.pair.z[i * CEP_TILES];
+		}
+		plain.pair.bias2 = q.pair.bias2;
+	} else {
+		plain.one.b[0] = q.one.b[0];
+		plain.one.s[0] = q.one.s[0];
+		plain.one.z[0] = q.one.z[0];
+	}
+	return run_one(n, r, p, &o, form->rows, form->plain[bf][p->zp_kind],
+		       &plain);
+}
