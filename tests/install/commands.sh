@@ -142,7 +142,9 @@ for page in "$top_srcdir"/*.md "$top_srcdir"/docs/*.md; do
 	grep -o '](\([^)#]*\)' "$page" | sed 's/^](//' | grep -v '^http' |
 		while read -r to; do
 			echo "$to" >>links
+			# one page is made by make
 			[ -e "$(dirname "$page")/$to" ] ||
+				[ -e "$top_builddir/docs/$to" ] ||
 				echo "$(basename "$page") links to $to"
 		done
 done >out
@@ -163,6 +165,8 @@ for page in "$top_srcdir"/*.md "$top_srcdir"/docs/*.md; do
 			echo "$to" >>links
 			at=${to%%#*}
 			at=${at:+$(dirname "$page")/$at}
+			[ -z "$at" ] || [ -e "$at" ] ||
+				at=$top_builddir/docs/${to%%#*}
 			anchors "${at:-$page}" 2>/dev/null |
 				grep -qxF -- "${to#*#}" ||
 				echo "$(basename "$page") links to $to"
