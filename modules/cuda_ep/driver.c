@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "modules/cuda_ep/cep.h"
 
@@ -271,17 +272,34 @@ static int32_t bring_up(struct cep *self, struct genai_error *err)
 	return rc ? rc : cep_kernels_open(self, err);
 }
 
+// The driver's streams share work queues, 8 unless the environment says more
+// when the driver starts, and a stream that stands at a word (calls.c) holds up
+// whatever others have put behind it into the same one.  The environment is the
+// program's: it gets it back as it was.
+#define QUEUES "CUDA_DEVICE_MAX_CONNECTIONS"
+#define MOST_QUEUES "32"
+
+static int32_t start(struct cep *self, struct genai_error *err)
+{
+	bool ours = !getenv(QUEUES) && !setenv(QUEUES, MOST_QUEUES, 0);
+	int32_t rc = pick_device(self, err);
+
+	if (!rc) {
+		cep_ledger_open(self);
+		rc = bring_up(self, err);
+		cep_ledger_settle(self);
+	}
+	if (ours)
+		unsetenv(QUEUES);
+	return rc;
+}
+
 int32_t cep_device_open(struct cep *self, struct genai_error *err)
 {
 	size_t free_bytes = 0, total = 0;
-	int32_t rc = pick_device(self, err);
+	int32_t rc = start(self, err);
 	CUresult r;
 
-	if (rc)
-		return rc;
-	cep_ledger_open(self);
-	rc = bring_up(self, err);
-	cep_ledger_settle(self);
 	if (rc)
 		return rc;
 	r = CU(self, cuMemGetInfo)(&free_bytes, &total);

@@ -321,6 +321,7 @@ CUresult cuInit(unsigned int flags)
 
 	(void)flags;
 	ENTER();
+	fake_queues_open();
 	if (s && !f.seed)
 		f.seed = strtoull(s, NULL, 10);
 	if (cc) {

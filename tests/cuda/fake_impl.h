@@ -69,6 +69,7 @@ struct op {
 	uint64_t gen;
 	struct CUgraphExec_st *exec;
 	uint32_t line, at;    /* where it stands */
+	uint64_t turn;        /* in its stream's work queue */
 	struct clock *clock;  /* what it comes after, itself included */
 	struct clock *before; /* the same for what a kernel does early */
 	/* in a graph: the nodes before it, the branch that it is of, its place
@@ -114,7 +115,7 @@ struct CUevent_st {
 
 struct CUstream_st {
 	struct op *head, *tail;
-	uint32_t line;
+	uint32_t line, queue;
 	struct clock clock;
 	struct clock chain; /* before the kernels that may overlap */
 	struct CUgraph_st *capture;
@@ -170,6 +171,8 @@ static inline void fake_use(uint64_t bytes)
 
 extern struct CUstream_st *fake_streams;
 
+/* How many work queues the device gets, as the environment says now. */
+void fake_queues_open(void);
 struct op *fake_op(enum op_kind kind);
 void fake_op_free(struct op *o);
 CUresult fake_enqueue(struct CUstream_st *s, struct op *o);

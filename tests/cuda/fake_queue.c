@@ -23,6 +23,12 @@ void emu_launch(const void *kernel, const void *params,
 		bool overlaps);
 
 struct CUstream_st *fake_streams;
+
+// A device has few work queues, which streams share in turn: what stands at the
+// head of one, waiting, holds up what other streams have put behind it.
+static uint32_t n_queues = 8, n_made;
+static uint64_t n_turns;
+
 static struct {
 	const void *kernel;
 	uint64_t n;
@@ -37,6 +43,14 @@ uint64_t fake_launches(const char *name)
 		if (launches[i].kernel == k)
 			n += launches[i].n;
 	return n;
+}
+
+void fake_queues_open(void)
+{
+	const char *v = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	int n = v ? atoi(v) : 0;
+
+	n_queues = n < 1 ? 8 : n > 32 ? 32 : (uint32_t)n;
 }
 
 // ---- units ----
@@ -92,6 +106,7 @@ CUresult fake_enqueue(struct CUstream_st *s, struct op *o)
 		return CUDA_SUCCESS;
 	}
 	place(s, o);
+	o->turn = ++n_turns;
 	if (s->tail)
 		s->tail->next = o;
 	else
@@ -165,16 +180,36 @@ bool fake_word_is_there(const struct op *o)
 	return fake_dead() || (int32_t)(now - o->value) >= 0;
 }
 
+static bool is_ready(const struct op *o)
+{
+	switch (o->kind) {
+	case OP_WORD:
+		return fake_word_is_there(o);
+	case OP_GRAPH:
+		return fake_graph_is_ready(o);
+	case OP_HOST:
+		return o->state != 1;
+	case OP_WAIT:
+		return o->event->reached >= o->gen;
+	default:
+		return true;
+	}
+}
+
+// The stream whose wait is in front of s in their work queue.
+static struct CUstream_st *in_front(const struct CUstream_st *s)
+{
+	for (struct CUstream_st *o = fake_streams; o; o = o->next)
+		if (o != s && o->queue == s->queue && o->head &&
+		    (o->head->kind == OP_WORD || o->head->kind == OP_WAIT) &&
+		    o->head->turn < s->head->turn && !is_ready(o->head))
+			return o;
+	return NULL;
+}
+
 static bool can_run(const struct CUstream_st *s)
 {
-	if (s->head && s->head->kind == OP_WORD)
-		return fake_word_is_there(s->head);
-	if (s->head && s->head->kind == OP_GRAPH)
-		return fake_graph_is_ready(s->head);
-	if (!s->head || (s->head->kind == OP_HOST && s->head->state == 1))
-		return false;
-	return s->head->kind != OP_WAIT ||
-	       s->head->event->reached >= s->head->gen;
+	return s->head && is_ready(s->head) && (fake_dead() || !in_front(s));
 }
 
 // Host functions have a thread of their own, so that one may hold up a stream
@@ -241,22 +276,30 @@ static struct CUstream_st *recorder(const struct CUevent_st *e)
 	return NULL;
 }
 
-// One unit that brings s on, if need be of a stream that it waits for.
-static void bring_on(struct CUstream_st *s)
+// One unit that brings s on, if need be of a stream that it waits for; false:
+// it stands until a thread of the host does something.
+static bool bring_on(struct CUstream_st *s)
 {
-	while (s && s->head && s->head->kind == OP_WAIT && !can_run(s))
-		s = recorder(s->head->event);
-	if (s && can_run(s))
+	while (s && s->head && !can_run(s)) {
+		struct CUstream_st *front = in_front(s);
+
+		if (!front && s->head->kind != OP_WAIT)
+			break;
+		s = front ? front : recorder(s->head->event);
+	}
+	if (s && can_run(s)) {
 		run_first(s);
-	else
-		fake_breathe();
+		return true;
+	}
+	fake_breathe();
+	return false;
 }
 
 void fake_finish(struct CUstream_st *s)
 {
 	while (s->head) {
 		if (fake_is_late())
-			bring_on(s);
+			(void)bring_on(s);
 		else if (!fake_progress())
 			fake_breathe();
 	}
@@ -352,6 +395,7 @@ CUresult cuStreamCreate(CUstream *out, unsigned int flags)
 	ENTER();
 	*out = calloc(1, sizeof(**out));
 	(*out)->line = fake_line();
+	(*out)->queue = n_made++ % n_queues;
 	(*out)->next = fake_streams;
 	fake_streams = *out;
 	fake_alive_count++;
@@ -400,9 +444,9 @@ CUresult cuStreamQuery(CUstream s)
 	}
 	if (has_work(s) && fake_drops(FAKE_ANSWER, true))
 		return fake_leave(CUDA_SUCCESS);
-	if (fake_is_late())
-		fake_finish(s);
-	else
+	while (fake_is_late() && s->head && bring_on(s))
+		;
+	if (!fake_is_late())
 		advance();
 	r = s->head && !fake_dead() ? CUDA_ERROR_NOT_READY : known(&s->clock);
 	return fake_leave(r);
@@ -529,8 +573,9 @@ CUresult cuEventQuery(CUevent e)
 	}
 	if (e->reached < e->recorded && fake_drops(FAKE_ANSWER, true))
 		return fake_leave(CUDA_SUCCESS);
-	while (fake_is_late() && e->reached < e->recorded)
-		bring_on(recorder(e));
+	while (fake_is_late() && e->reached < e->recorded &&
+	       bring_on(recorder(e)))
+		;
 	if (!fake_is_late())
 		advance();
 	if (e->reached < e->recorded)
