@@ -11,12 +11,7 @@
 
 static int32_t paged_check(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const known[] = {
-		"num_heads", "kv_num_heads",	   "scale",
-		"do_rotary", "rotary_interleaved", "local_window_size",
-		"softcap",   "smooth_softmax",	   "qk_norm_epsilon",
-		NULL};
-	int32_t rc = cref_attr_check(n, known, err);
+	int32_t rc = cref_attr_check(n, exec_paged_attrs, err);
 
 	if (rc)
 		return rc;

@@ -16,12 +16,10 @@ EXEC_STATE(gb_state, cref_node)
 static int32_t gb_attrs(struct cref_node *n, struct gb_state *s,
 			struct genai_error *err)
 {
-	static const char *const known[] = {"bits", "block_size", "gather_axis",
-					    "quantize_axis", NULL};
 	const int64_t bits = exec_attr_int(n->node, "bits", 4);
 	const int64_t gather = exec_attr_int(n->node, "gather_axis", 0);
 	int64_t quant = exec_attr_int(n->node, "quantize_axis", 1);
-	int32_t rc = ops_check(n, known, 3, 4, 1, err);
+	int32_t rc = ops_check(n, exec_gather_bits_attrs, 3, 4, 1, err);
 
 	if (rc)
 		return rc;

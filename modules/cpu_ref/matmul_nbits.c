@@ -123,19 +123,12 @@ EXEC_STATE(nb_state, cref_node)
 static int32_t nb_attrs(struct cref_node *n, struct genai_error *err)
 {
 	struct nb_state *s = nb_state(n);
-	static const char *const known[] = {"K",
-					    "N",
-					    "bits",
-					    "block_size",
-					    "accuracy_level",
-					    "weight_prepacked",
-					    NULL};
 	const int64_t K = exec_attr_int(n->node, "K", 0);
 	const int64_t N = exec_attr_int(n->node, "N", 0);
 	const int64_t bits = exec_attr_int(n->node, "bits", 4);
 	const int64_t block = exec_attr_int(n->node, "block_size", 0);
 	const int64_t packed = exec_attr_int(n->node, "weight_prepacked", 0);
-	int32_t rc = ops_check(n, known, 3, 6, 1, err);
+	int32_t rc = ops_check(n, exec_nbits_attrs, 3, 6, 1, err);
 
 	if (rc)
 		return rc;

@@ -37,11 +37,9 @@ static const char *const axis_attr[] = {"axis", NULL};
 // ---- Gather ----
 
 // How a written element meets what is there.
-enum write { WRITE_SET, WRITE_ADD, WRITE_MUL, WRITE_MAX, WRITE_MIN };
-
 struct index_state {
 	uint32_t axis;
-	enum write write;
+	enum exec_write write;
 };
 EXEC_STATE(index_state, cref_node)
 
@@ -205,30 +203,26 @@ int32_t ops_gather_elements_run(struct cref_node *n, const struct cref_run *r)
 
 static int32_t reduction(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const names[] = {"none", "add", "mul", "max", "min"};
-	const char *s = exec_attr_string(n->node, "reduction", "none");
+	enum exec_write *how = &index_state(n)->write;
+	struct exec_text why;
+	int32_t rc = exec_reduction(n->node, how, &why);
 
-	for (int i = 0; i < 5; i++)
-		if (!strcmp(s, names[i])) {
-			index_state(n)->write = (enum write)i;
-			if (i && !ops_is(n->in[0], OPS_NUMS))
-				return cref_node_fail(
-					n, err, GENAI_E_UNSUPPORTED,
-					"reduction '%s' of type %s", s,
-					exec_dtype_name(n->in[0]->dtype));
-			return GENAI_OK;
-		}
-	return cref_node_fail(n, err, GENAI_E_UNSUPPORTED,
-			      "reduction is '%.40s', carried: none, add, mul, "
-			      "max, min",
-			      s);
+	if (rc)
+		return cref_node_fail(n, err, rc, "%s", why.s);
+	if (*how && !ops_is(n->in[0], OPS_NUMS))
+		return cref_node_fail(
+			n, err, GENAI_E_UNSUPPORTED,
+			"reduction '%s' of type %s",
+			exec_attr_string(n->node, "reduction", "none"),
+			exec_dtype_name(n->in[0]->dtype));
+	return GENAI_OK;
 }
 
 #define MEET(T)                                                                \
-	(how == WRITE_ADD   ? (T)(a + b)                                       \
-	 : how == WRITE_MUL ? (T)(a * b)                                       \
-	 : how == WRITE_MAX ? (a > b || a != a ? a : b)                        \
-			    : (a < b || a != a ? a : b))
+	(how == EXEC_WRITE_ADD	 ? (T)(a + b)                                  \
+	 : how == EXEC_WRITE_MUL ? (T)(a * b)                                  \
+	 : how == EXEC_WRITE_MAX ? (a > b || a != a ? a : b)                   \
+				 : (a < b || a != a ? a : b))
 
 static void meet(int64_t how, struct exec_tensor *y, uint64_t at,
 		 const struct exec_tensor *u, uint64_t from)
@@ -251,10 +245,10 @@ static void meet(int64_t how, struct exec_tensor *y, uint64_t at,
 		double a = x.d, b = v.d;
 
 		x.d = MEET(double);
-	} else if (c == OPS_I64 && how >= WRITE_MAX) {
+	} else if (c == OPS_I64 && how >= EXEC_WRITE_MAX) {
 		int64_t a = x.i, b = v.i;
 
-		x.i = how == WRITE_MAX ? (a > b ? a : b) : (a < b ? a : b);
+		x.i = how == EXEC_WRITE_MAX ? (a > b ? a : b) : (a < b ? a : b);
 	} else {
 		uint64_t a = x.u, b = v.u;
 
@@ -274,8 +268,7 @@ static void copy_data(struct cref_node *n)
 int32_t ops_scatter_elements_prepare(struct cref_node *n,
 				     struct genai_error *err)
 {
-	static const char *const attrs[] = {"axis", "reduction", NULL};
-	int32_t rc = ops_check(n, attrs, 3, 3, 1, err);
+	int32_t rc = ops_check(n, exec_scatter_attrs, 3, 3, 1, err);
 	const struct exec_tensor *idx, *u;
 
 	if (!rc)
@@ -315,7 +308,7 @@ int32_t ops_scatter_elements_run(struct cref_node *n, const struct cref_run *r)
 		int64_t k = index_at(idx, i, y->dims[axis]);
 		uint64_t at = walk_offset(&w, y, axis, k);
 
-		if (index_state(n)->write == WRITE_SET)
+		if (index_state(n)->write == EXEC_WRITE_SET)
 			memcpy((char *)y->data + at * size,
 			       (const char *)u->data + i * size, size);
 		else
@@ -466,7 +459,7 @@ int32_t ops_scatter_nd_run(struct cref_node *n, const struct cref_run *r)
 	copy_data(n);
 	for (uint64_t i = 0; line && i < tuples; i++) {
 		nd_offset(n, r, y, 0, idx, i, &off);
-		if (index_state(n)->write == WRITE_SET)
+		if (index_state(n)->write == EXEC_WRITE_SET)
 			memcpy((char *)y->data + off * size,
 			       (const char *)u->data + i * line * size,
 			       line * size);

@@ -302,9 +302,8 @@ int32_t ops_cumulate_run(struct cref_node *n, const struct cref_run *r)
 
 int32_t ops_lpnorm_prepare(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"axis", "p", NULL};
 	int64_t p = exec_attr_int(n->node, "p", 2);
-	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
+	int32_t rc = ops_check(n, exec_lp_norm_attrs, 1, 1, 1, err);
 	uint32_t axis = 0;
 
 	if (!rc)

@@ -210,9 +210,7 @@ static int32_t split_lengths(struct cref_node *n, int64_t dim,
 int32_t ops_split_prepare(struct cref_node *n, struct genai_error *err)
 {
 	struct split_state *s = split_state(n);
-	static const char *const attrs[] = {"axis", "split", "num_outputs",
-					    NULL};
-	int32_t rc = ops_check(n, attrs, 1, 2, EXEC_MAX_OUT, err);
+	int32_t rc = ops_check(n, exec_split_attrs, 1, 2, EXEC_MAX_OUT, err);
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t axis = 0;
 

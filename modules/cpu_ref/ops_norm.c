@@ -225,10 +225,9 @@ EXEC_STATE(norm_state, cref_node)
 
 int32_t ops_norm_prepare(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"axis", "epsilon", "stash_type",
-					    NULL};
 	bool rms = n->op->code == OPS_RMS;
-	int32_t rc = ops_check(n, attrs, 2, rms ? 2 : 3, rms ? 2 : 3, err);
+	int32_t rc =
+		ops_check(n, exec_norm_attrs, 2, rms ? 2 : 3, rms ? 2 : 3, err);
 	const struct exec_tensor *x;
 	uint32_t axis = 0;
 
@@ -352,9 +351,8 @@ enum { X, SCALE, GATE };
 
 int32_t ops_gated_norm_prepare(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"activation", "epsilon", NULL};
 	const char *act = exec_attr_string(n->node, "activation", "silu");
-	int32_t rc = ops_check(n, attrs, 3, 3, 1, err);
+	int32_t rc = ops_check(n, exec_gated_norm_attrs, 3, 3, 1, err);
 	const struct exec_tensor *x, *w;
 
 	if (!rc)

@@ -45,9 +45,7 @@ static uint32_t dtypes(enum ops_code kind)
 
 int32_t ops_reduce_prepare(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"axes", "keepdims",
-					    "noop_with_empty_axes", NULL};
-	int32_t rc = ops_check(n, attrs, 1, 2, 1, err);
+	int32_t rc = ops_check(n, exec_reduce_attrs, 1, 2, 1, err);
 	bool keep = exec_attr_int(n->node, "keepdims", 1) != 0, given = false;
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t mask = 0, rank = 0;

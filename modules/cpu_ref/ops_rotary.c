@@ -258,10 +258,7 @@ static int32_t rotary_run(struct cref_node *n, const struct cref_run *r,
 
 int32_t ops_rotary_ms_prepare(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"interleaved",	    "num_heads",
-					    "rotary_embedding_dim", "scale",
-					    "is_packed_batching",   NULL};
-	int32_t rc = ops_check(n, attrs, 4, 4, 1, err);
+	int32_t rc = ops_check(n, exec_rope_attrs, 4, 4, 1, err);
 
 	if (!rc && (exec_attr_float(n->node, "scale", 1.0) != 1.0 ||
 		    exec_attr_int(n->node, "is_packed_batching", 0)))

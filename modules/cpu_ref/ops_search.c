@@ -63,9 +63,7 @@ EXEC_STATE(arg_state, cref_node)
 
 int32_t ops_arg_prepare(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"axis", "keepdims",
-					    "select_last_index", NULL};
-	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
+	int32_t rc = ops_check(n, exec_arg_attrs, 1, 1, 1, err);
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t axis = 0, rank = 0;
 	bool keep = exec_attr_int(n->node, "keepdims", 1) != 0;

@@ -194,8 +194,7 @@ EXEC_STATE(shape_state, cref_node)
 
 int32_t ops_shape_prepare(struct cref_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"start", "end", NULL};
-	int32_t rc = ops_check(n, attrs, 1, 1, 1, err);
+	int32_t rc = ops_check(n, exec_shape_attrs, 1, 1, 1, err);
 	int64_t start, end, rank;
 
 	if (rc)

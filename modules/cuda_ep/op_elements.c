@@ -5,10 +5,18 @@
 #define LONGEST (1 << 20) // what TopK takes: every element is compared
 
 struct elements_state {
-	uint32_t axis, how;
+	uint32_t axis;
+	enum exec_write how;
 	int64_t k;
 };
 EXEC_STATE(elements_state, cep_node)
+
+_Static_assert(CEP_SET == (int)EXEC_WRITE_SET &&
+		       CEP_ADD == (int)EXEC_WRITE_ADD &&
+		       CEP_MUL == (int)EXEC_WRITE_MUL &&
+		       CEP_MAX == (int)EXEC_WRITE_MAX &&
+		       CEP_MIN == (int)EXEC_WRITE_MIN,
+	       "what kernels/index.cu goes by");
 
 // Elements before the axis, times those behind it; and those behind it.
 static uint64_t lines_of(const struct exec_tensor *t, uint32_t axis,
@@ -179,11 +187,9 @@ int32_t cep_run_gather_elements(struct cep_node *n, struct cep_run *r)
 int32_t cep_prepare_scatter_elements(struct cep_node *n,
 				     struct genai_error *err)
 {
-	static const char *const attrs[] = {"axis", "reduction", NULL};
-	static const char *const names[] = {"none", "add", "mul", "max", "min"};
-	const char *how = exec_attr_string(n->node, "reduction", "none");
 	struct elements_state *s = elements_state(n);
-	int32_t rc = cep_check(n, attrs, 3, 3, 1, err);
+	struct exec_text why;
+	int32_t rc = cep_check(n, exec_scatter_attrs, 3, 3, 1, err);
 
 	if (!rc)
 		rc = check(n, err);
@@ -194,13 +200,8 @@ int32_t cep_prepare_scatter_elements(struct cep_node *n,
 				    err);
 	if (rc)
 		return rc;
-	for (s->how = 0; s->how < 5 && strcmp(how, names[s->how]); s->how++)
-		;
-	if (s->how == 5)
-		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
-				     "reduction is '%.40s', carried: none, "
-				     "add, mul, max, min",
-				     how);
+	if ((rc = exec_reduction(n->node, &s->how, &why)))
+		return cep_node_fail(n, err, rc, "%s", why.s);
 	if (s->how && (rc = need_number(n, err)))
 		return rc;
 	return cep_out(n, 0, n->in[0]->dtype, n->in[0]->rank, n->in[0]->dims,

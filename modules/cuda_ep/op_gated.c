@@ -35,11 +35,10 @@ static int32_t finish(struct cep_node *n, struct gated_state s,
 
 int32_t cep_prepare_lp_norm(struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"axis", "p", NULL};
 	const struct exec_tensor *x = n->in[X];
 	const int64_t p = exec_attr_int(n->node, "p", 2);
 	struct gated_state s = {.inner = 1, .one = p == 1};
-	int32_t rc = cep_check(n, attrs, 1, 1, 1, err);
+	int32_t rc = cep_check(n, exec_lp_norm_attrs, 1, 1, 1, err);
 	uint32_t axis;
 
 	if (!rc)
@@ -60,11 +59,10 @@ int32_t cep_prepare_lp_norm(struct cep_node *n, struct genai_error *err)
 
 int32_t cep_prepare_gated_norm(struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"activation", "epsilon", NULL};
 	const char *act = exec_attr_string(n->node, "activation", "silu");
 	const struct exec_tensor *x = n->in[X], *w;
 	struct gated_state s = {.one = !strcmp(act, "sigmoid")};
-	int32_t rc = cep_check(n, attrs, 3, 3, 1, err);
+	int32_t rc = cep_check(n, exec_gated_norm_attrs, 3, 3, 1, err);
 
 	if (!rc)
 		rc = alike(n, err);

@@ -94,12 +94,10 @@ EXEC_STATE(gbq_state, cep_node)
 int32_t cep_prepare_gbq(struct cep_node *n, struct genai_error *err)
 {
 	struct gbq_state *q = gbq_state(n);
-	static const char *const attrs[] = {"bits", "block_size", "gather_axis",
-					    "quantize_axis", NULL};
 	const struct exec_tensor *t = n->in[0], *s = n->in[2], *idx;
 	int64_t dims[GENAI_MAX_RANK], bits, block, cols;
 	bool packed;
-	int32_t rc = cep_check(n, attrs, 3, 4, 1, err);
+	int32_t rc = cep_check(n, exec_gather_bits_attrs, 3, 4, 1, err);
 
 	if (!rc)
 		rc = cep_need_index(n, 1, err);
@@ -199,12 +197,9 @@ EXEC_STATE(rope_state, cep_node)
 int32_t cep_prepare_rope(struct cep_node *n, struct genai_error *err)
 {
 	struct rope_state *s = rope_state(n);
-	static const char *const attrs[] = {"interleaved",	    "num_heads",
-					    "rotary_embedding_dim", "scale",
-					    "is_packed_batching",   NULL};
 	const struct exec_tensor *t = n->in[0];
 	int64_t heads, size, rot;
-	int32_t rc = cep_check(n, attrs, 4, 4, 1, err);
+	int32_t rc = cep_check(n, exec_rope_attrs, 4, 4, 1, err);
 
 	if (!rc)
 		rc = cep_need_float(n, 0, err);

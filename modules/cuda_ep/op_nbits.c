@@ -71,16 +71,9 @@ int32_t cep_nbits_prepare(struct cep_node *n, uint32_t rows,
 			  struct genai_error *err)
 {
 	struct cep_nbits *s = cep_nbits(n);
-	static const char *const attrs[] = {"K",
-					    "N",
-					    "bits",
-					    "block_size",
-					    "accuracy_level",
-					    "weight_prepacked",
-					    NULL};
 	const struct exec_tensor *a = n->in[0];
 	int64_t dims[GENAI_MAX_RANK];
-	int32_t rc = cep_check(n, attrs, 3, 6, 1, err);
+	int32_t rc = cep_check(n, exec_nbits_attrs, 3, 6, 1, err);
 
 	if (!rc)
 		rc = cep_need_float(n, 0, err);

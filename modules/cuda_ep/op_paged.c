@@ -38,14 +38,9 @@ static const struct cep_flash paged[] = {
 
 static int32_t check(const struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {
-		"num_heads", "kv_num_heads",	   "scale",
-		"do_rotary", "rotary_interleaved", "local_window_size",
-		"softcap",   "smooth_softmax",	   "qk_norm_epsilon",
-		NULL};
 	static const uint8_t same[] = {KEY, VALUE, CACHE_K, CACHE_V, COS,
 				       SIN, SINK,  Q_NORM,  K_NORM};
-	int32_t rc = cep_check(n, attrs, 1, N_INPUTS, 3, err);
+	int32_t rc = cep_check(n, exec_paged_attrs, 1, N_INPUTS, 3, err);
 
 	if (rc)
 		return rc;

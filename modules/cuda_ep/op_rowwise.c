@@ -23,12 +23,10 @@ float cep_norm_eps(const struct genai_node *norm)
 
 int32_t cep_prepare_norm(struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"axis", "epsilon", "stash_type",
-					    NULL};
 	const struct exec_tensor *t = n->in[0];
 	uint32_t axis;
 	int64_t dim = 1;
-	int32_t rc = cep_check(n, attrs, 1, 3, 1, err);
+	int32_t rc = cep_check(n, exec_norm_attrs, 1, 3, 1, err);
 
 	if (!rc)
 		rc = cep_need_float(n, 0, err);
@@ -230,12 +228,10 @@ int32_t cep_run_softmax(struct cep_node *n, struct cep_run *r)
 int32_t cep_prepare_argmax(struct cep_node *n, struct genai_error *err)
 {
 	struct row_state *s = row_state(n);
-	static const char *const attrs[] = {"axis", "keepdims",
-					    "select_last_index", NULL};
 	const struct exec_tensor *t = n->in[0];
 	int64_t dims[GENAI_MAX_RANK];
 	uint32_t axis, rank = 0;
-	int32_t rc = cep_check(n, attrs, 1, 1, 1, err);
+	int32_t rc = cep_check(n, exec_arg_attrs, 1, 1, 1, err);
 
 	if (!rc)
 		rc = cep_need_float(n, 0, err);
@@ -285,13 +281,11 @@ int32_t cep_run_argmax(struct cep_node *n, struct cep_run *r)
 // Axes must be neighbours: exporters reduce the last one or all.
 int32_t cep_prepare_reduce(struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"axes", "keepdims",
-					    "noop_with_empty_axes", NULL};
 	const struct genai_attr *a = exec_attr(n->node, "axes");
 	const struct exec_tensor *t = n->in[0];
 	int64_t dims[GENAI_MAX_RANK], axes[GENAI_MAX_RANK];
 	uint32_t count = 0, mask = 0, rank = 0, from = 0, to, at;
-	int32_t rc = cep_check(n, attrs, 1, 2, 1, err);
+	int32_t rc = cep_check(n, exec_reduce_attrs, 1, 2, 1, err);
 
 	if (!rc && !cep_is_float(t->dtype))
 		rc = cep_need_index(n, 0, err);

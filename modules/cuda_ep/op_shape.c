@@ -177,9 +177,8 @@ EXEC_STATE(shape_state, cep_node)
 
 int32_t cep_prepare_shape(struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"start", "end", NULL};
 	int64_t start, end, rank, dims[1];
-	int32_t rc = cep_check(n, attrs, 1, 1, 1, err);
+	int32_t rc = cep_check(n, exec_shape_attrs, 1, 1, 1, err);
 
 	if (rc)
 		return rc;
@@ -449,14 +448,12 @@ static void split_in_place(struct cep_node *n, uint32_t axis)
 
 int32_t cep_prepare_split(struct cep_node *n, struct genai_error *err)
 {
-	static const char *const attrs[] = {"axis", "num_outputs", "split",
-					    NULL};
 	const struct genai_attr *a = exec_attr(n->node, "split");
 	const struct exec_tensor *t = n->in[0];
 	struct split_state *s = split_state(n);
 	int64_t *sizes = s->sizes, dims[GENAI_MAX_RANK], sum = 0, each;
 	uint32_t axis, count = 0;
-	int32_t rc = cep_check(n, attrs, 1, 2, EXEC_MAX_OUT, err);
+	int32_t rc = cep_check(n, exec_split_attrs, 1, 2, EXEC_MAX_OUT, err);
 
 	if (!rc)
 		rc = need_bytes(n, err);

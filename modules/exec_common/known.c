@@ -5,65 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const exec_gqa_attrs[] = {"num_heads",
-				      "kv_num_heads",
-				      "scale",
-				      "do_rotary",
-				      "rotary_interleaved",
-				      "local_window_size",
-				      "softcap",
-				      "smooth_softmax",
-				      "causal",
-				      "qk_output",
-				      "qk_norm_epsilon",
-				      "k_quant_type",
-				      "v_quant_type",
-				      "kv_cache_bit_width",
-				      "sliding_window_cache",
-				      NULL};
-const char *const exec_moe_attrs[] = {"activation_alpha",
-				      "activation_beta",
-				      "activation_type",
-				      "k",
-				      "normalize_routing_weights",
-				      "swiglu_fusion",
-				      "swiglu_limit",
-				      "swiglu_limit_after_activation",
-				      "use_sparse_mixer",
-				      NULL};
-const char *const exec_qmoe_attrs[] = {"accuracy_level",
-				       "activation_alpha",
-				       "activation_beta",
-				       "activation_type",
-				       "block_size",
-				       "expert_weight_bits",
-				       "fc1_expert_weight_bits",
-				       "fc2_expert_weight_bits",
-				       "fc3_expert_weight_bits",
-				       "k",
-				       "normalize_routing_weights",
-				       "quant_type",
-				       "swiglu_fusion",
-				       "swiglu_limit",
-				       "swiglu_limit_after_activation",
-				       "use_sparse_mixer",
-				       "weights_prepacked",
-				       NULL};
-const char *const exec_conv_state_attrs[] = {"activation",
-					     "channels_last",
-					     "dilation",
-					     "input_channel_offset",
-					     "input_channels",
-					     "ndim",
-					     "state_channels_last",
-					     "state_length",
-					     "state_update_capacity",
-					     "state_window",
-					     NULL};
-const char *const exec_linear_attrs[] = {
-	"q_num_heads", "kv_num_heads", "update_rule", "scale",
-	"chunk_size",  "state_window", NULL};
-
 // What divides and multiplies by them must be a number of its own; the executor
 // asks of those that are known in a step only.
 static int32_t scale_values(const struct exec_tensor *s, char part,
@@ -200,6 +141,22 @@ int32_t exec_fill_value(const struct genai_graph *g, const struct genai_node *n,
 	memcpy(out_bits, (const char *)f->data + t->offset, t->bytes);
 	*out_dtype = t->dtype;
 	return 0;
+}
+
+int32_t exec_reduction(const struct genai_node *n, enum exec_write *out,
+		       struct exec_text *why)
+{
+	static const char *const names[] = {"none", "add", "mul", "max", "min"};
+	const char *s = exec_attr_string(n, "reduction", "none");
+
+	for (int i = 0; i < 5; i++)
+		if (!strcmp(s, names[i])) {
+			*out = (enum exec_write)i;
+			return 0;
+		}
+	EXEC_WHY(why, "reduction is '%.40s', carried: none, add, mul, max, min",
+		 s);
+	return GENAI_E_UNSUPPORTED;
 }
 
 int32_t exec_conv_state(const struct genai_node *n, struct exec_conv *out,

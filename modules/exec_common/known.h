@@ -1,17 +1,11 @@
-/* known.h - attributes of operators that several executors carry: their names,
- * and the values that no executor does.
+/* known.h - attributes of operators that several executors carry: the values
+ * that no executor does.  Their names are in attrs.h.
  * Does not know: executors, what operators compute. */
 #ifndef EXEC_COMMON_KNOWN_H
 #define EXEC_COMMON_KNOWN_H
 
+#include "attrs.h"
 #include "checks.h"
-
-/* For exec_attr_check. */
-extern const char *const exec_gqa_attrs[];
-extern const char *const exec_moe_attrs[];
-extern const char *const exec_qmoe_attrs[];
-extern const char *const exec_conv_state_attrs[];
-extern const char *const exec_linear_attrs[]; /* LinearAttention */
 
 /* A row of GroupQueryAttention's cache: row elements of it for a head.  bits of
  * a quantised one, 8 (int8) or 4 (uint8, two in each), or 0; each: keys, values
@@ -34,6 +28,18 @@ int32_t exec_gqa_cache(const struct genai_node *n,
 int32_t exec_fill_value(const struct genai_graph *g, const struct genai_node *n,
 			uint32_t *out_dtype, uint64_t *out_bits,
 			struct exec_text *out_why);
+
+/* ScatterElements, ScatterND: what a new value does with the one that is there.
+ * If attribute reduction names something else: why. */
+enum exec_write {
+	EXEC_WRITE_SET,
+	EXEC_WRITE_ADD,
+	EXEC_WRITE_MUL,
+	EXEC_WRITE_MAX,
+	EXEC_WRITE_MIN
+};
+int32_t exec_reduction(const struct genai_node *n, enum exec_write *out,
+		       struct exec_text *out_why);
 
 #define EXEC_MAX_TAPS 4096 /* of CausalConvWithState, times dilation */
 /* CausalConvWithState: are activation (none, silu or swish) and dilation such
