@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/rates.h"
+
 // In the order of the rows: the last changes fastest.
 enum { STREAM = 1, PAGER = 3, LIMIT, BUDGET, N_AXES };
 static struct bench_axis axes[N_AXES] = {
@@ -26,11 +28,12 @@ static json_t *csv_rows; // of csv_path
 static int32_t measure_ceilings(struct bench *b, struct cli *c)
 {
 	struct genai_runtime *rt;
+	time_t measured;
 	int32_t rc = cli_runtime(c, &rt);
 
 	if (rc)
 		return rc;
-	rc = ceilings_measure(rt, &b->ceil, &c->err);
+	rc = rates_of(c, rt, true, &b->ceil, &measured);
 	if (!rc) {
 		snprintf(b->device, sizeof(b->device), "%s",
 			 rt->device.caps.device_name);

@@ -3,6 +3,7 @@
 //   .known-SIZE-CTIME-INODE-DEVICE
 //                      the hash of a file that was read before, so that it is
 //                      read again only when it was written, moved or touched
+//   rates-KEY          what was measured of a device (rates.c)
 //   limit              bytes that all imports may have together
 #include "tools/cache.h"
 
@@ -20,9 +21,9 @@
 
 #include "core/config/config.h"
 #include "core/gguf/gguf.h"
+#include "tools/rates.h"
 
 #define HASH_TEXT 33
-#define MAX_PATH 4200
 
 // ---- the folder ----
 
@@ -36,7 +37,7 @@ static bool is_folder(const char *path)
 	return S_ISDIR(st.st_mode);
 }
 
-static bool make_dirs(char *path)
+bool cache_make(char *path)
 {
 	for (char *p = path + 1; *p; p++) {
 		if (*p != '/')
@@ -51,7 +52,7 @@ static bool make_dirs(char *path)
 	return !mkdir(path, 0777) || (errno == EEXIST && is_folder(path));
 }
 
-static int32_t find_folder(struct cli *c, char *out, size_t cap)
+int32_t cache_folder(struct cli *c, char *out, size_t cap)
 {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	int n;
@@ -146,9 +147,9 @@ static bool read_text(const char *path, char *out, size_t cap)
 }
 
 // Whole or not at all; what cannot be kept is found out again.
-static bool write_text(const char *path, const char *text)
+bool cache_write(const char *path, const char *text)
 {
-	char tmp[MAX_PATH + 32];
+	char tmp[CACHE_PATH + 32];
 	size_t n = strlen(text);
 	bool ok;
 	int fd;
@@ -175,7 +176,7 @@ static int32_t content(struct cli *c, const char *folder, const char *path,
 		       char out[HASH_TEXT])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char known[MAX_PATH + 128];
+	char known[CACHE_PATH + 128];
 	struct stat st;
 	int32_t rc;
 
@@ -195,7 +196,7 @@ static int32_t content(struct cli *c, const char *folder, const char *path,
 	if (!read_text(known, out, HASH_TEXT) || !is_hash(out)) {
 		rc = hash_file(c, path, fd, (uint64_t)st.st_size, out);
 		if (!rc)
-			write_text(known, out);
+			cache_write(known, out);
 	}
 	close(fd);
 	return rc;
@@ -227,6 +228,7 @@ struct entry {
 	uint64_t bytes;
 	time_t used;
 	bool partial; // an import that was broken off
+	bool rates;   // no import, but what was measured
 };
 
 struct list {
@@ -263,9 +265,10 @@ static int by_use(const void *a, const void *b)
 static int32_t look(struct cli *c, const char *folder, struct list *l)
 {
 	DIR *d = opendir(folder);
-	char path[MAX_PATH + 260];
+	char path[CACHE_PATH + 260];
 	struct dirent *e;
 	struct stat st;
+	bool rates;
 	int32_t rc = 0;
 
 	memset(l, 0, sizeof(*l));
@@ -275,7 +278,11 @@ static int32_t look(struct cli *c, const char *folder, struct list *l)
 		if (e->d_name[0] == '.')
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
-		if (lstat(path, &st) || !S_ISDIR(st.st_mode))
+		if (lstat(path, &st))
+			continue;
+		rates = S_ISREG(st.st_mode) &&
+			!strncmp(e->d_name, RATES_PREFIX, strlen(RATES_PREFIX));
+		if (!rates && !S_ISDIR(st.st_mode))
 			continue;
 		more = realloc(l->v, (l->n + 1) * sizeof(*more));
 		if (!more) {
@@ -285,7 +292,8 @@ static int32_t look(struct cli *c, const char *folder, struct list *l)
 		l->v = more;
 		more += l->n++;
 		snprintf(more->name, sizeof(more->name), "%s", e->d_name);
-		more->bytes = bytes_in(path);
+		more->rates = rates;
+		more->bytes = rates ? 0 : bytes_in(path);
 		more->used = st.st_mtime;
 		more->partial = strstr(e->d_name, ".partial-") != NULL;
 		l->bytes += more->bytes;
@@ -300,13 +308,15 @@ static int32_t look(struct cli *c, const char *folder, struct list *l)
 // An import that is being made is held by who makes it.
 static bool take_away(const char *folder, const struct entry *e)
 {
-	char path[MAX_PATH + 260];
+	char path[CACHE_PATH + 260];
 	struct dirent *f;
 	bool ok = false;
 	DIR *d;
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/%s", folder, e->name);
+	if (e->rates)
+		return !unlink(path);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB)) {
 		if (fd >= 0)
@@ -326,7 +336,7 @@ static bool take_away(const char *folder, const struct entry *e)
 
 static uint64_t limit_of(const char *folder)
 {
-	char path[MAX_PATH + 16], text[32];
+	char path[CACHE_PATH + 16], text[32];
 	uint64_t bytes;
 	double percent;
 
@@ -355,7 +365,7 @@ static void keep_limit(struct cli *c, const char *folder, const char *but)
 	if (limit == UINT64_MAX || look(c, folder, &l))
 		return;
 	for (size_t i = 0; i < l.n && l.bytes > limit; i++) {
-		if ((but && !strcmp(l.v[i].name, but)) ||
+		if (l.v[i].rates || (but && !strcmp(l.v[i].name, but)) ||
 		    !take_away(folder, &l.v[i]))
 			continue;
 		tell(c, "from the cache, to keep its limit: ", &l.v[i]);
@@ -380,8 +390,8 @@ int32_t cache_import(struct cli *c, const char *path, char *out, size_t cap)
 					 .progress_ctx = c};
 	struct genai_gguf *g = NULL;
 	const char *base;
-	char folder[MAX_PATH], hash[HASH_TEXT], name[200];
-	int32_t rc = find_folder(c, folder, sizeof(folder));
+	char folder[CACHE_PATH], hash[HASH_TEXT], name[200];
+	int32_t rc = cache_folder(c, folder, sizeof(folder));
 
 	if (!rc && access(path, F_OK))
 		return genai_fail(&c->err, GENAI_E_NOTFOUND,
@@ -390,7 +400,7 @@ int32_t cache_import(struct cli *c, const char *path, char *out, size_t cap)
 		genai_error_prefix(&c->err, "%s", path);
 		return rc;
 	}
-	if (!make_dirs(folder))
+	if (!cache_make(folder))
 		return genai_fail(&c->err, GENAI_E_IO,
 				  "%s: cannot make the folder: %s", folder,
 				  strerror(errno));
@@ -458,7 +468,7 @@ static const struct cli_option options[] = {
 
 static int set_limit(struct cli *c, char *folder)
 {
-	char path[MAX_PATH + 16];
+	char path[CACHE_PATH + 16];
 	uint64_t bytes = 0;
 	double percent = -1;
 
@@ -471,7 +481,7 @@ static int set_limit(struct cli *c, char *folder)
 	if (!strcmp(args.limit, "none")) {
 		if (!unlink(path) || errno == ENOENT)
 			return 0;
-	} else if (make_dirs(folder) && write_text(path, args.limit)) {
+	} else if (cache_make(folder) && cache_write(path, args.limit)) {
 		keep_limit(c, folder, NULL);
 		return 0;
 	}
@@ -499,7 +509,8 @@ static bool unwanted(const struct entry *e, bool *found)
 	bool old =
 		args.has_unused && e->used + args.unused * 86400 < time(NULL);
 
-	return named(e, found) || old || e->partial;
+	return named(e, found) || old || e->partial ||
+	       (e->rates && rates_old(e->used));
 }
 
 static int remove_some(struct cli *c, const char *folder)
@@ -526,50 +537,102 @@ static int remove_some(struct cli *c, const char *folder)
 	for (uint32_t i = 0; i < args.n_remove; i++)
 		if (!found[i] && strcmp(args.remove[i], "all")) {
 			genai_fail(&c->err, GENAI_E_NOTFOUND,
-				   "%s: no import %s", folder, args.remove[i]);
+				   "%s: no import or rates %s", folder,
+				   args.remove[i]);
 			return cli_fail(c);
 		}
 	return 0;
 }
 
-static int print_list(struct cli *c, const char *folder)
+static json_t *import_json(const struct entry *e)
 {
-	uint64_t limit = limit_of(folder);
-	json_t *a = json_array();
-	struct list l;
+	return json_pack("{s:s, s:I, s:I}", "name", e->name, "bytes",
+			 (json_int_t)e->bytes, "used", (json_int_t)e->used);
+}
+
+static void print_import(const struct entry *e, const char *day)
+{
+	printf("%10.1f MiB  %s  %s\n", (double)e->bytes / 1048576, day,
+	       e->name);
+}
+
+// What was measured, with whose it is; NULL: of a file that is broken.
+static json_t *rates_json(const char *folder, const struct entry *e)
+{
+	char path[CACHE_PATH + 260];
+	struct ceilings k;
+	json_t *j;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, e->name);
+	j = rates_read(path, &k);
+	if (!j)
+		return NULL;
+	json_object_set_new(j, "name", json_string(e->name));
+	json_object_set_new(j, "measured", json_integer((json_int_t)e->used));
+	return j;
+}
+
+static void print_rates(const json_t *j, const struct entry *e, const char *day)
+{
+	const json_t *of = json_object_get(j, "of");
+	const char *device = json_string_value(json_object_get(of, "device"));
+	const char *at = json_string_value(json_object_get(of, "machine"));
+	const double memory =
+		json_number_value(json_object_get(j, "memory_bytes_per_s"));
+	const double link =
+		json_number_value(json_object_get(j, "link_bytes_per_s"));
+
+	printf("%14s  %s  %s: %s at %s, memory %.1f GB/s, link %.1f GB/s\n",
+	       "rates", day, e->name, device ? device : "?", at ? at : "?",
+	       memory * 1e-9, link * 1e-9);
+}
+
+static void print_entries(const char *folder, const struct list *l,
+			  json_t *imports, json_t *rates)
+{
 	char day[32];
 
-	if (look(c, folder, &l)) {
-		json_decref(a);
-		return cli_fail(c);
-	}
-	for (size_t i = l.n; i-- > 0;) { // used last comes first
-		const struct entry *e = &l.v[i];
+	for (size_t i = l->n; i-- > 0;) { // used last comes first
+		const struct entry *e = &l->v[i];
+		json_t *j = e->rates ? rates_json(folder, e) : import_json(e);
 		struct tm t;
 
 		localtime_r(&e->used, &t);
 		strftime(day, sizeof(day), "%Y-%m-%d", &t);
-		if (args.json)
-			json_array_append_new(
-				a, json_pack("{s:s, s:I, s:I}", "name", e->name,
-					     "bytes", (json_int_t)e->bytes,
-					     "used", (json_int_t)e->used));
-		else
-			printf("%10.1f MiB  %s  %s\n",
-			       (double)e->bytes / 1048576, day, e->name);
+		if (args.json && j)
+			json_array_append(e->rates ? rates : imports, j);
+		else if (!args.json && !e->rates)
+			print_import(e, day);
+		else if (!args.json && j)
+			print_rates(j, e, day);
+		json_decref(j);
 	}
+}
+
+static int print_list(struct cli *c, const char *folder)
+{
+	uint64_t limit = limit_of(folder);
+	json_t *imports, *rates;
+	struct list l;
+
+	if (look(c, folder, &l))
+		return cli_fail(c);
+	imports = json_array();
+	rates = json_array();
+	print_entries(folder, &l, imports, rates);
 	if (args.json)
 		cli_print_json(json_pack(
-			"{s:s, s:I, s:o, s:O}", "folder", folder, "bytes",
+			"{s:s, s:I, s:o, s:O, s:O}", "folder", folder, "bytes",
 			(json_int_t)l.bytes, "limit",
 			limit == UINT64_MAX ? json_null()
 					    : json_integer((json_int_t)limit),
-			"imports", a));
+			"imports", imports, "rates", rates));
 	else
 		printf("%10.1f MiB  in %s%s%s\n", (double)l.bytes / 1048576,
 		       folder, limit == UINT64_MAX ? ", no limit" : "",
 		       l.n ? "" : ", which is empty");
-	json_decref(a);
+	json_decref(imports);
+	json_decref(rates);
 	free(l.v);
 	return 0;
 }
@@ -577,14 +640,14 @@ static int print_list(struct cli *c, const char *folder)
 static int run(struct cli *c, int argc, char **argv)
 {
 	int status = cli_options(c, options, argc, argv);
-	char folder[MAX_PATH];
+	char folder[CACHE_PATH];
 
 	if (status < 0)
 		return -status;
 	if (status < argc)
 		return cli_usage(c, "cache takes no argument: %s",
 				 argv[status]);
-	if (find_folder(c, folder, sizeof(folder)))
+	if (cache_folder(c, folder, sizeof(folder)))
 		return cli_fail(c);
 	status = remove_some(c, folder);
 	if (!status && args.limit)
@@ -593,6 +656,11 @@ static int run(struct cli *c, int argc, char **argv)
 }
 
 const struct command cmd_cache = {
-	"cache", run,
-	"",	 "imports of GGUF files: list, remove, limit",
-	options, "Imports are kept by the content of their file.\n"};
+	"cache",
+	run,
+	"",
+	"imports of GGUF files, rates of devices: list, remove, limit",
+	options,
+	"Imports are kept by the content of their file, rates by machine, "
+	"driver\n"
+	"and device, for 30 days.\n"};

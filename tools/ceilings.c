@@ -50,7 +50,7 @@ static int32_t timed(struct probe *p, uint64_t dst, uint64_t src,
 }
 
 // Two blocks within what device_limit leaves.
-static uint64_t block_bytes(const struct genai_device *d)
+uint64_t ceilings_block_bytes(const struct genai_device *d)
 {
 	uint64_t left = d->limit > d->used ? d->limit - d->used : 0;
 	uint64_t bytes = left / 2 & ~(LEAST - 1);
@@ -76,23 +76,30 @@ static bool counted(const struct genai_stream_caps *c, struct ceilings *out)
 	return true;
 }
 
+bool ceilings_known(struct genai_runtime *rt, struct ceilings *out)
+{
+	const struct genai_stream_caps *c = &rt->device.caps;
+
+	memset(out, 0, sizeof(*out));
+	out->host_bytes_s = (double)c->host_bytes_per_s;
+	out->busy_link_bytes_s =
+		(double)(c->host_link_bytes_per_s ? c->host_link_bytes_per_s
+						  : c->link_bytes_per_s);
+	return counted(c, out);
+}
+
 int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 			 struct genai_error *err)
 {
-	struct probe p = {.d = &rt->device, .bytes = block_bytes(&rt->device)};
+	struct probe p = {.d = &rt->device,
+			  .bytes = ceilings_block_bytes(&rt->device)};
 	const struct genai_stream_ops *o = p.d->stream.ops;
 	void *self = p.d->stream.self;
 	struct genai_ticket ticket = {.size = sizeof(ticket)};
 	double link = 0, one = 0, many = 0, mem = 0;
 	int32_t rc;
 
-	memset(out, 0, sizeof(*out));
-	out->host_bytes_s = (double)p.d->caps.host_bytes_per_s;
-	out->busy_link_bytes_s =
-		(double)(p.d->caps.host_link_bytes_per_s
-				 ? p.d->caps.host_link_bytes_per_s
-				 : p.d->caps.link_bytes_per_s);
-	if (counted(&p.d->caps, out))
+	if (ceilings_known(rt, out))
 		return 0;
 	rc = o->create(self, "ceilings", &p.s, err);
 

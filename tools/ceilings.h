@@ -13,6 +13,10 @@ struct ceilings {
 	bool counted; /* by the device's clock, which is simulated */
 };
 
+/* What the device says itself, without measuring; true if that is all. */
+bool ceilings_known(struct genai_runtime *rt, struct ceilings *out);
+/* Of a block that is copied to measure: what device_limit leaves room for. */
+uint64_t ceilings_block_bytes(const struct genai_device *d);
 /* Measured, or what the device says where time is counted. */
 int32_t ceilings_measure(struct genai_runtime *rt, struct ceilings *out,
 			 struct genai_error *err);

@@ -12,8 +12,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "tools/ceilings.h"
 #include "tools/pull/pull.h"
+#include "tools/rates.h"
 
 enum verdict { GOOD, NOTE, BAD };
 
@@ -80,8 +80,9 @@ static uint64_t number_in(const char *path, const char *key)
 static void rates(struct doctor *d, struct genai_runtime *rt)
 {
 	struct ceilings k;
+	time_t measured;
 
-	if (ceilings_measure(rt, &k, &d->c->err)) {
+	if (rates_of(d->c, rt, true, &k, &measured)) {
 		say(d, BAD, "rates", "%s", d->c->err.text);
 		return;
 	}

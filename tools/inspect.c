@@ -10,8 +10,8 @@
 #include "core/model/folder.h"
 #include "core/model/pipeline.h"
 #include "core/graph/build.h"
-#include "tools/ceilings.h"
 #include "tools/pull/pull.h"
+#include "tools/rates.h"
 
 #define MAX_OPS 256
 
@@ -116,6 +116,7 @@ static int32_t plan_of(struct inspect *in, struct cli_model *m)
 	const struct genai_pager_report *r = &m->model->paging.report;
 	struct ceilings c;
 	double floor_s;
+	time_t measured;
 	int32_t rc;
 
 	json_object_set_new(in->j, "model_context",
@@ -138,7 +139,7 @@ static int32_t plan_of(struct inspect *in, struct cli_model *m)
 			  (int)r->ring_slots, "slot_bytes",
 			  (json_int_t)r->slot_bytes));
 	ledger(in, &m->rt->device);
-	rc = ceilings_measure(m->rt, &c, &in->c->err);
+	rc = rates_of(in->c, m->rt, false, &c, &measured);
 	if (rc)
 		return rc;
 	floor_s = ceilings_floor_s(&c, m->model, 0);

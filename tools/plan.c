@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/ceilings.h"
 #include "tools/pull/pull.h"
+#include "tools/rates.h"
 
 static struct {
 	const char *path, *limit, *budget, *context;
@@ -24,6 +24,7 @@ struct way {
 	struct genai_fit fit;
 	struct genai_model_info info;
 	struct ceilings ceil;
+	time_t measured; // the ceilings; 0: the device says them
 	double step_s;	// predicted, or the least there can be: a token of each
 	double floor_s; // the least, by what bounds it
 	bool predicted;
@@ -128,7 +129,7 @@ static int32_t ask(struct cli *c, const char *path, uint32_t max_blocks,
 	if (!rc && args.sequences)
 		rc = genai_engine_fit(rt, path, &eo, &w->fit, &c->err);
 	if (!rc)
-		rc = ceilings_measure(rt, &w->ceil, &c->err);
+		rc = rates_of(c, rt, false, &w->ceil, &w->measured);
 	if (!rc) {
 		memcpy(w->executor, rt->executor.label, sizeof(w->executor));
 		memcpy(w->stream, rt->stream.label, sizeof(w->stream));
@@ -284,7 +285,7 @@ static void print_json(const struct way *w)
 	ini_text(w, ini, sizeof(ini));
 	cli_print_json(json_pack(
 		"{s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:o, s:i, s:b, s:o, "
-		"s:o, s:s, s:o, s:o, s:o, s:f, s:s, s:s, s:s}",
+		"s:o, s:s, s:o, s:o, s:o, s:o, s:f, s:s, s:s, s:s}",
 		"type", w->type, "device_limit_bytes",
 		(json_int_t)f->limit_bytes, "least_bytes",
 		(json_int_t)f->least_bytes, "weight_budget_bytes",
@@ -298,6 +299,9 @@ static void print_json(const struct way *w)
 		"prompt_tok_s_at_most", cli_real(f->chunk / w->floor_s),
 		"memory_gb_s", cli_real(w->ceil.memory_bytes_s * 1e-9),
 		"link_gb_s", cli_real(w->ceil.link_bytes_s * 1e-9),
+		"rates_measured",
+		w->measured ? json_integer((json_int_t)w->measured)
+			    : json_null(),
 		"host_gb_s", w->ceil.host_bytes_s * 1e-9, "executor",
 		w->executor, "pager", w->pager, "ini", ini));
 }
@@ -356,6 +360,13 @@ static void print_text(const struct way *w)
 		printf(", the host's cores at %.1f beside %.1f",
 		       w->ceil.host_bytes_s * 1e-9,
 		       w->ceil.busy_link_bytes_s * 1e-9);
+	if (w->measured) {
+		struct tm t;
+
+		localtime_r(&w->measured, &t);
+		strftime(text, sizeof(text), "%Y-%m-%d", &t);
+		printf(" (measured %s; genai doctor measures again)", text);
+	}
 	printf(":\n");
 	if (w->predicted)
 		printf("  decode  %10.1f tokens/s%s\n", tok_s(w, w->step_s),

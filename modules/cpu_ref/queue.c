@@ -470,9 +470,11 @@ static int32_t caps(void *self, struct genai_stream_caps *out,
 		c.flags |= GENAI_STREAM_CAP_SHARED;
 	if (dev->clock.on)
 		c.flags |= GENAI_STREAM_CAP_RATES;
-	snprintf(c.device_name, sizeof(c.device_name),
-		 "simulated device, %u threads, %s",
-		 cref_pool_threads(dev->pool), cref_simd_name());
+	snprintf(c.device_name, sizeof(c.device_name), "%s, %u thread%s, %s",
+		 dev->clock.on ? "simulated device" : "CPU",
+		 cref_pool_threads(dev->pool),
+		 cref_pool_threads(dev->pool) == 1 ? "" : "s",
+		 cref_simd_name());
 	c.link_bytes_per_s = dev->clock.link_bytes_per_s;
 	c.memory_bytes_per_s = dev->clock.memory_bytes_per_s;
 	c.copy_latency_ns = dev->clock.copy_latency_ns;

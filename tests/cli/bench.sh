@@ -26,7 +26,7 @@ same() # description, key, expected values, one of each row
 runs "bench" bench m --prompt-tokens 4,8 --depth 0,6 --new-tokens 4 \
 	--repeat 2 --json b.json
 like "the device and its ceilings" "$(head -n 1 out)" \
-	"simulated device*; memory * GB/s, link * GB/s"
+	"CPU, *; memory * GB/s, link * GB/s"
 is "a heading and four rows" "$(wc -l <out | tr -d ' ')" 6
 like "of these columns" "$(sed -n 2p out)" \
 	"executor*pager*budget*limit*decode/s*link GB/s*peak MB*floor/s*share*"

@@ -56,7 +56,7 @@ is "and a sum" "$(wc -l <out | tr -d ' ')" 4
 
 # ---- removing ----
 
-fails "no such import" 1 "no import zebra" cache --remove zebra
+fails "no such import" 1 "no import or rates zebra" cache --remove zebra
 fails "an empty name" 2 "--remove" cache --remove ""
 fails "an argument" 2 "takes no argument" cache other
 run cache --remove other
@@ -115,6 +115,53 @@ rm -r "$folder"
 echo >"$folder"
 fails "a file in its place" 1 "cannot make the folder" generate a.gguf --ids 1
 runs "is an empty cache" cache
+rm "$folder"
+
+# ---- rates ----
+
+kept=$folder/rates
+"$genai" --quiet synth tiny-qwen2 -o m
+runs "a plan measures" plan m --json
+is "once, for all that it asks" "$(ls "$kept"-* | wc -l | tr -d ' ')" 1
+sed -i 's/\("memory_bytes_per_s": \)[0-9.e+]*/\15e9/' "$kept"-*
+touch -d '3 days ago' "$kept"-*
+runs "the next plan" plan m --json
+is "believes what is kept" "$(json memory_gb_s)" 5.0
+is "and says since when" "$(($(date +%s) - $(json rates_measured) < 259300))" 1
+runs "inspect" inspect m --json
+is "does, too" "$(json predicted memory_gb_s)" 5.0
+runs "as text" plan m
+like "with the day" "$(cat out)" "*(measured 20??-??-??; genai doctor *"
+runs "another device" --set module.cpu_ref.threads=3 plan m --json
+is "has others" "$(ls "$kept"-* | wc -l | tr -d ' ')" 2
+runs "the list" cache --json
+like "says whose they are" \
+	"$(json rates 0 of device) $(json rates 1 of device)" "*CPU, 3 threads, *"
+is "beside the imports" "$(json imports)" "[]"
+runs "as text" cache
+like "with what was measured" "$(cat out)" \
+	"*rates  20*: CPU, * memory * GB/s, link * GB/s*"
+for f in "$kept"-*; do echo '{}' >"$f"; done
+runs "a broken file" cache
+runs "is no hindrance" plan m
+touch -d '40 days ago' "$kept"-*
+runs "the list after a month" --quiet cache
+is "has none" "$(find "$folder" -name 'rates-*')" ""
+run doctor
+run cache --json
+is "doctor measures again" "$(($(date +%s) - $(json rates 0 measured) < 60))" 1
+run cache --remove rates --quiet
+is "they are taken away by name" "$rc $(find "$folder" -name 'rates-*')" "0 "
+runs "a device that says its rates" --set module.cpu_ref.clock=simulated \
+	--set module.cpu_ref.link_bytes_per_s=1000000000 \
+	--set module.cpu_ref.memory_bytes_per_s=9000000000 plan m --json
+is "is not measured" "$(json rates_measured) $(find "$folder" -name 'rates-*')" \
+	"null "
+chmod 500 "$folder"
+runs "where nothing can be kept" plan m
+chmod 700 "$folder"
+
 HOME=relative
+runs "nor without a home" plan m
 fails "no home" 2 "set HOME" cache
 finish

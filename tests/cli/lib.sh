@@ -11,7 +11,7 @@ plain=$models/llama-cpu-fp32
 work=$(mktemp -d) || exit 1
 trap 'cd /; chmod -R u+w "$work"; rm -rf "$work"' EXIT
 cd "$work" || exit 1
-unset XDG_CONFIG_HOME
+unset XDG_CONFIG_HOME XDG_CACHE_HOME
 HOME=$work
 export HOME
 ini() # the configuration that all commands here find
