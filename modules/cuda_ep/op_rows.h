@@ -105,7 +105,8 @@ CEP_OP_ROW("", "Sub", 7, cep_prepare_binary, cep_run_ew, .code = CEP_EW_SUB,
 	   .fold = cep_fold_binary)
 CEP_OP_ROW("", "Tanh", 6, cep_prepare_unary, cep_run_ew, .code = CEP_EW_TANH)
 CEP_OP_ROW("", "TopK", 10, cep_prepare_topk, cep_run_topk, .facts.host = IN(1))
-CEP_OP_ROW("", "Transpose", 1, cep_prepare_transpose, cep_run_view_copy)
+CEP_OP_ROW("", "Transpose", 1, cep_prepare_transpose, cep_run_view_copy,
+	   .may_alias = true)
 CEP_OP_ROW("", "Unsqueeze", 1, cep_prepare_unsqueeze, cep_run_none,
 	   .fold = cep_fold_copy, .facts.host = IN(1))
 CEP_OP_ROW("", "Where", 9, cep_prepare_where, cep_run_ew)

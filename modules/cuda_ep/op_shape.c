@@ -304,6 +304,22 @@ int32_t cep_prepare_expand(struct cep_node *n, struct genai_error *err)
 	return cep_out(n, 0, t->dtype, rank, dims, err);
 }
 
+// Do the dims of more than 1 stay in their order?  Then so do the bytes.
+static bool keeps_order(const struct exec_tensor *t, const struct view_state *s,
+			const int64_t *dims)
+{
+	int64_t last = INT64_MAX;
+
+	for (uint32_t d = 0; d < t->rank; d++) {
+		if (dims[d] == 1)
+			continue;
+		if (s->strides[d] > last)
+			return false;
+		last = s->strides[d];
+	}
+	return true;
+}
+
 int32_t cep_prepare_transpose(struct cep_node *n, struct genai_error *err)
 {
 	struct view_state *s = view_state(n);
@@ -334,6 +350,8 @@ int32_t cep_prepare_transpose(struct cep_node *n, struct genai_error *err)
 		s->strides[d] = t->strides[from];
 	}
 	rc = cep_out(n, 0, t->dtype, t->rank, dims, err);
+	if (!rc && !t->value && exec_is_dense(t) && keeps_order(t, s, dims))
+		cep_alias(n, 0, 0, 0);
 	// a stored matrix is read where it lies, the other way round
 	if (!rc && t->value && t->rank == 2) {
 		cep_alias(n, 0, 0, 0);

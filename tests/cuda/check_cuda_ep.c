@@ -750,6 +750,51 @@ START_TEST(recording_adds_no_steps)
 }
 END_TEST
 
+static uint64_t copies(void)
+{
+	return fake.do_launches("cep_copy_1") + fake.do_launches("cep_copy_2") +
+	       fake.do_launches("cep_copy_4") + fake.do_launches("cep_copy_8") +
+	       fake.do_launches("cep_copy_16");
+}
+
+// A transpose that only moves dims of 1 is its input: of a step of one token all
+// are.
+START_TEST(transpose_of_one_row)
+{
+	const int64_t rows = _i + 1, perm[3] = {0, 2, 1};
+	const int64_t xd[3] = {1, rows, 12}, od[3] = {1, 12, rows};
+	struct op_how how = {.steps = 1};
+	struct gpu_rig *r = bring_up(UINT64_MAX);
+	static struct op_graph g;
+	float x[24], y[24] = {0};
+	uint32_t v[3], out;
+	uint64_t had;
+
+	for (int i = 0; i < 24; i++)
+		x[i] = (float)i;
+	op_graph_init(&g);
+	v[0] = op_input(&g, GENAI_DT_F32, 3, xd, x);
+	op_node(&g, "", "Neg", (uint32_t[]){v[0], OP_END});
+	v[1] = op_value(&g);
+	op_node_out(&g, (uint32_t[]){v[1], OP_END});
+	op_node(&g, "", "Transpose", (uint32_t[]){v[1], OP_END});
+	op_attr_ints(&g, "perm", perm, 3);
+	v[2] = op_value(&g);
+	op_node_out(&g, (uint32_t[]){v[2], OP_END});
+	op_node(&g, "", "Neg", (uint32_t[]){v[2], OP_END});
+	out = op_output(&g, GENAI_DT_F32, 3, od, y);
+	op_node_out(&g, (uint32_t[]){out, OP_END});
+	had = copies();
+	ck_assert_msg(!gpu_run(&(struct check){.ctx = r}, &g, &how, &err), "%s",
+		      err.text);
+	ck_assert_uint_eq(copies() - had, (uint64_t)(rows - 1));
+	for (int64_t i = 0; i < 12; i++)
+		for (int64_t k = 0; k < rows; k++)
+			ck_assert_float_eq(y[i * rows + k], x[k * 12 + i]);
+	gpu_close(r);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("cuda_ep");
@@ -779,6 +824,7 @@ static Suite *suite(void)
 	tcase_add_test(tc, limit_of_the_process);
 	tcase_add_loop_test(tc, every_call_fails_in_a_step, 0, 2);
 	tcase_add_loop_test(tc, bfloat16, 0, 2);
+	tcase_add_loop_test(tc, transpose_of_one_row, 0, 2);
 	tcase_add_test(tc, recording_adds_no_steps);
 	suite_add_tcase(s, tc);
 	return s;
