@@ -131,7 +131,7 @@ static int32_t check_sizes(struct cep_node *n, struct genai_error *err)
 	if (exec_attr_int(n->node, "do_rotary", 0)) {
 		if (!cosc || !cep_in(n, 8) || cosc->rank != 2 ||
 		    cosc->dims[1] * 2 > size || !cosc->dims[1] ||
-		    n->in[8]->rank != 2 ||
+		    !cosc->dims[0] || n->in[8]->rank != 2 ||
 		    memcmp(cosc->dims, n->in[8]->dims, 2 * sizeof(int64_t)))
 			return cep_node_fail(n, err, GENAI_E_FORMAT,
 					     "rotary tables do not fit head "

@@ -1,6 +1,17 @@
 // op_index.c - operators that read by index.
 #include "modules/cuda_ep/op.h"
 
+// An index says which of input i along axis: there must be some.
+static int32_t need_rows(const struct cep_node *n, uint32_t i, uint32_t axis,
+			 struct genai_error *err)
+{
+	if (n->in[i]->dims[axis] || !exec_count(n->in[1]))
+		return 0;
+	return cep_node_fail(n, err, GENAI_E_INVAL,
+			     "no index is within input %u of shape %s", i,
+			     EXEC_SHAPE(n->in[i]));
+}
+
 struct gather_state {
 	uint32_t axis;
 };
@@ -26,6 +37,8 @@ int32_t cep_prepare_gather(struct cep_node *n, struct genai_error *err)
 				   t->dtype);
 	if (!rc)
 		rc = cep_need_dense(n, 0, err);
+	if (!rc)
+		rc = need_rows(n, 0, axis, err);
 	if (rc)
 		return rc;
 	idx = n->in[1];
@@ -122,6 +135,8 @@ int32_t cep_prepare_gbq(struct cep_node *n, struct genai_error *err)
 				     "block %lld",
 				     t->dtype, t->rank, (long long)bits,
 				     (long long)block);
+	if ((rc = need_rows(n, 0, 0, err)))
+		return rc;
 	cols = packed ? t->dims[1] * 8 / bits : t->dims[1];
 	*q = (struct gbq_state){
 		.bits = bits,
@@ -216,6 +231,9 @@ int32_t cep_prepare_rope(struct cep_node *n, struct genai_error *err)
 	    exec_attr_int(n->node, "is_packed_batching", 0))
 		return cep_node_fail(n, err, GENAI_E_UNSUPPORTED,
 				     "rank %u, or packed batching", t->rank);
+	if ((rc = need_rows(n, 2, 0, err)) ||
+	    (rc = cep_need_shape(n, 3, 2, n->in[2]->dims, false, err)))
+		return rc;
 	if (t->rank == 4) {
 		heads = t->dims[1];
 		size = t->dims[3];

@@ -309,7 +309,7 @@ void rig_open(struct rig *g, const char *const *sets)
 	hostile_open(g);
 }
 
-void rig_need_op(struct rig *g, const char *domain, const char *op)
+bool rig_has_op(struct rig *g, const char *domain, const char *op)
 {
 	const struct genai_exec_caps *c = &g->r.rt->exec_caps;
 
@@ -319,8 +319,15 @@ void rig_need_op(struct rig *g, const char *domain, const char *op)
 				       (size_t)i * c->op_stride);
 
 		if (!strcmp(o->op, op) && !strcmp(o->domain, domain))
-			return;
+			return true;
 	}
+	return false;
+}
+
+void rig_need_op(struct rig *g, const char *domain, const char *op)
+{
+	if (rig_has_op(g, domain, op))
+		return;
 	rig_close(g);
 	cf_skip("does not list %s", op);
 }

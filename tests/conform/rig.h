@@ -85,6 +85,7 @@ struct genai_graph *rig_lm(struct rig_graph *g);
 
 /* ---- plans ---- */
 
+bool rig_has_op(struct rig *g, const char *domain, const char *op);
 /* Skips the test if the executor does not list the operator. */
 void rig_need_op(struct rig *g, const char *domain, const char *op);
 void rig_need_lm(struct rig *g); /* those of the model below */

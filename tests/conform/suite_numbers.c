@@ -5,6 +5,7 @@
 
 #include "tests/conform/corpus.h"
 #include "tests/conform/corpus_text.h"
+#include "tests/conform/one.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -179,9 +180,9 @@ static int32_t plan(struct check *c, struct op_graph *og, struct op_how *how,
 // that other cases have: sums of integers alone, say.
 static void look_elsewhere(void)
 {
-	static void (*const all[])(struct check *c) = {
-		corpus_elementwise, corpus_norms,   corpus_rows,
-		corpus_index,	    corpus_matmul,  corpus_attention,
+	static void (*const all[])(struct check * c) = {
+		corpus_elementwise, corpus_norms,  corpus_rows,
+		corpus_index,	    corpus_matmul, corpus_attention,
 		corpus_exact,	    corpus_chunks,
 	};
 	struct check c = {.run = plan};
@@ -217,6 +218,107 @@ static void corpus(void (*cases)(struct check *c))
 		cf_skip("carries none of these operators");
 }
 
+// ---- what cannot be found ----
+
+// Refused, or an error of the step; the next plan works.
+static int32_t cannot(struct check *c, struct op_graph *og, struct op_how *how,
+		      struct genai_error *err)
+{
+	struct genai_view max[RIG_MAX_IO];
+	struct genai_plan_options o;
+	struct genai_ticket t;
+	int32_t rc;
+
+	(void)how;
+	for (uint32_t i = 0; i < og->g.n_inputs; i++)
+		max[i] = og->views[og->inputs[i]];
+	o = rig_options(&g, &og->g, max);
+	rc = rig_try_plan(&g, &o, &og->g, err);
+	if (rc)
+		return rc;
+	rig_adopt(&g, &og->g, max, 0);
+	bind_inputs(og);
+	rc = bind_outputs(og, err);
+	if (!rc)
+		rc = steps(og, 1, err);
+	t = cf_drain(&g.r);
+	CF_OK(g.r.st->reset(g.r.d, &t, &cf_err));
+	rig_unplan(&g);
+	return rc;
+}
+
+static const struct lookup {
+	const char *domain, *op;
+	int64_t rows, second; // of the table, and of the one beside it
+} lookups[] = {
+	{"", "Gather", 0, 0},
+	{"", "GatherElements", 0, 0},
+	{"", "ScatterElements", 0, 0},
+	{"com.microsoft", "GatherBlockQuantized", 0, 0},
+	{"com.microsoft", "RotaryEmbedding", 0, 0},
+	{"com.microsoft", "RotaryEmbedding", 4, 1},
+};
+
+static void look_up(struct check *c, const struct lookup *l)
+{
+	static int64_t at[] = {0, 3};
+	static float x[64];
+	const int64_t rope[] = {1, 2, 32};
+	char out[512];
+
+	one_begin();
+	if (!strcmp(l->op, "RotaryEmbedding")) {
+		one_in(op_input(&one.g, GENAI_DT_F32, 3, rope, x));
+		one_in(op_input(&one.g, GENAI_DT_I64, 2, (int64_t[]){1, 2},
+				at));
+		one_in(op_input(&one.g, GENAI_DT_F32, 2,
+				(int64_t[]){l->rows, 8}, x));
+		one_in(op_input(&one.g, GENAI_DT_F32, 2,
+				(int64_t[]){l->second, 8}, x));
+		one_node(l->domain, l->op);
+		op_attr_int(&one.g, "num_heads", 2);
+		one_run(c, GENAI_DT_F32, 3, rope, out);
+		return;
+	}
+	if (*l->domain)
+		one_in(op_input(&one.g, GENAI_DT_U8, 2, (int64_t[]){0, 16}, x));
+	else
+		one_in(op_input(&one.g, GENAI_DT_F32, 1, (int64_t[]){0}, x));
+	one_in(op_input(&one.g, GENAI_DT_I64, 1, (int64_t[]){2}, at));
+	if (*l->domain)
+		one_in(op_input(&one.g, GENAI_DT_F32, 2, (int64_t[]){0, 1}, x));
+	else if (l->op[0] == 'S')
+		one_in(op_input(&one.g, GENAI_DT_F32, 1, (int64_t[]){2}, x));
+	one_node(l->domain, l->op);
+	if (*l->domain)
+		op_attr_int(&one.g, "block_size", 32);
+	one_run(c, GENAI_DT_F32, *l->domain ? 2 : 1,
+		(int64_t[]){l->op[0] == 'S' ? 0 : 2, 32}, out);
+}
+
+// A table without rows, or with fewer than the one beside it: no index is
+// right, and none leads out of it.
+static void no_such_row(void)
+{
+	struct check c = {.run = cannot};
+	uint32_t asked = 0;
+
+	rig_open(&g, NULL);
+	for (size_t i = 0; i < sizeof(lookups) / sizeof(lookups[0]); i++) {
+		if (!rig_has_op(&g, lookups[i].domain, lookups[i].op))
+			continue;
+		asked++;
+		look_up(&c, &lookups[i]);
+		ck_assert_msg(one.rc && strstr(one.err.text, lookups[i].op),
+			      "%s in a table of %lld rows: %s", lookups[i].op,
+			      (long long)lookups[i].rows,
+			      one.rc ? one.err.text : "is accepted");
+	}
+	rig_close(&g);
+	if (!asked)
+		cf_skip("carries none of these operators");
+}
+
 #define CORPUS(name)                                                           \
 	static void name##_cases(void)                                         \
 	{                                                                      \
@@ -248,6 +350,7 @@ static const struct cf_test tests[] = {
 	{"executor/numbers-exact", "GM-101", E, 0, exact_cases},
 	{"executor/numbers-chunks", "GM-101 GM-113", E, 0, chunks_cases},
 	{"executor/numbers-state", "GM-101 GM-113", E, 0, state_cases},
+	{"executor/no-such-row", "GM-121", E, 0, no_such_row},
 	{"executor/numbers-paged", "GM-101 GM-143", E, 0, paged_cases},
 };
 const struct cf_suite cf_suite_numbers = {tests,

@@ -1,7 +1,7 @@
 // graph.c - operators that are computed wrongly: the graph that the executor
-// behind sees lacks an attribute (no-attr-NAME) or an input (no-input-N), or
-// has another operator (op-FROM-TO).  Or one that is listed is never carried
-// (refuses-NAME).
+// behind sees lacks an attribute (no-attr-NAME) or an input (no-input-N), has
+// one twice (same-input-N) or another operator (op-FROM-TO).  Or one that is
+// listed is never carried (refuses-NAME).
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +49,16 @@ static void drop_input(struct genai_node *n, uint32_t *room, uint32_t k)
 	n->inputs = room;
 }
 
+// Input k is what the one before it is.
+static void same_input(struct genai_node *n, uint32_t *room, uint32_t k)
+{
+	if (!k || k >= n->n_inputs || n->n_inputs > MOST_INPUTS)
+		return;
+	memcpy(room, n->inputs, n->n_inputs * sizeof(*room));
+	room[k] = room[k - 1];
+	n->inputs = room;
+}
+
 static void other_op(struct genai_node *n, const char *from)
 {
 	const char *to = strchr(from, '-');
@@ -78,9 +88,9 @@ int32_t mutant_refuse(const struct genai_graph *g, struct genai_error *err)
 const struct genai_graph *mutant_graph(const struct genai_graph *g)
 {
 	const char *attr = after("no-attr-"), *input = after("no-input-");
-	const char *op = after("op-");
+	const char *op = after("op-"), *same = after("same-input-");
 
-	if ((!attr && !input && !op) || g->n_nodes > MOST_NODES)
+	if ((!attr && !input && !op && !same) || g->n_nodes > MOST_NODES)
 		return g;
 	graph = *g;
 	graph.nodes = nodes;
@@ -91,6 +101,8 @@ const struct genai_graph *mutant_graph(const struct genai_graph *g)
 			drop_attr(&nodes[i], attrs[i], attr);
 		if (input)
 			drop_input(&nodes[i], inputs[i], (uint32_t)atoi(input));
+		if (same)
+			same_input(&nodes[i], inputs[i], (uint32_t)atoi(same));
 		if (op)
 			other_op(&nodes[i], op);
 	}
