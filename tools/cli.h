@@ -276,6 +276,8 @@ extern volatile sig_atomic_t cli_interrupted;
 void cli_catch_interrupts(int most);
 
 /* Statistics as the "stats" object of CLI.md. */
+/* Of experts that are pinned one by one. */
+json_t *cli_experts_json(const struct genai_stats *st);
 json_t *cli_stats_json(const struct cli_model *m, const struct cli_result *r,
 		       size_t n_prompt);
 void cli_stats_line(const struct cli *c, const struct cli_model *m,

@@ -43,6 +43,19 @@ static void counted(void *ctx, const char *name, int64_t value)
 	json_object_set_new(ctx, name, json_integer((json_int_t)value));
 }
 
+json_t *cli_experts_json(const struct genai_stats *st)
+{
+	return json_pack(
+		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes",
+		(json_int_t)st->expert_bytes, "pinned_bytes",
+		(json_int_t)st->expert_pinned_bytes, "hits",
+		(json_int_t)st->expert_hits, "misses",
+		(json_int_t)st->expert_misses, "miss_bytes",
+		(json_int_t)st->expert_miss_bytes, "least_miss_bytes",
+		(json_int_t)st->expert_least_bytes, "exchanges",
+		(json_int_t)st->expert_exchanges);
+}
+
 json_t *cli_stats_json(const struct cli_model *m, const struct cli_result *r,
 		       size_t n_prompt)
 {
@@ -78,6 +91,8 @@ json_t *cli_stats_json(const struct cli_model *m, const struct cli_result *r,
 	json_object_set_new(
 		j, "beside_bytes_per_token",
 		json_integer((json_int_t)st.beside_bytes_per_token));
+	if (st.expert_bytes)
+		json_object_set_new(j, "experts", cli_experts_json(&st));
 	genai_get_counters(m->rt, counted, counters, NULL);
 	json_object_set_new(j, "counters", counters);
 	if (st.simulated_ns) {

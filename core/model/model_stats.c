@@ -54,6 +54,7 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 	struct genai_device *d = &m->rt->device;
 	const struct genai_pager_report *r = &m->paging.report;
 	struct genai_stream_stats ss = {.size = sizeof(ss)};
+	struct genai_pager_stats ps = {.size = sizeof(ps)};
 	struct genai_exec_stats sum = m->closed;
 	struct genai_stats st = {.size = sizeof(st)};
 	int32_t rc;
@@ -65,6 +66,8 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 	rc = genai_device_forked(d, err);
 	if (!rc)
 		rc = d->stream.ops->stats(d->stream.self, &ss, err);
+	if (!rc && m->paging.api.pager && r->expert_bytes)
+		rc = m->rt->pager_ops.stats(m->paging.api.pager, &ps, err);
 	if (rc)
 		return rc;
 	for (struct genai_session *s = m->sessions; s; s = s->next) {
@@ -101,6 +104,13 @@ int32_t genai_model_get_stats(struct genai_model *m, struct genai_stats *out,
 	st.in_place_bytes = r->in_place_bytes;
 	st.streamed_bytes_per_token = r->streamed_bytes;
 	st.beside_bytes_per_token = r->beside_bytes;
+	st.expert_bytes = r->expert_bytes;
+	st.expert_pinned_bytes = r->expert_pinned_bytes;
+	st.expert_hits = ps.expert_hits;
+	st.expert_misses = ps.expert_misses;
+	st.expert_miss_bytes = ps.expert_miss_bytes;
+	st.expert_least_bytes = ps.expert_least_bytes;
+	st.expert_exchanges = ps.expert_exchanges;
 	st.h2d_bytes = ss.h2d_bytes;
 	st.captures = sum.captures;
 	st.replays = sum.replays;

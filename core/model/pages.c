@@ -85,6 +85,34 @@ static void set_work(struct genai_pages *b, struct genai_sweep_visit *s,
 	}
 }
 
+static bool is_bank(const struct genai_pages *b, uint32_t visit);
+
+static uint32_t sweep_flags(const struct genai_pages *b, uint32_t visit)
+{
+	const uint32_t caps = b->p->rt->pager_caps.flags;
+
+	if (is_bank(b, visit))
+		return GENAI_VISIT_EXPERT;
+	return b->visits[visit].flags & GENAI_WEIGHT_HOST &&
+			       caps & GENAI_PAGER_CAP_HOST
+		       ? GENAI_VISIT_HOST
+		       : 0;
+}
+
+// What a step reads of a visit, or of each expert that it uses; a gather reads a
+// few rows, nobody knows which.
+static uint64_t sweep_bytes(const struct genai_pages *b, uint32_t visit,
+			    uint64_t rows)
+{
+	const struct genai_visit *v = &b->visits[visit];
+
+	if (is_bank(b, visit))
+		return v->device_bytes / v->rows;
+	return v->flags & GENAI_WEIGHT_GATHER
+		       ? 0
+		       : v->device_bytes / v->rows * rows;
+}
+
 // One entry of the sweep.
 static int32_t add_visit(struct genai_pages *b, uint32_t visit,
 			 uint64_t row_begin, uint64_t row_end, uint32_t page,
@@ -104,16 +132,9 @@ static int32_t add_visit(struct genai_pages *b, uint32_t visit,
 		.size = sizeof(b->sweep[0]),
 		.page = page,
 		.offset = offset,
-		// a gather reads a few rows, nobody knows which
-		.bytes = v->flags & GENAI_WEIGHT_GATHER
-				 ? 0
-				 : v->device_bytes / v->rows *
-					   (row_end - row_begin),
-		.flags = v->flags & GENAI_WEIGHT_HOST &&
-					 b->p->rt->pager_caps.flags &
-						 GENAI_PAGER_CAP_HOST
-				 ? GENAI_VISIT_HOST
-				 : 0,
+		.bytes = sweep_bytes(b, visit, row_end - row_begin),
+		.flags = sweep_flags(b, visit),
+		.reserved = is_bank(b, visit) ? (uint32_t)v->rows : 0,
 	};
 	set_work(b, &b->sweep[b->n_sweep], visit, row_begin);
 	b->p->pages[b->n_sweep] = (struct genai_sweep_page){
@@ -122,9 +143,10 @@ static int32_t add_visit(struct genai_pages *b, uint32_t visit,
 	return 0;
 }
 
-// One part of a visit into the page being filled, and into the sweep.
-static int32_t put(struct genai_pages *b, uint32_t visit, uint64_t row_begin,
-		   uint64_t row_end, struct genai_error *err)
+// One part of a visit into the page being filled.
+static int32_t put_extent(struct genai_pages *b, uint32_t visit,
+			  uint64_t row_begin, uint64_t row_end,
+			  struct genai_error *err)
 {
 	const struct genai_visit *v = &b->visits[visit];
 	const struct genai_tensor *t = genai_graph_tensor(b->graph, v->tensor);
@@ -155,8 +177,18 @@ static int32_t put(struct genai_pages *b, uint32_t visit, uint64_t row_begin,
 	e->file = (uint32_t)genai_mapping_find(src, e->src_bytes,
 					       &e->file_offset);
 	b->page_bytes = e->place + e->bytes;
-	return add_visit(b, visit, row_begin, row_end, b->n_pages, e->place,
-			 err);
+	return 0;
+}
+
+// And into the sweep.
+static int32_t put(struct genai_pages *b, uint32_t visit, uint64_t row_begin,
+		   uint64_t row_end, struct genai_error *err)
+{
+	int32_t rc = put_extent(b, visit, row_begin, row_end, err);
+
+	return rc ? rc
+		  : add_visit(b, visit, row_begin, row_end, b->n_pages,
+			      b->extents[b->n_extents - 1].place, err);
 }
 
 // A tensor that several visits read is stored once.
@@ -183,6 +215,53 @@ static int32_t put_own(struct genai_pages *b, uint32_t visit,
 	b->own_page[v->tensor] = b->n_pages;
 	rc = put(b, visit, 0, v->rows, err);
 	return rc ? rc : close_page(b, GENAI_PAGE_NO_STREAM, err);
+}
+
+// ---- experts ----
+
+// Experts of a mixture have a page each, so that those that are used often can
+// be on the device: where not all fit, and the pager knows how.  A tensor that
+// somebody else reads stays whole.
+static bool is_bank(const struct genai_pages *b, uint32_t visit)
+{
+	const struct genai_visit *v = &b->visits[visit];
+
+	return b->banks && v->flags & GENAI_WEIGHT_EXPERT && v->rows > 1 &&
+	       b->gathered[v->tensor] == 1 && !b->reads[v->tensor];
+}
+
+static uint32_t bank_end(const struct genai_pages *b, uint32_t from)
+{
+	uint32_t to = from;
+
+	while (to < b->n_visits && is_bank(b, to) &&
+	       b->visits[to].first_node == b->visits[from].first_node &&
+	       b->visits[to].rows == b->visits[from].rows)
+		to++;
+	return to;
+}
+
+// All matrices of an expert are one page.
+static int32_t put_bank(struct genai_pages *b, uint32_t from, uint32_t to,
+			struct genai_error *err)
+{
+	const uint64_t experts = b->visits[from].rows;
+	int32_t rc = close_page(b, 0, err);
+	uint32_t first = b->n_pages;
+
+	for (uint64_t e = 0; !rc && e < experts; e++) {
+		for (uint32_t i = from; !rc && i < to; i++) {
+			rc = put_extent(b, i, e, e + 1, err);
+			if (!rc && !e)
+				rc = add_visit(
+					b, i, 0, experts, first,
+					b->extents[b->n_extents - 1].place,
+					err);
+		}
+		if (!rc)
+			rc = close_page(b, GENAI_PAGE_NO_STREAM, err);
+	}
+	return rc;
 }
 
 // ---- tiles ----
@@ -376,6 +455,10 @@ static int32_t put_group(struct genai_pages *b, uint32_t from, uint32_t *to,
 	uint64_t bytes;
 	int32_t rc = 0;
 
+	if (is_bank(b, from)) {
+		*to = bank_end(b, from);
+		return put_bank(b, from, *to, err);
+	}
 	if (!b->cut[from]) {
 		*to = from + 1;
 		if (wants_own_page(b, v))
@@ -489,16 +572,20 @@ int32_t genai_pages_build(struct genai_pages *b,
 #define MAX_BYTES (UINT64_C(1) << 48)
 #define KNOWN_FLAGS                                                            \
 	(GENAI_WEIGHT_GATHER | GENAI_WEIGHT_ROWS | GENAI_WEIGHT_FILL_PARTS |   \
-	 GENAI_WEIGHT_ANY_ROWS | GENAI_WEIGHT_HOST)
+	 GENAI_WEIGHT_ANY_ROWS | GENAI_WEIGHT_HOST | GENAI_WEIGHT_EXPERT)
 
 static bool is_sound(const struct genai_graph *g, const struct genai_visit *v)
 {
 	const bool rows = v->flags & GENAI_WEIGHT_ROWS;
 	const bool parts = v->flags & GENAI_WEIGHT_FILL_PARTS;
+	const bool experts = v->flags & GENAI_WEIGHT_EXPERT;
 	uint64_t bytes;
 
 	if (v->tensor >= g->n_tensors || v->first_node > v->last_node ||
-	    v->last_node >= g->n_nodes || !v->rows || (!rows && v->rows > 1) ||
+	    v->last_node >= g->n_nodes || !v->rows ||
+	    (!rows && !experts && v->rows > 1) ||
+	    (experts && (rows || v->fill || v->rows > UINT32_MAX ||
+			 !(v->flags & GENAI_WEIGHT_GATHER))) ||
 	    (parts && (!rows || !v->fill)) ||
 	    (v->flags & GENAI_WEIGHT_HOST && !rows))
 		return false;
@@ -532,7 +619,8 @@ static int32_t check_visits(struct genai_pages *b, struct genai_error *err)
 		if (!b->reads[v->tensor] && !b->gathered[v->tensor])
 			b->p->weights_bytes += v->device_bytes;
 		if (v->flags & GENAI_WEIGHT_GATHER)
-			b->gathered[v->tensor] = 1;
+			b->gathered[v->tensor] +=
+				b->gathered[v->tensor] < 2;
 		else
 			b->reads[v->tensor]++;
 		if (!(v->flags & GENAI_WEIGHT_GATHER))

@@ -23,11 +23,13 @@ struct genai_pages {
 	const struct genai_visit *visits;
 	uint32_t n_visits;
 	bool in_place;	/* all stays in place: every visit a page of its own */
+	bool banks;	/* experts have a page each */
 	bool has_rows;	/* some tensors are cut wherever they are too large */
 	bool has_parts; /* some only where that is better: filled as parts */
 	bool has_tied;	/* some are gathered and read */
-	/* per tensor: visits that read all of it; whether it is gathered, or
-	 * held while tiles go by; its page, if it has one of its own */
+	/* per tensor: visits that read all of it; whether it is gathered (2: by
+	 * several), or held while tiles go by; its page, if it has one of its
+	 * own */
 	uint32_t *reads;
 	uint8_t *gathered, *held;
 	uint32_t *own_page;

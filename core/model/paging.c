@@ -233,6 +233,9 @@ int32_t genai_paging_seal(struct genai_paging *p, struct genai_plan *plan,
 	target = page_target(p);
 	b.in_place = p->budget == UINT64_MAX &&
 		     p->rt->device.caps.flags & GENAI_STREAM_CAP_SHARED;
+	b.banks = !b.in_place && p->budget < p->weights_bytes &&
+		  p->rt->pager_caps.flags & GENAI_PAGER_CAP_EXPERT &&
+		  p->rt->pager_ops.experts;
 	rc = choose(p, &b, target, &how, err);
 	if (!rc)
 		rc = genai_pages_build(&b, &how, err);

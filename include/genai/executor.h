@@ -73,6 +73,9 @@ struct genai_plan_options {
 #define GENAI_WEIGHT_HOST                                                      \
 	16u /* ROWS: the host's cores multiply rows of it that are left to     \
 	       them: GENAI_VISIT_HOST */
+#define GENAI_WEIGHT_EXPERT                                                    \
+	32u /* GATHER: of rows experts, device_bytes / rows each, which may    \
+	       lie apart: GENAI_PLACE_TABLE */
 
 /* A part of a stored tensor that a node reads. */
 struct genai_visit {
@@ -84,7 +87,8 @@ struct genai_visit {
 	uint32_t group;	     /* visits with the same group are cut at the same
 				rows (a matrix, its scales, its zero points);
 				unique where there is nothing to share */
-	uint64_t rows;	     /* rows of the first dimension; 1 if not ROWS */
+	uint64_t rows;	     /* rows of the first dimension; EXPERT: experts;
+				1 of others */
 	/* Another layout: the bytes the device wants and how to make them;
 	 * fill NULL and device_bytes == tensor's bytes if as stored.  For ROWS
 	 * every row takes device_bytes / rows. */

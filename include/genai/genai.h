@@ -257,6 +257,15 @@ struct genai_stats {
 				       much less is free than before this
 				       process; 0: not known */
 	uint64_t beside_bytes_per_token; /* left to the host's cores */
+	/* Experts that are pinned one by one, 0 where they are not: bytes, and
+	 * of those pinned; uses of pinned ones and of others, the bytes of the
+	 * latter, and those that the best fixed choice would have missed;
+	 * experts that took another's place.  The last step or two are not
+	 * counted yet. */
+	uint64_t expert_bytes, expert_pinned_bytes;
+	uint64_t expert_hits, expert_misses;
+	uint64_t expert_miss_bytes, expert_least_bytes;
+	uint64_t expert_exchanges;
 };
 int32_t genai_model_get_stats(struct genai_model *model,
 			      struct genai_stats *out_stats,

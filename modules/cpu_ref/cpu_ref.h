@@ -25,7 +25,7 @@
 #include "modules/exec_common/exec.h"
 
 #define CREF_MAX_STREAMS 16
-#define CREF_MAX_ACCESS 40
+#define CREF_MAX_ACCESS 64
 
 /* A mapped range of the device's address space.  Device addresses are host
  * addresses with one bit flipped: never valid on the host, cheap to translate.

@@ -15,7 +15,7 @@ static int32_t run_unit(void *ctx, void *const *mem, struct genai_error *err)
 	if (u->has_workspace)
 		run.workspace = mem[--n];
 	for (uint32_t i = 0; i < n; i++)
-		u->target[i]->data = mem[i];
+		*u->target[i] = mem[i];
 	return u->n->op->run(u->n, &run);
 }
 
@@ -23,14 +23,15 @@ static int32_t run_unit(void *ctx, void *const *mem, struct genai_error *err)
 struct touched {
 	struct cref_unit u;
 	uint32_t n;
+	bool counts; /* of experts, are among them */
 	struct genai_access acc[CREF_MAX_ACCESS];
 };
 
-static int32_t touch(struct touched *l, struct exec_tensor *t, genai_addr addr,
+static int32_t touch(struct touched *l, void **to, genai_addr addr,
 		     uint64_t bytes, uint32_t flags, struct genai_error *err)
 {
 	for (uint32_t i = 0; i < l->n; i++) {
-		if (l->u.target[i] != t)
+		if (l->u.target[i] != to)
 			continue;
 		l->acc[i].flags |= flags;
 		return 0;
@@ -38,9 +39,31 @@ static int32_t touch(struct touched *l, struct exec_tensor *t, genai_addr addr,
 	if (l->n == CREF_MAX_ACCESS)
 		return cref_node_fail(l->u.n, err, GENAI_E_LIMIT,
 				      "more than %u operands", CREF_MAX_ACCESS);
-	l->u.target[l->n] = t;
+	l->u.target[l->n] = to;
 	l->acc[l->n++] = (struct genai_access){addr, bytes, flags, 0};
 	return 0;
+}
+
+// Experts that lie apart: their table, where they may be, the counts once.
+static int32_t touch_experts(struct touched *l, struct exec_tensor *t,
+			     struct genai_error *err)
+{
+	const struct genai_experts *x = t->experts;
+	const uint32_t some = GENAI_READ | GENAI_SPARSE;
+	int32_t rc = touch(l, &t->data, x->table, x->n * sizeof(genai_addr),
+			   GENAI_READ, err);
+
+	if (!rc && x->device.bytes)
+		rc = touch(l, &t->lies[0], x->device.addr, x->device.bytes,
+			   some, err);
+	if (!rc && x->host.bytes)
+		rc = touch(l, &t->lies[1], x->host.addr, x->host.bytes, some,
+			   err);
+	if (!rc && !l->counts)
+		rc = touch(l, &t->lies[2], x->uses, x->n * sizeof(uint32_t),
+			   GENAI_READ | GENAI_WRITE, err);
+	l->counts = true;
+	return rc;
 }
 
 static int32_t touch_input(struct touched *l, const struct exec_variant *v,
@@ -55,11 +78,14 @@ static int32_t touch_input(struct touched *l, const struct exec_variant *v,
 
 	if (where == EXEC_KNOWN)
 		return 0;
+	t->lies[2] = NULL;
+	if (t->experts)
+		return touch_experts(l, t, err);
 	if (where == EXEC_WEIGHT && EXEC_HAS(x->facts.gathered, k))
 		flags |= GENAI_SPARSE;
 	if (part->row_end && EXEC_HAS(x->cut, k))
 		bytes = bytes / x->n_rows * (part->row_end - part->row_begin);
-	return touch(l, t, t->addr, bytes, flags, err);
+	return touch(l, &t->data, t->addr, bytes, flags, err);
 }
 
 int32_t cref_launch(struct exec_step *s, uint32_t node,
@@ -87,8 +113,8 @@ int32_t cref_launch(struct exec_step *s, uint32_t node,
 		struct exec_tensor *t = n->out[k];
 
 		if (t)
-			rc = touch(&l, t, t->addr, exec_span(t), GENAI_WRITE,
-				   s->err);
+			rc = touch(&l, &t->data, t->addr, exec_span(t),
+				   GENAI_WRITE, s->err);
 	}
 	l.u.has_workspace = n->workspace_bytes != 0;
 	if (!rc && l.u.has_workspace)

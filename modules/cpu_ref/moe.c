@@ -7,6 +7,8 @@
 // its own logits only, not on the rows that come with it.
 #include <math.h>
 
+#include <genai/pager.h>
+
 #include "modules/cpu_ref/kernels.h"
 #include "modules/cpu_ref/ops.h"
 #include "modules/exec_common/moe.h"
@@ -213,10 +215,27 @@ struct moe_run {
 	float *zeros, *product;
 };
 
+// NULL: in neither of the ranges.
+static const void *moe_apart(const struct exec_tensor *t, int64_t e)
+{
+	const uint64_t bytes = exec_bytes(t) / (uint64_t)t->dims[0];
+	const struct genai_range *r[] = {&t->experts->device,
+					 &t->experts->host};
+	const genai_addr addr = ((const genai_addr *)t->data)[e];
+
+	for (uint32_t i = 0; i < 2; i++)
+		if (addr >= r[i]->addr && bytes <= r[i]->bytes &&
+		    addr - r[i]->addr <= r[i]->bytes - bytes)
+			return (const char *)t->lies[i] + (addr - r[i]->addr);
+	return NULL;
+}
+
 static const void *moe_of(const struct cref_node *n, uint32_t input, int64_t e)
 {
 	const struct exec_tensor *t = moe_in(n, input);
 
+	if (t && t->experts)
+		return moe_apart(t, e);
 	return t ? (const char *)t->data + exec_bytes(t) /
 						   (uint64_t)t->dims[0] *
 						   (uint64_t)e
@@ -408,6 +427,26 @@ static uint64_t moe_rows(const struct exec_moe *s, const uint32_t *ids,
 	return n;
 }
 
+// Count the use of an expert, all of whose parts are where the table says.
+static int32_t moe_use(const struct cref_node *n, int64_t e,
+		       struct genai_error *err)
+{
+	for (uint32_t i = 2; i < n->n_in; i++) {
+		const struct exec_tensor *t = n->in[i];
+
+		if (!t || !t->experts)
+			continue;
+		if (t->lies[2])
+			((uint32_t *)t->lies[2])[e]++;
+		if (!moe_apart(t, e))
+			return cref_node_fail(n, err, GENAI_E_INVAL,
+					      "input %u: expert %lld lies "
+					      "nowhere",
+					      i, (long long)e);
+	}
+	return 0;
+}
+
 static void moe_add(float *sum, float w, const float *y, uint64_t n)
 {
 	for (uint64_t i = 0; i < n; i++)
@@ -425,6 +464,7 @@ int32_t cref_moe_run(struct cref_node *n, const struct cref_run *r)
 	struct moe_run run = {n, &s, r->pool, NULL, NULL};
 	uint32_t *ids, *rows;
 	float *sum;
+	int32_t rc = 0;
 
 	moe_space(&s, &p);
 	ids = (uint32_t *)(ws + p.ids);
@@ -433,8 +473,8 @@ int32_t cref_moe_run(struct cref_node *n, const struct cref_run *r)
 	run.product = ws + p.product;
 	sum = ws + p.sum;
 	for (int64_t m = 0; m < s.M; m++) {
-		int32_t rc = moe_choose(n, &s, m, ws + p.logits, ids + m * s.k,
-					ws + p.weights + m * s.k, r->err);
+		rc = moe_choose(n, &s, m, ws + p.logits, ids + m * s.k,
+				ws + p.weights + m * s.k, r->err);
 
 		if (rc)
 			return rc;
@@ -450,6 +490,9 @@ int32_t cref_moe_run(struct cref_node *n, const struct cref_run *r)
 
 		if (!count)
 			continue;
+		rc = moe_use(n, e, r->err);
+		if (rc)
+			return rc;
 		for (uint64_t i = 0; i < count; i++)
 			cref_widen(y + i * D,
 				   (const char *)x->data + rows[i] * D * size,

@@ -190,10 +190,9 @@ OPS_ROW("com.microsoft", "GatherBlockQuantized", 1, cref_gather_bits_prepare,
 	cref_gather_bits_run, .facts.gathered = IN(0) | IN(2) | IN(3))
 /* an expert's weights are read where they lie, those of a few a step */
 OPS_ROW("com.microsoft", "MoE", 1, cref_moe_prepare, cref_moe_run,
-	.facts.gathered = IN(2) | IN(3) | IN(4) | IN(5) | IN(6) | IN(7))
+	.facts.gathered = EXEC_MOE_WEIGHTS, .facts.experts = EXEC_MOE_WEIGHTS)
 OPS_ROW("com.microsoft", "QMoE", 1, cref_qmoe_prepare, cref_moe_run,
-	.facts.gathered = IN(2) | IN(3) | IN(4) | IN(5) | IN(6) | IN(7) |
-			  IN(8) | IN(9) | IN(10) | IN(11) | IN(12) | IN(13))
+	.facts.gathered = EXEC_QMOE_WEIGHTS, .facts.experts = EXEC_QMOE_WEIGHTS)
 OPS_ROW("com.microsoft", "GroupQueryAttention", 1, cref_gqa_prepare,
 	cref_gqa_run, .facts.gathered = IN(7) | IN(8),
 	.facts.state_in = IN(3) | IN(4), .facts.state_out = OUT(1) | OUT(2))

@@ -18,7 +18,7 @@ struct cref_unit {
 	uint64_t row_begin, row_end;
 	uint32_t n_mem;
 	bool has_workspace; /* the last of mem */
-	struct exec_tensor *target[CREF_MAX_ACCESS];
+	void **target[CREF_MAX_ACCESS]; /* where a tensor's bytes are put */
 };
 
 /* A stored matrix [K, N] that may be cut by columns. */

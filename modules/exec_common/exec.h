@@ -142,6 +142,7 @@ struct exec_plan {
 	genai_addr parts[EXEC_MAX_PARTS * EXEC_MAX_IN];
 	bool has_pages, submitted;
 	uint8_t *stays;	 /* per page: GENAI_PLACE_* for good, or 0 */
+	struct genai_experts *experts; /* per page: size 0 if there is no table */
 	bool takes_host; /* a visit is WEIGHT_HOST: the module knows exec_beside
 			  */
 

@@ -14,6 +14,9 @@
 #define IN(i) (1u << (i))
 #define OUT(i) (1u << (i))
 #define EXEC_HAS(mask, i) ((mask) >> (i)&1u)
+/* Inputs of MoE and QMoE that have a part for each expert. */
+#define EXEC_MOE_WEIGHTS (IN(8) - IN(2))
+#define EXEC_QMOE_WEIGHTS (IN(14) - IN(2))
 
 struct exec_facts {
 	/* inputs whose value has to be known while planning */
@@ -22,6 +25,9 @@ struct exec_facts {
 	uint32_t dims_only;
 	/* inputs read by index: a few rows a step */
 	uint32_t gathered;
+	/* of those: one of the first dimension for each expert of a mixture, of
+	 * which the operator finds them in a table: exec_tensor.experts */
+	uint32_t experts;
 	/* inputs whose rows are output columns: they may be cut together, and
 	 * the operator run part by part */
 	uint32_t rows;

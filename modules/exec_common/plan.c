@@ -216,6 +216,7 @@ static void plan_free(struct exec_plan *p)
 	h->free(h->ctx, p->inputs_of);
 	h->free(h->ctx, p->pages);
 	h->free(h->ctx, p->stays);
+	h->free(h->ctx, p->experts);
 	h->free(h->ctx, p->node_pages);
 	h->free(h->ctx, p->part_rows);
 	h->free(h->ctx, p);

@@ -38,6 +38,9 @@ static int32_t acquire(struct exec_step *s, uint32_t node, uint32_t page)
 	if (!rc && place.kind == GENAI_PLACE_HOST && !p->takes_host)
 		rc = EXEC_FAIL(p, s->err, GENAI_E_UNSUPPORTED,
 			       "page %u was placed on the host", page);
+	if (!rc && place.kind == GENAI_PLACE_TABLE && !p->experts[page].size)
+		rc = EXEC_FAIL(p, s->err, GENAI_E_UNSUPPORTED,
+			       "page %u was placed in a table", page);
 	s->copied |= !p->stays[page];
 	for (uint32_t in = p->inputs_of[p->pages[page].visit]; in;
 	     in &= in - 1) {
@@ -45,6 +48,9 @@ static int32_t acquire(struct exec_step *s, uint32_t node, uint32_t page)
 			&s->variant->tensors[n->in[__builtin_ctz(in)]];
 
 		t->addr = place.addr + t->offset;
+		t->experts = place.kind == GENAI_PLACE_TABLE
+				     ? &p->experts[page]
+				     : NULL;
 	}
 	return rc;
 }

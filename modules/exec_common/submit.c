@@ -4,6 +4,22 @@
 #define S(p) ((p)->stream->ops)
 #define SELF(p) ((p)->stream->self)
 
+static int32_t ask_experts(struct exec_plan *p, uint32_t page,
+			   struct genai_error *err)
+{
+	const struct genai_visit *v = &p->visits[p->pages[page].visit];
+	struct genai_experts x = {.size = sizeof(x)};
+	int32_t rc = p->pager->ops->experts(p->pager->pager, page, &x, err);
+
+	if (rc)
+		return rc;
+	if (!(v->flags & GENAI_WEIGHT_EXPERT) || x.n != v->rows)
+		return EXEC_FAIL(p, err, GENAI_E_UNSUPPORTED,
+				 "page %u is a table of %u experts", page, x.n);
+	p->experts[page] = x;
+	return 0;
+}
+
 // Which pages stay where they are from step to step; the parts of a node that
 // all do may run at once, be it what it may with the others.
 static int32_t ask_resident(struct exec_plan *p, struct genai_error *err)
@@ -18,6 +34,10 @@ static int32_t ask_resident(struct exec_plan *p, struct genai_error *err)
 			if (rc)
 				return rc;
 			p->stays[i] = (uint8_t)kind;
+			if (kind == GENAI_PLACE_TABLE)
+				rc = ask_experts(p, i, err);
+			if (rc)
+				return rc;
 			if ((!kind || kind == GENAI_PLACE_HOST) &&
 			    exec_by_rows(p, &p->pages[i]))
 				p->part_rows[node] = 0;

@@ -137,6 +137,7 @@ int32_t exec_plan_set_pages(struct genai_plan *plan,
 {
 	struct exec_plan *p = (struct exec_plan *)plan;
 	struct genai_sweep_page *copy;
+	struct genai_experts *experts;
 	uint8_t *stays;
 	uint32_t at = 0;
 	int32_t rc;
@@ -149,9 +150,11 @@ int32_t exec_plan_set_pages(struct genai_plan *plan,
 		return rc;
 	copy = exec_zalloc(p->host, n_pages * sizeof(*copy));
 	stays = exec_zalloc(p->host, n_pages);
-	if (!copy || !stays) {
+	experts = exec_zalloc(p->host, n_pages * sizeof(*experts));
+	if (!copy || !stays || !experts) {
 		p->host->free(p->host->ctx, copy);
 		p->host->free(p->host->ctx, stays);
+		p->host->free(p->host->ctx, experts);
 		return EXEC_FAIL(p, err, GENAI_E_NOMEM,
 				 "no memory for %u pages", n_pages);
 	}
@@ -159,8 +162,10 @@ int32_t exec_plan_set_pages(struct genai_plan *plan,
 		memcpy(copy, pages, n_pages * sizeof(*copy));
 	p->host->free(p->host->ctx, p->pages);
 	p->host->free(p->host->ctx, p->stays);
+	p->host->free(p->host->ctx, p->experts);
 	p->pages = copy;
 	p->stays = stays;
+	p->experts = experts;
 	p->n_pages = n_pages;
 	for (uint32_t i = 0; i < p->graph->n_nodes; i++) {
 		uint32_t n = count_pages(p, i, copy, at, n_pages);

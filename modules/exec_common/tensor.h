@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <genai/types.h>
 
+struct genai_experts;
+
 #define EXEC_OWN UINT32_MAX
 
 struct exec_tensor {
@@ -18,6 +20,11 @@ struct exec_tensor {
 	const char *name;
 	genai_addr addr; /* in a step: where it lies on the device */
 	void *data;	 /* for modules that compute on the host */
+	/* In a step: a table says where each of the first dimension lies, and
+	 * addr is the table's; NULL: together, at addr. */
+	const struct genai_experts *experts;
+	void *lies[3]; /* as data: where those on the device and in the host's
+			  memory are, and the counts of uses */
 	uint32_t root;	 /* the value whose bytes these are, or EXEC_OWN */
 	uint64_t offset; /* bytes into them */
 };

@@ -48,6 +48,11 @@ static void visit_input(struct exec_plan *p, struct exec_variant *v,
 	p->inputs_of[i] |= 1u << input;
 	if (EXEC_HAS(n->facts.gathered, input))
 		x->flags |= GENAI_WEIGHT_GATHER;
+	if (EXEC_HAS(n->facts.experts, input) &&
+	    v->tensors[n->in[input]].root == EXEC_OWN) {
+		x->flags |= GENAI_WEIGHT_EXPERT;
+		x->rows = (uint64_t)v->tensors[n->in[input]].dims[0];
+	}
 	if (is_cut(n, input)) {
 		x->flags |= GENAI_WEIGHT_ROWS;
 		x->rows = n->n_rows;

@@ -38,12 +38,14 @@ static void place(struct pager_choice *c, struct pager_page *pg,
 		c->pinned += pager_up(pg->bytes);
 }
 
-enum sort { CANNOT_STREAM, CAN_STREAM, SPARSE };
+enum sort { CANNOT_STREAM, CAN_STREAM, EXPERT, SPARSE };
 
 static enum sort sort_of(const struct pager_page *pg, uint64_t slot_bytes)
 {
 	if (may_stream(pg) && pager_up(pg->bytes) <= slot_bytes)
 		return CAN_STREAM;
+	if (pg->expert)
+		return EXPERT;
 	return pg->sparse ? SPARSE : CANNOT_STREAM;
 }
 
@@ -261,6 +263,7 @@ static void place_all(struct genai_pager *p, const struct pager_plan *plan,
 		take_out(p, plan, s->in_place, PAGER_STREAMED, PAGER_IN_PLACE);
 	}
 	pin_largest(p, plan, c, room, CAN_STREAM, PAGER_IN_PLACE);
+	pin_largest(p, plan, c, room, EXPERT, PAGER_IN_PLACE);
 	pin_largest(p, plan, c, room, SPARSE, PAGER_IN_PLACE);
 	if (s->slots)
 		number(p, plan, c);
@@ -453,7 +456,7 @@ void pager_choose(struct genai_pager *p, const struct pager_plan *plan,
 {
 	static const struct shape none, all_host = {.host = 1};
 	struct search s = {.p = p, .plan = plan, .budget = budget};
-	uint64_t total = 0;
+	uint64_t total = 0, tables = plan->table_bytes;
 
 	memset(c, 0, sizeof(*c));
 	for (uint32_t i = 0; i < p->n_pages; i++) {
@@ -462,6 +465,8 @@ void pager_choose(struct genai_pager *p, const struct pager_plan *plan,
 	}
 	if (budget == UINT64_MAX && p->caps.flags & GENAI_STREAM_CAP_SHARED)
 		return;
+	tables = tables < budget ? tables : 0;
+	s.budget = budget -= tables;
 	if (budget > total)
 		s.budget = budget = total;
 	s.best_score = INFINITY;
@@ -473,5 +478,6 @@ void pager_choose(struct genai_pager *p, const struct pager_plan *plan,
 	if (budget < total)
 		search(&s);
 	try_shape(p, plan, budget, &s.best, c);
+	c->tables = tables;
 	pager_step_ns(p, plan, c);
 }

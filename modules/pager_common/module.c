@@ -4,6 +4,21 @@
 
 #include <string.h>
 
+// 0: experts stay where they are.
+static int32_t read_exchange(struct pager_module *m)
+{
+	const struct genai_host *host = m->host;
+	char text[24];
+
+	m->exchange = PAGER_AUTO;
+	if (!host->config_get_str(host->ctx, "exchange", text, sizeof(text)) &&
+	    !strcmp(text, "auto"))
+		return 0;
+	if (host->config_get_u64(host->ctx, "exchange", &m->exchange))
+		return GENAI_E_CONFIG;
+	return m->exchange > PAGER_MOST_SWAPS ? GENAI_E_CONFIG : 0;
+}
+
 static int32_t init(const struct genai_host *host,
 		    const struct genai_init_params *params, void **out_self,
 		    struct genai_error *err)
@@ -20,6 +35,14 @@ static int32_t init(const struct genai_host *host,
 	m->async = PAGER_ASYNC;
 	host->config_get_u64(host->ctx, "page_bytes", &m->page_bytes);
 	rc = host->config_get_u64(host->ctx, "ring_slots", &m->ring_slots);
+	if (!rc && read_exchange(m)) {
+		rc = host->error_set(host->ctx, err, GENAI_E_CONFIG,
+				     "module " PAGER_NAME
+				     ": exchange: 0 to %u, or auto",
+				     PAGER_MOST_SWAPS);
+		host->free(host->ctx, m);
+		return rc;
+	}
 	if (rc || m->ring_slots == 1 || m->ring_slots > 4096)
 		rc = host->error_set(host->ctx, err, GENAI_E_CONFIG,
 				     "module " PAGER_NAME
@@ -46,6 +69,9 @@ static const struct genai_config_key keys[] = {
 	{"page_bytes", "auto", GENAI_KEY_BYTES, 0, NULL,
 	 "size of a page, about: auto (at most 16MiB), or bytes; small budgets "
 	 "get smaller ones"},
+	{"exchange", "auto", GENAI_KEY_STR, 0, NULL,
+	 "experts that may take the place of others before a step: auto, or 0 "
+	 "to 64"},
 	{"ring_slots", "auto", GENAI_KEY_STR, 0, NULL,
 	 "slots that streamed pages go through: auto, or 2 to 4096"},
 };

@@ -15,6 +15,7 @@ static int32_t caps(void *self, struct genai_pager_caps *out,
 	struct genai_pager_caps c = {.size = sizeof(c),
 				     .flags = GENAI_PAGER_CAP_STABLE |
 					      GENAI_PAGER_CAP_IN_PLACE |
+					      GENAI_PAGER_CAP_EXPERT |
 					      GENAI_PAGER_CAP_HOST,
 				     .page_bytes = m->page_bytes};
 
@@ -191,10 +192,18 @@ static int32_t check_sweep(struct genai_pager *p,
 		p->pages[i].visits = 0;
 		p->pages[i].sparse = true;
 		p->pages[i].host_bytes = 0;
+		p->pages[i].expert = 0;
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		struct pager_page *pg;
 
+		if (sweep[i].flags == GENAI_VISIT_EXPERT) {
+			int32_t rc = pager_check_experts(p, sweep, i, err);
+
+			if (rc)
+				return rc;
+			continue;
+		}
 		if (sweep[i].flags & ~GENAI_VISIT_HOST)
 			return PAGER_FAIL(p, err, GENAI_E_UNSUPPORTED,
 					  "visit %u: flags %#x are not served",
@@ -204,6 +213,10 @@ static int32_t check_sweep(struct genai_pager *p,
 					  "visit %u: no page %u", i,
 					  sweep[i].page);
 		pg = &p->pages[sweep[i].page];
+		if (pg->expert)
+			return PAGER_FAIL(p, err, GENAI_E_INVAL,
+					  "visit %u: page %u is an expert's", i,
+					  sweep[i].page);
 		if (sweep[i].offset > pg->bytes ||
 		    sweep[i].bytes > pg->bytes - sweep[i].offset)
 			return PAGER_FAIL(p, err, GENAI_E_INVAL,
@@ -343,6 +356,12 @@ static int32_t step_begin(struct genai_pager *p, struct genai_stream *stream,
 		if (rc)
 			return rc;
 	}
+	if (!recording) {
+		int32_t rc = pager_experts_turn(p, stream, err);
+
+		if (rc)
+			return rc;
+	}
 	if (recording && p->n_slots) {
 		memcpy(p->saved, p->slots, p->n_slots * sizeof(*p->saved));
 		p->saved_tail = p->tail;
@@ -374,6 +393,19 @@ static int32_t acquire_streamed(struct genai_pager *p, struct pager_page *pg,
 	return 0;
 }
 
+// Where a page lies for good; 0: nowhere.
+static uint32_t kind_of(const struct pager_page *pg)
+{
+	static const uint32_t kinds[] = {
+		[PAGER_PINNED] = GENAI_PLACE_DEVICE,
+		[PAGER_IN_PLACE] = GENAI_PLACE_IN_PLACE,
+		[PAGER_HOST] = GENAI_PLACE_HOST,
+		[PAGER_STREAMED] = 0,
+	};
+
+	return pg->expert ? GENAI_PLACE_TABLE : kinds[pg->placement];
+}
+
 static int32_t acquire(struct genai_pager *p, uint32_t visit,
 		       struct genai_stream *stream,
 		       struct genai_place *out_place,
@@ -389,10 +421,13 @@ static int32_t acquire(struct genai_pager *p, uint32_t visit,
 	v = &p->sweep[visit];
 	pg = &p->pages[v->page];
 	out_place->size = sizeof(*out_place);
-	out_place->kind = pg->placement == PAGER_IN_PLACE ? GENAI_PLACE_IN_PLACE
-			  : pg->placement == PAGER_HOST	  ? GENAI_PLACE_HOST
-							  : GENAI_PLACE_DEVICE;
-	if (pg->placement == PAGER_STREAMED) {
+	out_place->kind = kind_of(pg);
+	if (!out_place->kind)
+		out_place->kind = GENAI_PLACE_DEVICE;
+	if (pg->expert) {
+		out_place->addr = pager_experts_table(p, visit);
+		*out_ready = (struct genai_point){NULL, 0};
+	} else if (pg->placement == PAGER_STREAMED) {
 		struct pager_slot *slot = &p->slots[pg->slot];
 		int32_t rc = acquire_streamed(p, pg, visit, stream, err);
 
@@ -482,6 +517,7 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 			(struct genai_point){NULL, 0};
 	}
 	p->tail = (struct genai_point){NULL, 0};
+	pager_experts_reset(p);
 	return 0;
 }
 
@@ -500,19 +536,12 @@ static int32_t replay_begin(struct genai_pager *p, struct genai_stream *stream,
 		rc = prime(p, err);
 	if (!rc) // R2
 		rc = p->stream.ops->wait(p->stream.self, stream, p->tail, err);
-	return rc;
+	return rc ? rc : pager_experts_turn(p, stream, err);
 }
 
 static int32_t resident(struct genai_pager *p, uint32_t visit,
 			uint32_t *out_kind, struct genai_error *err)
 {
-	static const uint32_t kinds[] = {
-		[PAGER_PINNED] = GENAI_PLACE_DEVICE,
-		[PAGER_IN_PLACE] = GENAI_PLACE_IN_PLACE,
-		[PAGER_HOST] = GENAI_PLACE_HOST,
-		[PAGER_STREAMED] = 0,
-	};
-
 	if (!p->sealed)
 		return PAGER_FAIL(p, err, GENAI_E_STATE,
 				  "resident before seal");
@@ -520,7 +549,7 @@ static int32_t resident(struct genai_pager *p, uint32_t visit,
 		return PAGER_FAIL(p, err, GENAI_E_INVAL,
 				  "visit %u of %u is asked about", visit,
 				  p->n_sweep);
-	*out_kind = kinds[p->pages[p->sweep[visit].page].placement];
+	*out_kind = kind_of(&p->pages[p->sweep[visit].page]);
 	return 0;
 }
 
@@ -528,6 +557,7 @@ static int32_t stats(struct genai_pager *p, struct genai_pager_stats *out,
 		     struct genai_error *err)
 {
 	(void)err;
+	pager_experts_stats(p);
 	genai_struct_give(out, &p->stats);
 	return 0;
 }
@@ -549,4 +579,5 @@ const struct genai_pager_ops pager_table = {
 	.replay_begin = replay_begin,
 	.resident = resident,
 	.plan = plan,
+	.experts = pager_experts_of,
 };

@@ -4,6 +4,7 @@
  * cost.c    what a step takes then
  * plan.c    the two together, and the report
  * place.c   the memory for it
+ * experts.c pages of experts: their table, which are pinned by use
  * pager.c   the table: steps, acquire, release
  * module.c  keys and handshake, compiled once per module with PAGER_ASYNC */
 #ifndef PAGER_COMMON_PAGER_H
@@ -38,6 +39,7 @@ struct pager_page {
 	uint64_t host_bytes;   /* of visits that may be left to the host */
 	struct genai_mem copy; /* host memory of its own, if any: in a block */
 	bool own;	       /* needs it */
+	uint32_t expert;       /* 1 + which one of its bank; 0: of none */
 };
 
 struct pager_slot {
@@ -51,7 +53,18 @@ struct pager_slot {
 struct pager_module {
 	const struct genai_host *host;
 	uint64_t ring_slots, page_bytes; /* 0: auto */
+	uint64_t exchange;		 /* experts a step, or PAGER_AUTO */
 	bool async;
+};
+
+#define PAGER_AUTO UINT64_MAX
+#define PAGER_MOST_SWAPS 64u
+
+struct pager_experts;
+
+/* An expert moves into the slot of another one. */
+struct pager_swap {
+	uint32_t in, out;
 };
 
 struct genai_pager {
@@ -69,6 +82,8 @@ struct genai_pager {
 	bool sealed;
 
 	struct genai_mem pinned, ring;
+	struct pager_experts *experts;	     /* NULL: none */
+	struct genai_range slots_of_experts; /* those that are pinned */
 	struct genai_mem blocks[2]; /* copies: needed; not to be registered */
 	struct genai_mem bounce;    /* while the pinned set is loaded */
 	struct genai_mem *registered;
@@ -122,7 +137,8 @@ struct pager_choice {
 	uint64_t slot_bytes;
 	uint64_t pinned;
 	uint32_t n_streamed;
-	bool host; /* a page is left to the host's cores */
+	uint64_t tables; /* of experts, behind what is pinned */
+	bool host;	 /* a page is left to the host's cores */
 	/* what a step takes: as this pager copies, and with copies between the
 	 * kernels */
 	double step_ns, serial_ns;
@@ -154,6 +170,7 @@ struct pager_plan {
 	uint32_t n_events;
 	uint32_t held;		   /* pages that are held at once */
 	uint64_t read_bytes;	   /* pages that a step reads all of */
+	uint64_t table_bytes;	   /* of experts */
 	double resident_ns, after; /* after: from the last event on */
 	void **by_size;		   /* pages, largest first */
 	uint32_t *streamed;	   /* page of each streamed index */
@@ -197,6 +214,40 @@ int32_t pager_unplace(struct genai_pager *p, const struct genai_ticket *ticket,
 int32_t pager_load(struct genai_pager *p, const struct pager_page *page,
 		   genai_addr dst, struct genai_stream *stream,
 		   struct genai_error *err);
+
+/* Give memory back, and forget it. */
+int32_t pager_give(struct genai_pager *p, struct genai_mem *m,
+		   const struct genai_ticket *ticket, struct genai_error *err);
+/* Where the device finds a visit's bytes of a page in the host's memory. */
+genai_addr pager_home(const struct genai_pager *p,
+		      const struct genai_sweep_visit *v, uint32_t page);
+
+/* experts.c */
+/* Visits of the same experts: the pages of a node. */
+bool pager_same_bank(const struct genai_sweep_visit *a,
+		     const struct genai_sweep_visit *b);
+int32_t pager_check_experts(struct genai_pager *p,
+			    const struct genai_sweep_visit *sweep,
+			    uint32_t visit, struct genai_error *err);
+/* Of tables and counts on the device; 0: no experts. */
+uint64_t pager_table_bytes(const struct genai_sweep_visit *sweep, uint32_t n);
+/* table_at: where in what is pinned. */
+#define PAGER_NOWHERE UINT64_MAX
+int32_t pager_experts_open(struct genai_pager *p, uint64_t table_at,
+			   struct genai_error *err);
+int32_t pager_experts_load(struct genai_pager *p, struct genai_stream *s,
+			   struct genai_error *err);
+int32_t pager_experts_close(struct genai_pager *p,
+			    const struct genai_ticket *ticket,
+			    struct genai_error *err);
+int32_t pager_experts_of(struct genai_pager *p, uint32_t visit,
+			 struct genai_experts *out, struct genai_error *err);
+genai_addr pager_experts_table(const struct genai_pager *p, uint32_t visit);
+/* Between two steps, on their stream. */
+int32_t pager_experts_turn(struct genai_pager *p, struct genai_stream *stream,
+			   struct genai_error *err);
+void pager_experts_reset(struct genai_pager *p);
+void pager_experts_stats(struct genai_pager *p);
 
 extern const struct genai_pager_ops pager_table;
 

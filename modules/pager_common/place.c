@@ -15,11 +15,9 @@ static bool comes_before(const void *a, const void *b)
 
 // The extent that holds all of a visit, or NULL.  Visits mostly come in the
 // order of the extents: it looks from the last one that was found.
-static const struct genai_extent *extent_of(struct genai_pager *p,
+static const struct genai_extent *extent_of(struct pager_page *pg,
 					    const struct genai_sweep_visit *v)
 {
-	struct pager_page *pg = &p->pages[v->page];
-
 	for (uint32_t i = 0; i < pg->n_extents; i++) {
 		const struct genai_extent *e = &pg->extents[pg->found];
 
@@ -76,6 +74,12 @@ static bool in_pieces(const struct pager_page *pg)
 	return copies > 1 + pg->bytes / PIECE_BYTES;
 }
 
+static uint32_t pages_of(const struct genai_pager *p,
+			 const struct genai_sweep_visit *v)
+{
+	return p->pages[v->page].expert ? v->reserved : 1;
+}
+
 // Pages need host memory of their own if an extent is filled, if they stream in
 // pieces, or if they are read in place by visits that span extents.
 static void find_copies(struct genai_pager *p)
@@ -88,11 +92,13 @@ static void find_copies(struct genai_pager *p)
 			pg->own |= pg->extents[k].fill != NULL;
 	}
 	for (uint32_t i = 0; i < p->n_sweep; i++) {
-		struct pager_page *pg = &p->pages[p->sweep[i].page];
+		const struct genai_sweep_visit *v = &p->sweep[i];
+		struct pager_page *pg = &p->pages[v->page];
 
-		if (pager_stays_there(pg) && !pg->own &&
-		    !extent_of(p, &p->sweep[i]))
-			pg->own = true;
+		for (uint32_t e = 0; e < pages_of(p, v); e++)
+			if ((pg->expert || pager_stays_there(pg)) &&
+			    !pg[e].own && !extent_of(&pg[e], v))
+				pg[e].own = true;
 	}
 }
 
@@ -111,8 +117,8 @@ static void fill_copy(struct pager_page *pg)
 
 static bool wants_copy(const struct pager_page *pg, bool all)
 {
-	return pg->placement != PAGER_PINNED && !pg->copy.host &&
-	       (all || pg->own);
+	return (pg->placement != PAGER_PINNED || pg->expert) &&
+	       !pg->copy.host && (all || pg->own);
 }
 
 // Copies of the pages that need one, or of all, in one block: one for each page
@@ -254,6 +260,25 @@ static genai_addr alias_of(const struct genai_pager *p, const void *src)
 	return 0;
 }
 
+genai_addr pager_home(const struct genai_pager *p,
+		      const struct genai_sweep_visit *v, uint32_t page)
+{
+	struct pager_page *pg = &p->pages[page];
+	const struct genai_extent *e;
+
+	if (pg->copy.host)
+		return pg->copy.range.addr + v->offset;
+	e = extent_of(pg, v);
+	return alias_of(p, e->src) + v->offset - e->place;
+}
+
+static void add_slot(struct genai_range *r, const struct pager_page *pg)
+{
+	if (!r->bytes)
+		r->addr = pg->addr;
+	r->bytes = pg->addr + pg->bytes - r->addr;
+}
+
 // Large pages first: small ones do not keep to the lines of the cache.
 static void assign_pinned(struct genai_pager *p, bool large, uint64_t *at)
 {
@@ -264,6 +289,8 @@ static void assign_pinned(struct genai_pager *p, bool large, uint64_t *at)
 		    (pg->bytes >= PAGER_LARGE) != large)
 			continue;
 		pg->addr = p->pinned.range.addr + *at;
+		if (pg->expert)
+			add_slot(&p->slots_of_experts, pg);
 		*at += pager_up(pg->bytes);
 	}
 }
@@ -279,17 +306,9 @@ static void assign(struct genai_pager *p, const struct pager_choice *c)
 			p->streamed[p->pages[i].stream_index] = i;
 	for (uint32_t i = 0; i < p->n_sweep; i++) {
 		const struct genai_sweep_visit *v = &p->sweep[i];
-		const struct pager_page *pg = &p->pages[v->page];
-		const struct genai_extent *e;
 
-		if (!pager_stays_there(pg))
-			continue;
-		if (pg->copy.host) {
-			p->alias[i] = pg->copy.range.addr + v->offset;
-			continue;
-		}
-		e = extent_of(p, v);
-		p->alias[i] = alias_of(p, e->src) + v->offset - e->place;
+		if (pager_stays_there(&p->pages[v->page]))
+			p->alias[i] = pager_home(p, v, v->page);
 	}
 	for (uint32_t i = 0; i < c->slots; i++) {
 		p->slots[i].addr = p->ring.range.addr + i * c->slot_bytes;
@@ -309,9 +328,10 @@ static int32_t take_memory(struct genai_pager *p, const struct pager_choice *c,
 		return PAGER_FAIL(p, err, GENAI_E_NOMEM, "no memory");
 	p->n_slots = c->slots;
 	p->n_streamed = c->n_streamed;
-	if (c->pinned)
+	if (c->pinned + c->tables)
 		rc = p->stream.ops->alloc(p->stream.self, GENAI_MEM_DEVICE,
-					  c->pinned, GENAI_TAG_WEIGHTS,
+					  c->pinned + c->tables,
+					  GENAI_TAG_WEIGHTS,
 					  &p->pinned, err);
 	if (!rc && c->slots)
 		rc = p->stream.ops->alloc(p->stream.self, GENAI_MEM_DEVICE,
@@ -334,8 +354,8 @@ static int32_t make_sources(struct genai_pager *p, struct genai_error *err)
 	return copy_sources(p, err);
 }
 
-static int32_t give(struct genai_pager *p, struct genai_mem *m,
-		    const struct genai_ticket *ticket, struct genai_error *err)
+int32_t pager_give(struct genai_pager *p, struct genai_mem *m,
+		   const struct genai_ticket *ticket, struct genai_error *err)
 {
 	int32_t rc = 0;
 
@@ -362,7 +382,7 @@ static bool is_registered(const struct genai_pager *p,
 // copy is done.
 static bool is_bounced(const struct genai_pager *p, const struct pager_page *pg)
 {
-	return pg->placement == PAGER_PINNED &&
+	return pg->placement == PAGER_PINNED && !pg->copy.host &&
 	       (pg->own || !is_registered(p, pg));
 }
 
@@ -415,6 +435,8 @@ static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
 	if (rc)
 		return rc;
 	rc = take_bounce(p, err);
+	if (!rc)
+		rc = pager_experts_load(p, s, err);
 	for (uint32_t i = 0; !rc && i < p->n_pages; i++) {
 		struct pager_page *pg = &p->pages[i];
 
@@ -430,7 +452,7 @@ static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
 		rc2 = p->barrier.ops->drain(p->barrier.self, all, UINT64_MAX,
 					    &ticket, rc ? NULL : err);
 		if (!rc2)
-			rc2 = give(p, &p->bounce, &ticket, rc ? NULL : err);
+			rc2 = pager_give(p, &p->bounce, &ticket, rc ? NULL : err);
 		rc = rc ? rc : rc2;
 	}
 	rc2 = p->stream.ops->destroy(p->stream.self, s, rc ? NULL : err);
@@ -451,7 +473,8 @@ int32_t pager_place(struct genai_pager *p, uint64_t budget,
 	if (rc)
 		return rc;
 	assign(p, &c);
-	return load_pinned(p, err);
+	rc = pager_experts_open(p, c.tables ? c.pinned : PAGER_NOWHERE, err);
+	return rc ? rc : load_pinned(p, err);
 }
 
 int32_t pager_load(struct genai_pager *p, const struct pager_page *page,
@@ -486,14 +509,16 @@ int32_t pager_unplace(struct genai_pager *p, const struct genai_ticket *ticket,
 		      struct genai_error *err)
 {
 	const struct genai_host *host = p->m->host;
-	int32_t rc = give(p, &p->pinned, ticket, err);
+	int32_t rc = pager_experts_close(p, ticket, err);
 
 	if (!rc)
-		rc = give(p, &p->ring, ticket, err);
+		rc = pager_give(p, &p->pinned, ticket, err);
 	if (!rc)
-		rc = give(p, &p->bounce, ticket, err);
+		rc = pager_give(p, &p->ring, ticket, err);
+	if (!rc)
+		rc = pager_give(p, &p->bounce, ticket, err);
 	for (uint32_t i = 0; !rc && i < 2; i++)
-		rc = give(p, &p->blocks[i], ticket, err);
+		rc = pager_give(p, &p->blocks[i], ticket, err);
 	for (uint32_t i = 0; !rc && i < p->n_pages; i++)
 		memset(&p->pages[i].copy, 0, sizeof(p->pages[i].copy));
 	while (!rc && p->n_registered) {
@@ -513,5 +538,6 @@ int32_t pager_unplace(struct genai_pager *p, const struct genai_ticket *ticket,
 	p->registered = NULL;
 	p->slots = p->saved = NULL;
 	p->streamed = NULL;
+	p->slots_of_experts = (struct genai_range){0, 0};
 	return 0;
 }

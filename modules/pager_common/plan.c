@@ -48,7 +48,10 @@ static bool larger(const void *a, const void *b)
 {
 	const struct pager_page *x = a, *y = b;
 
-	return x->bytes != y->bytes ? x->bytes > y->bytes : x < y;
+	// of experts the first of each layer, then the second
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes;
+	return x->expert != y->expert ? x->expert < y->expert : x < y;
 }
 
 // ---- plans ----
@@ -72,6 +75,7 @@ static int32_t make_plan(struct genai_pager *p,
 	memset(plan, 0, sizeof(*plan));
 	pager_rates(p, &plan->rates);
 	plan->held = pager_held(p, sweep, n);
+	plan->table_bytes = pager_table_bytes(sweep, n);
 	if (slots < p->m->ring_slots)
 		slots = p->m->ring_slots;
 	if (slots < plan->held)
@@ -113,7 +117,7 @@ static void fill_report(struct genai_pager *p, const struct pager_choice *c)
 	memset(r, 0, sizeof(*r));
 	r->size = sizeof(*r);
 	r->n_pages = p->n_pages;
-	r->pinned_bytes = c->pinned;
+	r->pinned_bytes = c->pinned + c->tables;
 	r->ring_bytes = c->slots * c->slot_bytes;
 	r->ring_slots = c->slots;
 	r->slot_bytes = c->slots ? c->slot_bytes : 0;
@@ -124,6 +128,10 @@ static void fill_report(struct genai_pager *p, const struct pager_choice *c)
 		const struct pager_page *pg = &p->pages[i];
 
 		r->total_bytes += pg->bytes;
+		if (pg->expert)
+			r->expert_bytes += pg->bytes;
+		if (pg->expert && pg->placement == PAGER_PINNED)
+			r->expert_pinned_bytes += pg->bytes;
 		if (pg->placement == PAGER_IN_PLACE)
 			r->in_place_bytes += pg->bytes;
 		if (pg->placement == PAGER_IN_PLACE && !pg->sparse)

@@ -59,7 +59,7 @@ struct genai_ticket {
 };
 
 /* The services of the core.  Every function takes ctx first.  The table is
- * valid from init until fini returns.  Ask GENAI_HAS(host, slot) for a slot
+ * valid from init until fini returns.  Threads: any, of every function.  Ask GENAI_HAS(host, slot) for a slot
  * that came with a later minor than the one needed (min_core_minor). */
 struct genai_host {
 	uint32_t size;
@@ -86,7 +86,7 @@ struct genai_host {
 				  uint64_t cap);
 	int32_t (*config_get_u64)(void *ctx, const char *key, uint64_t *out_v);
 	int32_t (*config_get_bool)(void *ctx, const char *key, int32_t *out_v);
-	/* Monotonic time in nanoseconds. */
+	/* Nanoseconds of CLOCK_MONOTONIC, which threads can sleep by. */
 	uint64_t (*clock_ns)(void *ctx);
 	/* A named thread, counted; fini must have joined all of them. */
 	int32_t (*thread_create)(void *ctx, const char *name,

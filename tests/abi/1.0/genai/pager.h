@@ -36,7 +36,8 @@ struct genai_pager;
  * memory, usually a file mapping; borrowed until close; must be readable for
  * src_bytes, and nothing around it).  fill NULL: they are copied as they are
  * (bytes == src_bytes). Else fill(ctx, dst, bytes, src, src_bytes) computes
- * them, once, at seal, into host memory of the pager; pure, any thread.
+ * them, once, at seal, into host memory of the pager; pure, any thread, and src
+ * may be a copy of those bytes.
  * file: a descriptor of the file that has the bytes of src at file_offset, open
  * for reading and borrowed until close, for pagers that read rather than map;
  * its position and flags stay as they are.  0: of no file. */
@@ -57,7 +58,11 @@ struct genai_extent {
 	1u /* pinned or in place, never in the ring: read                      \
 	      sparsely, or at unknown times */
 
-#define GENAI_VISIT_EXPERT 1u /* used only if the data says so (reserved) */
+/* Of the experts of a mixture, which a step uses if the data says so: for
+ * pagers with GENAI_PAGER_CAP_EXPERT and the slot experts.  reserved is how many
+ * there are, page the first of as many NO_STREAM pages of one size, one for each
+ * expert; offset and bytes are those of the visit in every one of them. */
+#define GENAI_VISIT_EXPERT 1u
 #define GENAI_VISIT_HOST                                                       \
 	2u /* the executor has the host's cores multiply it if its page is     \
 	      left to them: for pagers with GENAI_PAGER_CAP_HOST */
@@ -76,7 +81,7 @@ struct genai_sweep_visit {
 	uint32_t units;
 	uint64_t work_bytes;
 	uint32_t units_after; /* of the last visit: to the step's end */
-	uint32_t reserved;
+	uint32_t reserved;    /* VISIT_EXPERT: how many experts */
 };
 
 #define GENAI_PLACE_DEVICE 1u	/* pinned, or in a ring slot */
@@ -84,17 +89,35 @@ struct genai_sweep_visit {
 #define GENAI_PLACE_HOST 3u	/* the same, left to the host's cores; units   \
 				   of launch_host and kernels find it at addr */
 
+#define GENAI_PLACE_TABLE 4u	/* experts: addr is that of their table */
+
 struct genai_place {
 	uint32_t size;
 	uint32_t kind; /* GENAI_PLACE_* */
 	uint64_t addr; /* of the visit's first byte */
 };
 
+/* Where the experts of a visit lie.  A step finds one table from end to end:
+ * what changes it, and the bytes behind it, is enqueued by step_begin (not
+ * recording) and replay_begin on their stream, in order with the steps.  All of
+ * this stays from seal to close but what is in the table. */
+struct genai_experts {
+	uint32_t size;
+	uint32_t n;
+	genai_addr table; /* n addresses: of the visit's bytes of each expert,
+			     in one of the ranges */
+	/* n numbers of 32 bits, which wrap: a step adds 1 to that of every
+	 * expert whose weights it reads.  Visits of the same pages have the
+	 * same ones; they are counted once. */
+	genai_addr uses;
+	struct genai_range device, host; /* bytes 0: none lies there */
+};
+
 #define GENAI_PAGER_CAP_STABLE                                                 \
 	1u /* addresses are fixed from seal to close:                          \
 	      acquire/release may be recorded */
 #define GENAI_PAGER_CAP_IN_PLACE 2u
-#define GENAI_PAGER_CAP_EXPERT 4u
+#define GENAI_PAGER_CAP_EXPERT 4u /* experts are pinned one by one */
 #define GENAI_PAGER_CAP_ASYNC 8u
 #define GENAI_PAGER_CAP_HOST                                                   \
 	16u /* pages most of whose bytes are of VISIT_HOST may get PLACE_HOST */
@@ -125,6 +148,8 @@ struct genai_pager_report {
 	uint64_t read_in_place_bytes; /* of in_place_bytes: read by every step,
 					 not gathered from */
 	uint64_t beside_bytes; /* pages left to the host's cores */
+	/* pages of experts, and those of them that are pinned */
+	uint64_t expert_bytes, expert_pinned_bytes;
 };
 
 struct genai_pager_stats {
@@ -133,6 +158,13 @@ struct genai_pager_stats {
 	uint64_t steps, acquires;
 	uint64_t copies, copy_bytes; /* enqueued by the pager; replays of a
 					recording are not seen here */
+	/* Of experts, as far as counts have come back, which is a step late:
+	 * how often one was used that was pinned, or not, the bytes of the
+	 * latter, those that the best fixed choice would have missed, had all
+	 * uses been known before; and how many were exchanged. */
+	uint64_t expert_hits, expert_misses;
+	uint64_t expert_miss_bytes, expert_least_bytes;
+	uint64_t expert_exchanges;
 };
 
 struct genai_pager_ops {
@@ -212,7 +244,7 @@ struct genai_pager_ops {
 				struct genai_stream *stream,
 				struct genai_error *err);
 	/* Where the bytes of a visit stay from seal to close:
-	 * GENAI_PLACE_DEVICE, _IN_PLACE or _HOST.  They are never copied
+	 * GENAI_PLACE_DEVICE, _IN_PLACE or _HOST; _TABLE of experts.  They are never copied
 	 * again, and any number of such visits may be held at once.  0: they
 	 * come and go. */
 	int32_t (*resident)(struct genai_pager *pager, uint32_t visit,
@@ -226,6 +258,11 @@ struct genai_pager_ops {
 			uint32_t n_visits, uint64_t budget_bytes,
 			struct genai_pager_report *out_report,
 			struct genai_error *err);
+	/* Of a visit with VISIT_EXPERT, after seal: where its experts lie.
+	 * Needed for CAP_EXPERT. */
+	int32_t (*experts)(struct genai_pager *pager, uint32_t visit,
+			   struct genai_experts *out_experts,
+			   struct genai_error *err);
 };
 
 /* An open pager, as an executor gets it.  The functions are the core's. */

@@ -74,7 +74,8 @@ struct genai_access {
  * has 0 bytes), and nothing else of the device may be touched.  fn returns 0 or
  * a negative code with err filled.  On a NATIVE device fn is NULL: the executor
  * has enqueued on native(stream) itself, right before, and declares here what
- * that work touches.
+ * that work touches.  If the call then fails, that work may run or not: the
+ * caller's step has failed, and is drained and reset.
  * name is static or lives as long as ctx; node is the graph's node, for
  * messages.  ctx must stay valid until the unit is done, or, when it was
  * recorded, until the recording is destroyed. */
@@ -155,6 +156,8 @@ struct genai_stream_ops {
 
 	/* Memory of a kind, aligned to caps.alignment, of at least so many
 	 * bytes; contents are undefined.  Budgets count what was asked for.
+	 * Units read and write pinned memory at its address, with IN_PLACE or
+	 * without: that is about registered memory.
 	 * bytes 0 is GENAI_E_INVAL.  Blocks: host.  Threads: any.
 	 * Errors: GENAI_E_LIMIT out of device memory; GENAI_E_NOMEM. */
 	int32_t (*alloc)(void *self, uint32_t kind, uint64_t bytes,
