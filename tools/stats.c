@@ -45,15 +45,14 @@ static void counted(void *ctx, const char *name, int64_t value)
 
 json_t *cli_experts_json(const struct genai_stats *st)
 {
-	return json_pack(
-		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes",
-		(json_int_t)st->expert_bytes, "pinned_bytes",
-		(json_int_t)st->expert_pinned_bytes, "hits",
-		(json_int_t)st->expert_hits, "misses",
-		(json_int_t)st->expert_misses, "miss_bytes",
-		(json_int_t)st->expert_miss_bytes, "least_miss_bytes",
-		(json_int_t)st->expert_least_bytes, "exchanges",
-		(json_int_t)st->expert_exchanges);
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes",
+			 (json_int_t)st->expert_bytes, "pinned_bytes",
+			 (json_int_t)st->expert_pinned_bytes, "hits",
+			 (json_int_t)st->expert_hits, "misses",
+			 (json_int_t)st->expert_misses, "miss_bytes",
+			 (json_int_t)st->expert_miss_bytes, "least_miss_bytes",
+			 (json_int_t)st->expert_least_bytes, "exchanges",
+			 (json_int_t)st->expert_exchanges);
 }
 
 json_t *cli_stats_json(const struct cli_model *m, const struct cli_result *r,

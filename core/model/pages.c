@@ -99,8 +99,8 @@ static uint32_t sweep_flags(const struct genai_pages *b, uint32_t visit)
 		       : 0;
 }
 
-// What a step reads of a visit, or of each expert that it uses; a gather reads a
-// few rows, nobody knows which.
+// What a step reads of a visit, or of each expert that it uses; a gather reads
+// a few rows, nobody knows which.
 static uint64_t sweep_bytes(const struct genai_pages *b, uint32_t visit,
 			    uint64_t rows)
 {
@@ -619,8 +619,7 @@ static int32_t check_visits(struct genai_pages *b, struct genai_error *err)
 		if (!b->reads[v->tensor] && !b->gathered[v->tensor])
 			b->p->weights_bytes += v->device_bytes;
 		if (v->flags & GENAI_WEIGHT_GATHER)
-			b->gathered[v->tensor] +=
-				b->gathered[v->tensor] < 2;
+			b->gathered[v->tensor] += b->gathered[v->tensor] < 2;
 		else
 			b->reads[v->tensor]++;
 		if (!(v->flags & GENAI_WEIGHT_GATHER))

@@ -136,7 +136,7 @@ struct genai_fit {
 	/* What a step copies besides: what it is about, and the tokens. */
 	uint64_t copy_bytes;
 	uint32_t copies;
-	uint32_t chunk; /* positions of a prompt in a step, at most */
+	uint32_t chunk;	       /* positions of a prompt in a step, at most */
 	uint64_t beside_bytes; /* weights that the host's cores multiply */
 };
 /* Of an open model, whether its weights were placed or not.

@@ -59,9 +59,10 @@ struct genai_extent {
 	      sparsely, or at unknown times */
 
 /* Of the experts of a mixture, which a step uses if the data says so: for
- * pagers with GENAI_PAGER_CAP_EXPERT and the slot experts.  reserved is how many
- * there are, page the first of as many NO_STREAM pages of one size, one for each
- * expert; offset and bytes are those of the visit in every one of them. */
+ * pagers with GENAI_PAGER_CAP_EXPERT and the slot experts.  reserved is how
+ * many there are, page the first of as many NO_STREAM pages of one size, one
+ * for each expert; offset and bytes are those of the visit in every one of
+ * them. */
 #define GENAI_VISIT_EXPERT 1u
 #define GENAI_VISIT_HOST                                                       \
 	2u /* the executor has the host's cores multiply it if its page is     \
@@ -86,10 +87,11 @@ struct genai_sweep_visit {
 
 #define GENAI_PLACE_DEVICE 1u	/* pinned, or in a ring slot */
 #define GENAI_PLACE_IN_PLACE 2u /* registered host memory */
-#define GENAI_PLACE_HOST 3u	/* the same, left to the host's cores; units   \
-				   of launch_host and kernels find it at addr */
+#define GENAI_PLACE_HOST                                                       \
+	3u /* the same, left to the host's cores; units                        \
+	      of launch_host and kernels find it at addr */
 
-#define GENAI_PLACE_TABLE 4u	/* experts: addr is that of their table */
+#define GENAI_PLACE_TABLE 4u /* experts: addr is that of their table */
 
 struct genai_place {
 	uint32_t size;
@@ -120,7 +122,8 @@ struct genai_experts {
 #define GENAI_PAGER_CAP_EXPERT 4u /* experts are pinned one by one */
 #define GENAI_PAGER_CAP_ASYNC 8u
 #define GENAI_PAGER_CAP_HOST                                                   \
-	16u /* pages most of whose bytes are of VISIT_HOST may get PLACE_HOST */
+	16u /* pages most of whose bytes are of VISIT_HOST may get PLACE_HOST  \
+	     */
 
 struct genai_pager_caps {
 	uint32_t size;
@@ -147,7 +150,7 @@ struct genai_pager_report {
 	uint64_t step_ns, serial_ns, resident_ns;
 	uint64_t read_in_place_bytes; /* of in_place_bytes: read by every step,
 					 not gathered from */
-	uint64_t beside_bytes; /* pages left to the host's cores */
+	uint64_t beside_bytes;	      /* pages left to the host's cores */
 	/* pages of experts, and those of them that are pinned */
 	uint64_t expert_bytes, expert_pinned_bytes;
 };
@@ -244,9 +247,9 @@ struct genai_pager_ops {
 				struct genai_stream *stream,
 				struct genai_error *err);
 	/* Where the bytes of a visit stay from seal to close:
-	 * GENAI_PLACE_DEVICE, _IN_PLACE or _HOST; _TABLE of experts.  They are never copied
-	 * again, and any number of such visits may be held at once.  0: they
-	 * come and go. */
+	 * GENAI_PLACE_DEVICE, _IN_PLACE or _HOST; _TABLE of experts.  They are
+	 * never copied again, and any number of such visits may be held at
+	 * once.  0: they come and go. */
 	int32_t (*resident)(struct genai_pager *pager, uint32_t visit,
 			    uint32_t *out_kind, struct genai_error *err);
 	/* What seal would decide for the pages and the sweep; takes nothing,

@@ -57,7 +57,7 @@ struct cref_queued {
 	struct genai_stream *on;  /* recording: the stream it was recorded on */
 	struct genai_point point; /* WAIT */
 	struct genai_recording *graph;
-	uint64_t bytes; /* STAMP: its number */
+	uint64_t bytes;			/* STAMP: its number */
 	uint64_t mem_bytes, link_bytes; /* what the clock charges a UNIT for */
 	void *mem[CREF_MAX_ACCESS];	/* COPY: dst, src */
 };

@@ -17,7 +17,7 @@ struct cref_unit {
 	struct cref_node *n;
 	uint64_t row_begin, row_end;
 	uint32_t n_mem;
-	bool has_workspace; /* the last of mem */
+	bool has_workspace;		/* the last of mem */
 	void **target[CREF_MAX_ACCESS]; /* where a tensor's bytes are put */
 };
 

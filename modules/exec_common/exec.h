@@ -52,11 +52,11 @@ enum exec_where {
 /* What the loop knows of a node: inputs are bits.  n_in to out are set before
  * prepare and may be changed by it; the rest is 0.
  * Folding: where all that a node reads is known (its inputs' tensors have a
- * value), prepare may compute it: value of the output is memory of the module's,
- * kept as long as the variant (in its node, or until variant_close); folded and
- * silent are set.  Not for an output of the graph: nobody would write it.
- * Aliases: an output whose root is that of another value, with an offset, has
- * its bytes, and a node that only does that is silent. */
+ * value), prepare may compute it: value of the output is memory of the
+ * module's, kept as long as the variant (in its node, or until variant_close);
+ * folded and silent are set.  Not for an output of the graph: nobody would
+ * write it. Aliases: an output whose root is that of another value, with an
+ * offset, has its bytes, and a node that only does that is silent. */
 struct exec_node {
 	uint32_t n_in, n_out;
 	const uint32_t *in, *out; /* values, GENAI_NONE where omitted */
@@ -141,8 +141,9 @@ struct exec_plan {
 	uint32_t *part_rows;  /* per node: rows of parts that may run at once */
 	genai_addr parts[EXEC_MAX_PARTS * EXEC_MAX_IN];
 	bool has_pages, submitted;
-	uint8_t *stays;	 /* per page: GENAI_PLACE_* for good, or 0 */
-	struct genai_experts *experts; /* per page: size 0 if there is no table */
+	uint8_t *stays; /* per page: GENAI_PLACE_* for good, or 0 */
+	struct genai_experts
+		*experts; /* per page: size 0 if there is no table */
 	bool takes_host; /* a visit is WEIGHT_HOST: the module knows exec_beside
 			  */
 

@@ -471,7 +471,7 @@ static int32_t create_captured(void *self, const struct genai_graph *graph,
 	.bind_input = bind_input, .bind_output = bind_output,                  \
 	.output_shape = output_shape, .submit = exec_submit, .stats = stats
 
-const struct genai_executor_ops exec_eager_ops = {
-	SLOTS, .caps = eager_caps, .plan_create = create_eager};
+const struct genai_executor_ops exec_eager_ops = {SLOTS, .caps = eager_caps,
+						  .plan_create = create_eager};
 const struct genai_executor_ops exec_captured_ops = {
 	SLOTS, .caps = captured_caps, .plan_create = create_captured};

@@ -48,9 +48,8 @@ static int32_t acquire(struct exec_step *s, uint32_t node, uint32_t page)
 			&s->variant->tensors[n->in[__builtin_ctz(in)]];
 
 		t->addr = place.addr + t->offset;
-		t->experts = place.kind == GENAI_PLACE_TABLE
-				     ? &p->experts[page]
-				     : NULL;
+		t->experts = place.kind == GENAI_PLACE_TABLE ? &p->experts[page]
+							     : NULL;
 	}
 	return rc;
 }

@@ -23,8 +23,8 @@ struct exec_tensor {
 	/* In a step: a table says where each of the first dimension lies, and
 	 * addr is the table's; NULL: together, at addr. */
 	const struct genai_experts *experts;
-	void *lies[3]; /* as data: where those on the device and in the host's
-			  memory are, and the counts of uses */
+	void *lies[3];	 /* as data: where those on the device and in the host's
+			    memory are, and the counts of uses */
 	uint32_t root;	 /* the value whose bytes these are, or EXEC_OWN */
 	uint64_t offset; /* bytes into them */
 };

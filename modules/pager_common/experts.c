@@ -35,11 +35,12 @@ struct pager_experts {
 	struct pager_bank *banks;
 	uint32_t n_banks;
 	struct pager_expert *v;
-	uint32_t n; // pages; as many counts
+	void **by_use; // for statistics: nothing is allocated after seal
+	uint32_t n;    // pages; as many counts
 	uint64_t n_table;
-	genai_addr table, uses; // where they lie
-	struct genai_mem own;	// of those that do not fit into the budget
-	struct genai_mem host;	// the table and the counts on the host
+	genai_addr table, uses;	 // where they lie
+	struct genai_mem own;	 // of those that do not fit into the budget
+	struct genai_mem host;	 // the table and the counts on the host
 	struct genai_point done; // of what was enqueued last; stream NULL: all
 	bool asked;		 // counts come with it
 	struct pager_swap last[PAGER_MOST_SWAPS];
@@ -156,8 +157,8 @@ static void describe(const struct genai_pager *p, struct pager_experts *x)
 		if (!is_expert(v))
 			continue;
 		if (!i || !pager_same_bank(v, v - 1)) {
-			*++b = (struct pager_bank){v->page, v->reserved, i, 0,
-						   table, at};
+			*++b = (struct pager_bank){v->page, v->reserved, i,
+						   0,	    table,	 at};
 			for (uint32_t e = 0; e < b->n; e++)
 				x->v[at++] = (struct pager_expert){
 					.page = b->page + e,
@@ -197,7 +198,8 @@ static int32_t take(struct genai_pager *p, struct pager_experts *x,
 
 	x->banks = pager_zalloc(p, x->n_banks * sizeof(*x->banks));
 	x->v = pager_zalloc(p, x->n * sizeof(*x->v));
-	if (!x->banks || !x->v)
+	x->by_use = pager_zalloc(p, x->n * sizeof(*x->by_use));
+	if (!x->banks || !x->v || !x->by_use)
 		return PAGER_FAIL(p, err, GENAI_E_NOMEM,
 				  "no memory for %u experts", x->n);
 	describe(p, x);
@@ -272,6 +274,7 @@ int32_t pager_experts_close(struct genai_pager *p,
 		return rc;
 	host->free(host->ctx, x->banks);
 	host->free(host->ctx, x->v);
+	host->free(host->ctx, x->by_use);
 	host->free(host->ctx, x);
 	p->experts = NULL;
 	return 0;
@@ -303,8 +306,9 @@ int32_t pager_experts_of(struct genai_pager *p, uint32_t visit,
 	for (b = x->banks; b->visit + b->n_visits <= visit;)
 		b++;
 	got.n = b->n;
-	got.table = x->table + (b->table + (uint64_t)(visit - b->visit) * b->n) *
-				       sizeof(uint64_t);
+	got.table =
+		x->table + (b->table + (uint64_t)(visit - b->visit) * b->n) *
+				   sizeof(uint64_t);
 	got.uses = x->uses + b->uses * sizeof(uint32_t);
 	got.device = p->slots_of_experts;
 	for (uint32_t e = 0; e < b->n; e++)
@@ -383,8 +387,9 @@ static uint32_t find(const struct genai_pager *p, const struct pager_experts *x,
 		if (e->busy || (pg->placement == PAGER_PINNED) != pinned ||
 		    (bytes && pager_up(pg->bytes) != pager_up(bytes)))
 			continue;
-		if (best == GENAI_NONE || (pinned ? e->score < x->v[best].score
-						  : e->score > x->v[best].score))
+		if (best == GENAI_NONE ||
+		    (pinned ? e->score < x->v[best].score
+			    : e->score > x->v[best].score))
 			best = i;
 	}
 	return best;
@@ -507,9 +512,9 @@ void pager_experts_stats(struct genai_pager *p)
 {
 	const struct pager_experts *x = p->experts;
 	uint64_t room = 0, missed = 0;
-	void **v = x ? pager_zalloc(p, x->n * sizeof(*v)) : NULL;
+	void **v = x ? x->by_use : NULL;
 
-	if (!v)
+	if (!x)
 		return;
 	for (uint32_t i = 0; i < x->n; i++) {
 		const struct pager_page *pg = &p->pages[x->v[i].page];
@@ -528,6 +533,5 @@ void pager_experts_stats(struct genai_pager *p)
 		else
 			missed += e->uses * bytes;
 	}
-	p->m->host->free(p->m->host->ctx, v);
 	p->stats.expert_least_bytes = missed;
 }

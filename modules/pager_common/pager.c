@@ -12,12 +12,11 @@ static int32_t caps(void *self, struct genai_pager_caps *out,
 		    struct genai_error *err)
 {
 	struct pager_module *m = self;
-	struct genai_pager_caps c = {.size = sizeof(c),
-				     .flags = GENAI_PAGER_CAP_STABLE |
-					      GENAI_PAGER_CAP_IN_PLACE |
-					      GENAI_PAGER_CAP_EXPERT |
-					      GENAI_PAGER_CAP_HOST,
-				     .page_bytes = m->page_bytes};
+	struct genai_pager_caps c = {
+		.size = sizeof(c),
+		.flags = GENAI_PAGER_CAP_STABLE | GENAI_PAGER_CAP_IN_PLACE |
+			 GENAI_PAGER_CAP_EXPERT | GENAI_PAGER_CAP_HOST,
+		.page_bytes = m->page_bytes};
 
 	(void)err;
 	if (m->async)

@@ -331,8 +331,7 @@ static int32_t take_memory(struct genai_pager *p, const struct pager_choice *c,
 	if (c->pinned + c->tables)
 		rc = p->stream.ops->alloc(p->stream.self, GENAI_MEM_DEVICE,
 					  c->pinned + c->tables,
-					  GENAI_TAG_WEIGHTS,
-					  &p->pinned, err);
+					  GENAI_TAG_WEIGHTS, &p->pinned, err);
 	if (!rc && c->slots)
 		rc = p->stream.ops->alloc(p->stream.self, GENAI_MEM_DEVICE,
 					  c->slots * c->slot_bytes,
@@ -452,7 +451,8 @@ static int32_t load_pinned(struct genai_pager *p, struct genai_error *err)
 		rc2 = p->barrier.ops->drain(p->barrier.self, all, UINT64_MAX,
 					    &ticket, rc ? NULL : err);
 		if (!rc2)
-			rc2 = pager_give(p, &p->bounce, &ticket, rc ? NULL : err);
+			rc2 = pager_give(p, &p->bounce, &ticket,
+					 rc ? NULL : err);
 		rc = rc ? rc : rc2;
 	}
 	rc2 = p->stream.ops->destroy(p->stream.self, s, rc ? NULL : err);

@@ -79,7 +79,7 @@ extern const struct cf_suite cf_suite_handshake, cf_suite_memory,
 	cf_suite_image,
 	cf_suite_torture, cf_suite_many, cf_suite_life, cf_suite_failure,
 	cf_suite_keys, cf_suite_guest, cf_suite_sessions, cf_suite_signal,
-	cf_suite_layer;
+	cf_suite_layer, cf_suite_experts;
 
 /* The run: constant once the tests begin. */
 struct cf {

@@ -28,6 +28,7 @@ const struct cf_suite *const cf_suites[] = {
 	&cf_suite_pager,
 	&cf_suite_paging,
 	&cf_suite_pages,
+	&cf_suite_experts,
 	&cf_suite_executor,
 	&cf_suite_ops,
 	&cf_suite_numbers,
