@@ -1,8 +1,10 @@
 // bench_plot.c - a picture of a bench: SVG, by hand.
 //
 // Across: what weights may hold, as a share of their bytes.  Up: tokens per
-// second.  Rows that differ only in that share are one line of one colour; its
-// floor is the dashed line of the same colour.
+// second.  Rows that differ only in that share are one line of one colour, with
+// marks of one form, so that it is told apart in black and white, too; its
+// floor is the dashed line of that colour, with small marks of that form. Lines
+// become thinner and marks smaller: where two lie on each other, both are seen.
 #include "tools/bench.h"
 
 #include <errno.h>
@@ -23,6 +25,13 @@ static const char *const colours[] = {"#1f77b4", "#d62728", "#2ca02c",
 				      "#9467bd", "#ff7f0e", "#17becf",
 				      "#8c564b", "#7f7f7f"};
 #define N_COLOURS (sizeof(colours) / sizeof(colours[0]))
+
+// Forms of marks, from their middle, 2 wide.
+static const char *const forms[] = {
+	"m-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0z", // a circle
+	"m-1-1h2v2h-2z", "m0-1.2l1.2 2.2h-2.4z",
+	"m0-1.4l1.4 1.4-1.4 1.4-1.4-1.4z"};
+#define N_FORMS (sizeof(forms) / sizeof(forms[0]))
 
 struct point {
 	double x, rate, low, high, floor;
@@ -54,12 +63,16 @@ static const char *text(const json_t *row, const char *key)
 	return json_string_value(json_object_get(row, key));
 }
 
-// 1, 2 or 5 times a power of ten, at least v.
+// A number of one digit, or 1.5 or 2.5, times a power of ten, at least v.
 static double round_up(double v)
 {
-	double unit = pow(10, floor(log10(v))), m = v / unit;
+	static const double steps[] = {1, 1.5, 2, 2.5, 3, 4, 5, 6, 8};
+	const double unit = pow(10, floor(log10(v)));
 
-	return unit * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+		if (v <= steps[i] * unit)
+			return steps[i] * unit;
+	return 10 * unit;
 }
 
 static size_t series_of(struct plot *p, const json_t *row)
@@ -155,7 +168,7 @@ static void draw_axes(const struct plot *p, const char *title)
 	char s[64];
 
 	label(p->f, LEFT, 25, "start", title);
-	label(p->f, LEFT, TOP - 8, "middle", "tokens/s");
+	label(p->f, LEFT - 6, TOP - 12, "end", "tokens/s");
 	label(p->f, RIGHT, BOTTOM + 36, "end",
 	      "weight budget, % of the weights; dashed: the floor");
 	for (int i = 0; i <= N_TICKS; i++) {
@@ -172,10 +185,34 @@ static void draw_axes(const struct plot *p, const char *title)
 	}
 }
 
+static double thickness(size_t series)
+{
+	return series < 6 ? 4 - 0.4 * (double)series : 1.6;
+}
+
+// Of a row, of the key or of the least there is; the last, and the second round
+// of forms, are hollow.
+static void mark(const struct plot *p, size_t series, double x, double y,
+		 double size, const char *class)
+{
+	const char *colour = colours[series % N_COLOURS];
+
+	fprintf(p->f,
+		"<path class=\"%s\" transform=\"translate(%.1f %.1f) "
+		"scale(%.1f)\" "
+		"d=\"M0 0%s\" stroke=\"%s\" stroke-width=\"%.2f\" "
+		"style=\"fill:%s\"/>\n",
+		class, x, y, size, forms[series % N_FORMS], colour, 1.3 / size,
+		*class == 'l' || series / N_FORMS % 2 ? "#fff" : colour);
+}
+
 static void draw_line(const struct plot *p, size_t series, bool is_floor)
 {
-	fprintf(p->f, "<polyline class=\"%s\" stroke=\"%s\" points=\"",
+	fprintf(p->f, "<polyline class=\"%s\" stroke=\"%s\" ",
 		is_floor ? "floor" : "rate", colours[series % N_COLOURS]);
+	if (!is_floor)
+		fprintf(p->f, "stroke-width=\"%.1f\" ", thickness(series));
+	fputs("points=\"", p->f);
 	for (size_t i = 0; i < p->n_points; i++)
 		if (p->points[i].series == series)
 			fprintf(p->f, "%.1f,%.1f ", across(p->points[i].x),
@@ -188,6 +225,7 @@ static void draw_series(const struct plot *p, size_t series)
 {
 	const char *colour = colours[series % N_COLOURS];
 	double y = LEGEND + (double)series * LINE;
+	double size = 1.5 + thickness(series);
 
 	draw_line(p, series, true);
 	draw_line(p, series, false);
@@ -196,17 +234,19 @@ static void draw_series(const struct plot *p, size_t series)
 
 		if (q->series != series)
 			continue;
-		fprintf(p->f,
-			"<path stroke=\"%s\" d=\"M%.1f %.1fV%.1f\"/>"
-			"<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" "
-			"fill=\"%s\"/>\n",
-			colour, across(q->x), up(p, q->low), up(p, q->high),
-			across(q->x), up(p, q->rate), colour);
+		fprintf(p->f, "<path stroke=\"%s\" d=\"M%.1f %.1fV%.1f\"/>\n",
+			colour, across(q->x), up(p, q->low), up(p, q->high));
+		if (q->floor > 0)
+			mark(p, series, across(q->x), up(p, q->floor), 2.5,
+			     "least");
+		mark(p, series, across(q->x), up(p, q->rate), size, "row");
 	}
 	fprintf(p->f,
-		"<path stroke=\"%s\" stroke-width=\"2\" d=\"M%d %.1fh24\"/>\n",
-		colour, LEFT, y - 4);
-	label(p->f, LEFT + 32, y, "start", p->labels[series]);
+		"<path stroke=\"%s\" stroke-width=\"%.1f\" "
+		"d=\"M%d %.1fh28\"/>\n",
+		colour, thickness(series), LEFT, y - 4);
+	mark(p, series, LEFT + 14, y - 4, size, "key");
+	label(p->f, LEFT + 36, y, "start", p->labels[series]);
 }
 
 static void draw(const struct plot *p, const char *title)
@@ -217,7 +257,7 @@ static void draw(const struct plot *p, const char *title)
 		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
 		"height=\"%d\" viewBox=\"0 0 %d %d\">\n"
 		"<style>text{font:13px sans-serif}path,polyline{fill:none}"
-		".grid{stroke:#ddd}.rate{stroke-width:2}"
+		".grid{stroke:#ddd}"
 		".floor{stroke-dasharray:6 4}</style>\n"
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
 		WIDTH, height, WIDTH, height);

@@ -203,9 +203,12 @@ like "what XML would read is escaped" "$(grep '>a' p.svg)" \
 	'*>a&lt;b&amp;"c</text>'
 is "a line for each executor" "$(grep -c 'polyline class="rate"' p.svg)" 2
 is "and its floor" "$(grep -c 'polyline class="floor"' p.svg)" 2
-is "a mark for each row" "$(grep -c '<circle' p.svg)" 6
+is "a mark for each row" "$(grep -c 'class="row"' p.svg)" 6
+is "of a form for each executor" \
+	"$(sed -n 's/.*class="row".* d="\([^"]*\)".*/\1/p' p.svg | sort -u | wc -l)" 2
+is "which the key has" "$(grep -c 'class="key"' p.svg)" 2
 is "budgets from left to right" "$(sed -n \
-	's/.*<circle cx="\([0-9.]*\)".*/\1/p' p.svg | head -n 3 | tr '\n' ' ')" \
+	's/.*class="row" transform="translate(\([0-9.]*\) .*/\1/p' p.svg | head -n 3 | tr '\n' ' ')" \
 	"70.0 400.0 730.0 "
 
 # ---- many sequences ----
