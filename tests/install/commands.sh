@@ -1,8 +1,10 @@
 #!/bin/sh
 # commands.sh - TAP: every command of genai's in README.md and docs/ that can
 # be run is run, with files of the names that the pages use; of the others, which
-# are synopses, every flag is one that the command has.  What errors the page of
-# troubles names, the sources say.
+# are synopses, every flag is one that the command has.  curl is run against a
+# server; every command of another program is named in tests/install/others, with
+# who runs it or why nobody does.  What errors the page of troubles names, the
+# sources say.
 # Environment: top_srcdir, top_builddir.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=.}"
@@ -121,6 +123,98 @@ done
 echo "$ran" >out
 [ "$ran" -ge 12 ]
 result $? "commands were run"
+
+# ---- other programs ----
+
+# FILE: what is typed in its blocks and is not of genai; a quoted text goes on over
+# lines, a block of sh has nothing else.
+others()
+{
+	awk '
+	function one(line) {
+		sub(/  +#.*/, "", line)
+		sub(/^ +/, "", line)
+		if (line ~ /^(build\/)?genai / || line == "done")
+			return
+		if (sh || line ~ /^(\.\.?\/|[A-Z_]+=[^ ]+ )/ ||
+		    line ~ /^[a-z]+\/[a-z_\/-]*[a-z_]( [^ =]|$)/ ||
+		    line ~ /^(sudo|curl|pip|make|cc|cp|cd|export|mkdir) / ||
+		    line ~ /^(podman|kubectl|serve run|vllm-router) / ||
+		    line ~ /^(python3|llama-bench|ncu|for . in|genai-conform) /)
+			print line
+	}
+	/^```/ { on = !on; sh = on && /^```sh/; next }
+	on || /^    / {
+		line = $0
+		if (!on)
+			sub(/^    /, "", line)
+		if (hold != "") {
+			sub(/^ +/, " ", line)
+			line = hold line
+			hold = ""
+		}
+		quotes = line
+		if (line ~ /\\$/ || gsub(/\047/, "", quotes) % 2) {
+			sub(/\\$/, "", line)
+			hold = line
+			next
+		}
+		if (line != "")
+			one(line)
+	}' "$1"
+}
+
+list=$top_srcdir/tests/install/others
+: >used
+for page in "$top_srcdir"/*.md "$top_srcdir"/docs/*.md; do
+	base=$(basename "$page")
+	others "$page" | while IFS= read -r line; do
+		case $line in
+		"curl "*)
+			printf '%s\n' "$line" >>curls
+			continue
+			;;
+		esac
+		awk -F'\t' -v page="$base" -v line="$line" '
+		$1 == page && index(line, $2) == 1 && $3 != "" {
+			print NR >>"used"
+			found = 1
+		}
+		END { exit !found }' "$list" ||
+			echo "tests/install/others does not name, of $base: $line"
+	done
+done >out
+grep -vn '^#' "$list" | sed 's/:.*//' | while read -r at; do
+	grep -qx "$at" used || echo "no page has line $at of $list"
+done >>out
+[ "$(sort -u used | wc -l)" -ge 20 ] && [ ! -s out ]
+result $? "commands of other programs are run elsewhere, or it is said why not"
+
+# Without text there are no embeddings: those are another model's.
+if ! "$genai" help serve >out 2>&1 || ! command -v curl >/dev/null; then
+	n=$((n + 1))
+	echo "ok $n - curl of the pages # SKIP no curl, or no server"
+else
+	rm -f s
+	"$genai" --quiet serve DIR --socket s >served 2>&1 </dev/null &
+	server=$!
+	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+		[ -S s ] && break
+		sleep 0.5
+	done
+	while IFS= read -r line <&3; do
+		case $line in
+		*/v1/embeddings*) want=400 ;;
+		*) want=200 ;;
+		esac
+		eval "curl -sS -m 60 --unix-socket s -o answer -w '%{http_code}' \
+			${line#curl }" >code 2>out </dev/null
+		[ "$(cat code)" = $want ]
+		result $? "$(printf '%s' "$line" | tr -d '\\' | cut -c 1-70)"
+	done 3<curls
+	kill -INT $server
+	wait $server
+fi
 
 # ---- errors ----
 
