@@ -1,6 +1,6 @@
 // op_gemv4.c - products with 4-bit matrices of 1 to CEP_EXACT_ROWS rows, or of
 // any number where many sequences share the step: one matrix, or the pair of a
-// SwiGLU.  gemv4 takes one row, few4 more and wfew4 many more, on 9.0; they
+// SwiGLU.  gemv4 takes one row, few4 more, and on 9.0 wfew4 where it can; they
 // give a row the same bits, for all sum in the order of struct cep_sum4.
 #include "modules/cuda_ep/op_nbits.h"
 
@@ -8,11 +8,12 @@
 #define TILE 256
 #define DEPTH 3
 #define FEW_WARPS 8
-#define FEW_MOST 64  // rows of the step that a block of few4 has at once
-#define FEW_DEPTH 4  // stages, at most
-#define WFEW_FROM 33 // rows that wfew4 takes, where few4 is slower
-#define WFEW_DEPTH 8
-#define WFEW_STAGE 25600 // bytes
+#define FEW_MOST 64 // rows of the step that a block of either has at once
+#define FEW_DEPTH 4 // stages, at most
+#define WFEW_FETCH 128
+#define WFEW_SMEM 210944 // and 1,024 to begin where it must
+#define WFEW_STAGES 8
+#define WFEW_PASS 512 // rows whose activations are put in order at once
 #define MOST_CLASSES 16
 #define SM_WARPS 16   // of a kernel with 128 registers
 #define SOME_TILES 72 // of an SM: more are many
@@ -82,8 +83,13 @@ bool cep_gemv4_fits(const struct cep_node *n)
 // How few4 takes m rows: so many at once, stages on the way, blocks of an SM.
 struct few {
 	uint32_t rows, depth, busy, smem;
-	bool wide; // by wfew4
 };
+
+// Row groups of a unit of wfew4: of one matrix, of a pair.
+static uint32_t wide_warps(uint32_t rows)
+{
+	return rows == 16 ? 8 : 12;
+}
 
 // As many stages as fit, two at least; fewer rows at once where they do not.
 static bool few_of(const struct cep_node *n, uint32_t m, struct few *f)
@@ -109,24 +115,63 @@ static bool few_of(const struct cep_node *n, uint32_t m, struct few *f)
 	return false;
 }
 
-// The slices of units that are cut, which is what is left over when all blocks
-// have as many, and a counter for each.  More rows never need less.
+// Bytes for the slices of units that are cut, which is what is left over when
+// all blocks have as many; warps: row groups of a unit.  More rows never need
+// less.
+static int64_t slice_bytes(const struct cep_node *n, int64_t units, int64_t m,
+			   uint32_t warps)
+{
+	struct cep_sum4 o = cep_sum4_of(n);
+	int64_t rows = least(units * ((m + FEW_MOST - 1) / FEW_MOST * FEW_MOST),
+			     (int64_t)n->self->n_sms * FEW_MOST);
+
+	return rows * slices_of(&o) * warps * 16 * 4;
+}
+
+// Bytes for the activations of wfew4.
+static int64_t image_bytes(const struct cep_node *n, int64_t m)
+{
+	int64_t rows = (least(m, WFEW_PASS) + FEW_MOST - 1) / FEW_MOST;
+
+	return rows * FEW_MOST * cep_sum4_of(n).tiles * TILE * 2;
+}
+
+// May wfew4 take rows of it?
+static bool has_wide(const struct cep_node *n)
+{
+	const struct cep_nbits *s = cep_nbits(n);
+
+	return cep_has_wgmma(n->self) && s->zp == CEP_ZP_NONE &&
+	       s->k % 64 == 0 && s->k >= 128;
+}
+
 void cep_gemv4_memory(struct cep_node *n, int64_t rows)
 {
 	struct cep_nbits *s = cep_nbits(n);
 	struct cep_sum4 o = cep_sum4_of(n);
-	int64_t wide = rows * FEW_WARPS, units = (s->n + wide - 1) / wide;
-	int64_t m = n->exact ? s->m : least(s->m, CEP_EXACT_ROWS), at;
+	int64_t units = (s->n + rows * FEW_WARPS - 1) / (rows * FEW_WARPS);
+	int64_t wide = rows * wide_warps((uint32_t)rows), most;
+	int64_t m = n->exact ? s->m : least(s->m, CEP_EXACT_ROWS);
 
-	s->part = 0;
-	if (slices_of(&o) < 2 || m < 2)
+	s->part = s->image = 0;
+	if (m < 2)
 		return;
-	at = least(units * ((m + FEW_MOST - 1) / FEW_MOST * FEW_MOST),
-		   (int64_t)n->self->n_sms * FEW_MOST);
-	n->workspace_bytes =
-		(uint64_t)(at * slices_of(&o)) * FEW_WARPS * 16 * 4;
-	at = least(units * ((m + 7) / 8), (int64_t)n->self->n_sms * 2);
-	n->sync_bytes = (uint64_t)at * 4;
+	if (slices_of(&o) > 1) {
+		s->image = slice_bytes(n, units, m, FEW_WARPS);
+		most = least(units * ((m + 7) / 8),
+			     (int64_t)n->self->n_sms * 2);
+		n->sync_bytes = (uint64_t)most * 4;
+	}
+	if (has_wide(n)) {
+		most = slice_bytes(n, (s->n + wide - 1) / wide, m,
+				   wide_warps((uint32_t)rows));
+		if (slices_of(&o) > 1 && most > s->image)
+			s->image = most;
+		most = s->image + image_bytes(n, m);
+	} else {
+		most = s->image;
+	}
+	n->workspace_bytes = (uint64_t)most;
 }
 
 // Row groups a block takes, and its warps, by the tiles of the matrix. Measured
@@ -292,24 +337,27 @@ static bool is_plain(const struct cep_node *n, const struct cep_mm *p,
 			KERNELS(form##_64)                                     \
 	}
 
+#define WIDE(form)                                                             \
+	{                                                                      \
+		{CEP_K_cep_##form##_8_f16, CEP_K_cep_##form##_8_bf16},         \
+			{CEP_K_cep_##form##_16_f16,                            \
+			 CEP_K_cep_##form##_16_bf16},                          \
+			{CEP_K_cep_##form##_32_f16,                            \
+			 CEP_K_cep_##form##_32_bf16},                          \
+			{CEP_K_cep_##form##_64_f16,                            \
+			 CEP_K_cep_##form##_64_bf16},                          \
+	}
+
 // One matrix, or a pair of one shape.
 static const struct form {
 	enum cep_kernel plain[2][3], pieces[2][3], tiled[2][3];
-	enum cep_kernel few[4][2][3], wide[2];
+	enum cep_kernel few[4][2][3], wide[4][2];
 	uint32_t rows; // of a row group
 } forms[] = {
-	{KERNELS(gemv4),
-	 KERNELS(gemv4p),
-	 KERNELS(gemv4t),
-	 FEW(few4),
-	 {CEP_K_cep_wfew4_f16, CEP_K_cep_wfew4_bf16},
-	 16},
-	{KERNELS(gemv4d),
-	 KERNELS(gemv4dp),
-	 KERNELS(gemv4dt),
-	 FEW(few4d),
-	 {CEP_K_cep_wfew4d_f16, CEP_K_cep_wfew4d_bf16},
-	 8},
+	{KERNELS(gemv4), KERNELS(gemv4p), KERNELS(gemv4t), FEW(few4),
+	 WIDE(wfew4), 16},
+	{KERNELS(gemv4d), KERNELS(gemv4dp), KERNELS(gemv4dt), FEW(few4d),
+	 WIDE(wfew4d), 8},
 };
 
 // Rows one by one, or several: params is of the form that the kernel takes, and
@@ -339,39 +387,35 @@ static int32_t run_one(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
 	return rc;
 }
 
+// The kernel for that many rows at once.
+static uint32_t form_of(uint32_t rows)
+{
+	uint32_t i = 0;
+
+	while (8u << i < rows)
+		i++;
+	return i;
+}
+
 // Several rows by the kernel for them, or one by one if they do not begin on 16
 // bytes or the GPU has little shared memory; the same sums.
 static bool is_few(const struct cep_node *n, const struct cep_mm *m,
-		   const struct cep_sum4 *o, struct few *f)
+		   struct few *f)
 {
-	if (m->m < 2 || !m->vec_a)
-		return false;
-	*f = (struct few){.rows = FEW_MOST,
-			  .depth = WFEW_DEPTH,
-			  .busy = 1,
-			  .smem = WFEW_DEPTH * WFEW_STAGE + 1024,
-			  .wide = true};
-	if (m->m >= WFEW_FROM && cep_has_wgmma(n->self) &&
-	    m->zp_kind == CEP_ZP_NONE && m->k % 64 == 0 &&
-	    o->async & CEP_ASYNC_SCALES)
-		return true;
-	f->wide = false;
-	return few_of(n, m->m, f);
+	return m->m > 1 && m->vec_a && few_of(n, m->m, f);
 }
 
 static int32_t run_few(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
 		       const struct cep_sum4 *o, const struct form *form,
 		       const struct few *f, void *params)
 {
-	uint32_t cols = form->rows * FEW_WARPS, i = 0, slices = slices_of(o);
+	uint32_t cols = form->rows * FEW_WARPS, slices = slices_of(o);
 	uint64_t units = (uint64_t)((m->n + cols - 1) / cols) *
 			 ((m->m + f->rows - 1) / f->rows);
 	uint32_t blocks = (uint32_t)n->self->n_sms * f->busy;
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
 	struct cep_mv *q = params;
 
-	while (8u << i < f->rows)
-		i++;
 	m->part = r->workspace + (uint64_t)cep_nbits(n)->part;
 	m->counters = r->sync;
 	m->depth = f->depth;
@@ -379,10 +423,80 @@ static int32_t run_few(struct cep_node *n, struct cep_run *r, struct cep_mm *m,
 		blocks = (uint32_t)units * slices;
 	q->m = *m;
 	q->o = *o;
-	return cep_run_kernel(
-		r, f->wide ? form->wide[bf] : form->few[i][bf][m->zp_kind],
-		(struct cep_dim3){blocks, 1, 1}, 32 * FEW_WARPS, f->smem,
-		params);
+	return cep_run_kernel(r, form->few[form_of(f->rows)][bf][m->zp_kind],
+			      (struct cep_dim3){blocks, 1, 1}, 32 * FEW_WARPS,
+			      f->smem, params);
+}
+
+static bool is_wide(const struct cep_node *n, const struct cep_mm *m,
+		    const struct cep_sum4 *o)
+{
+	return m->m > 1 && m->vec_a && has_wide(n) &&
+	       o->async & CEP_ASYNC_SCALES;
+}
+
+// One pass: the activations in order, and the product.
+static int32_t run_pass(struct cep_node *n, struct cep_run *r,
+			const struct form *form, struct cep_mv *q)
+{
+	uint32_t warps = wide_warps(form->rows), cols = form->rows * warps;
+	uint32_t blocks = (uint32_t)n->self->n_sms, stage, stages;
+	uint64_t units = (q->m.n + cols - 1) / cols, items;
+	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
+	struct cep_image4_params x = {
+		.a = q->m.a,
+		.out = q->m.part + (uint64_t)cep_nbits(n)->image,
+		.lda = q->m.lda,
+		.m = q->m.m,
+		.k = q->m.k,
+		.rows = 8,
+	};
+	int32_t rc;
+
+	while (x.rows < x.m && x.rows < FEW_MOST)
+		x.rows *= 2;
+	rc = cep_run_kernel(
+		r, CEP_K_cep_image4,
+		(struct cep_dim3){
+			q->o.tiles,
+			((x.m + x.rows - 1) / x.rows * x.rows + 15) / 16, 1},
+		128, 0, &x);
+	stage = x.rows * TILE * 2 + warps * 16 * (TILE / 2 + 16);
+	stages = least_u32(WFEW_SMEM / stage, WFEW_STAGES);
+	units *= (x.m + x.rows - 1) / x.rows;
+	items = units * slices_of(&q->o);
+	if (items < blocks)
+		blocks = (uint32_t)items;
+	q->m.a = x.out;
+	return rc ? rc
+		  : cep_run_kernel(r, form->wide[form_of(x.rows)][bf],
+				   (struct cep_dim3){blocks, 1, 1},
+				   32 * warps + WFEW_FETCH,
+				   stages * stage + 1024, q);
+}
+
+// m and o begin params, whatever the form.
+static int32_t run_wide(struct cep_node *n, struct cep_run *r,
+			const struct cep_mm *m, const struct cep_sum4 *o,
+			const struct form *form, void *params)
+{
+	uint64_t size = cep_dtype_bytes(n->in[0]->dtype);
+	struct cep_mv *q = params;
+	int32_t rc = 0;
+
+	for (uint32_t i = 0; i < m->m && !rc; i += WFEW_PASS) {
+		q->m = *m;
+		q->o = *o;
+		q->m.m = least_u32(m->m - i, WFEW_PASS);
+		q->m.a += i * (uint64_t)m->lda * size;
+		q->m.out += i * (uint64_t)m->ldc * size;
+		if (o->add)
+			q->o.add += i * (uint64_t)m->ldc * size;
+		q->m.part = r->workspace + (uint64_t)cep_nbits(n)->part;
+		q->m.counters = r->sync;
+		rc = run_pass(n, r, form, q);
+	}
+	return rc;
 }
 
 int32_t cep_run_gemv4(struct cep_node *n, struct cep_run *r, struct cep_mm *p,
@@ -413,7 +527,9 @@ int32_t cep_run_gemv4(struct cep_node *n, struct cep_run *r, struct cep_mm *p,
 				   q.pair.z + CEP_TILES, tiles, o.shift);
 	else
 		o.async = async_of(n, q.one.s, q.one.z, tiles, o.shift);
-	if (is_few(n, p, &o, &f))
+	if (is_wide(n, p, &o))
+		return run_wide(n, r, p, &o, form, &q);
+	if (is_few(n, p, &f))
 		return run_few(n, r, p, &o, form, &f, &q);
 	if (!is_plain(n, p, &o, tiles, tile_rows, form->rows))
 		return run_one(n, r, p, &o, form->rows,

@@ -16,6 +16,7 @@ struct cep_nbits {
 	bool gemm4;		     /* more rows go to gemm4 */
 	bool beside;		     /* 1 to CEP_EXACT_ROWS rows go to beside */
 	int64_t part;		     /* parts of a sum, in the workspace */
+	int64_t image;		     /* activations for wfew4, behind them */
 	int64_t stage;		     /* rows left to the host, there, too */
 	int64_t pair;		     /* bytes of one of two products */
 	int64_t normed;		     /* where a norm's result lies */

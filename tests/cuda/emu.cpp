@@ -11,7 +11,7 @@
 
 emu_dim emu_thread, emu_block, emu_block_dim, emu_grid_dim;
 
-enum state { READY, WAIT_BLOCK, WAIT_WARP, DONE };
+enum state { READY, WAIT_BLOCK, WAIT_WARP, WAIT_NEWS, DONE };
 
 struct fiber {
 	void *sp;
@@ -40,6 +40,7 @@ alignas(64) static unsigned char slots[MAX_THREADS / 32][2][32 * 64];
 static emu_fn run_fn;
 static const void *run_params;
 static bool run_overlaps;
+static unsigned int news, news_told;
 extern "C" bool emu_is_early; // of the running fiber
 bool emu_is_early;
 
@@ -139,6 +140,16 @@ const unsigned char *emu_exchange(const void *mine, unsigned int bytes)
 	return all;
 }
 
+void emu_news(void)
+{
+	news++;
+}
+
+void emu_others(void)
+{
+	yield(WAIT_NEWS);
+}
+
 unsigned char *emu_smem(void)
 {
 	return smem;
@@ -158,11 +169,17 @@ static void release(unsigned int warp, enum state from)
 static bool release_all()
 {
 	unsigned int warps = (n_threads + 31) / 32, stopped = 0, block = 0;
-	bool any = false;
+	bool any = false, told = news != news_told;
 
+	news_told = news;
 	for (unsigned int w = 0; w < warps; w++) {
 		unsigned int left = n_threads - w * 32;
 		unsigned int *n = counts[w].n, x = n[WAIT_WARP];
+
+		if (told && n[WAIT_NEWS]) {
+			release(w, WAIT_NEWS);
+			any = true;
+		}
 
 		block += n[WAIT_BLOCK];
 		stopped += n[WAIT_BLOCK] + n[DONE];

@@ -28,6 +28,9 @@ void emu_grid_wait(void);
  * deposits: 64 bytes a lane. */
 const unsigned char *emu_exchange(const void *mine, unsigned int bytes);
 unsigned char *emu_smem(void);
+/* What other threads wait for may have come; let them go on until it has. */
+void emu_news(void);
+void emu_others(void);
 }
 extern emu_dim emu_thread, emu_block, emu_block_dim, emu_grid_dim;
 
@@ -177,8 +180,8 @@ static inline void emu_mma(float *d, uint32_t a0, uint32_t a1, uint32_t a2,
 /* m64nNk16 of wgmma, 16 rows a warp: a in registers as for m16n8k16; element
  * (n, k) of b is where at(n, k) says. */
 template <class T, class F>
-static inline void emu_wgmma(float (*d)[4], const uint32_t *mine, unsigned int n,
-			     F at)
+static inline void emu_wgmma(float (*d)[4], const uint32_t *mine,
+			     unsigned int n, F at)
 {
 	unsigned int lane = emu_thread.x & 31, g = lane / 4, t = lane % 4;
 	const unsigned char *all = emu_exchange(mine, 16);

@@ -1,10 +1,12 @@
 // few.cuh - how products of several rows with a 4-bit matrix are shared out,
 // for few4.cu and wfew4.cu.
 //
-// A unit is FEW_WARPS row groups of the matrix by R rows of the step.  Blocks
-// stay: block i takes units i, i + gridDim.x, ...  Those that are left over
-// when they do not come out even (all, where there are few) are cut into their
-// slices; the block that comes last adds a unit's slices.
+// A unit is WARPS row groups of the matrix by R rows of the step.  Blocks stay:
+// block i takes units i, i + gridDim.x, ...  Those that are left over when they
+// do not come out even (all, where there are few) are cut into their slices;
+// the block that comes last adds a unit's slices.  The last slice of a unit may
+// be shorter than the others: all of these are shared out after them, and to
+// and fro, so that blocks with two slices have short ones.
 //
 // The order of sums is that of gemv4.cu, whoever does which slice: blocks of 32
 // columns to a class (acc), classes to a slice (sum), slices to the result
@@ -13,8 +15,6 @@
 #define CEP_FEW_CUH
 
 #include "modules/cuda_ep/kernels/tile4.cuh"
-
-#define FEW_WARPS 8 // as in op_gemv4.c
 
 // A block's way through its units; those that are cut begin at whole.
 struct way {
@@ -25,8 +25,9 @@ struct way {
 	u32 slice; // a unit that is cut: which one
 };
 
-// GROUPS: row groups of a warp, which has R / GROUPS rows of the step.
-template <class T, int ZP, bool DUAL, int R, int GROUPS, class P>
+// WARPS: of a unit.  GROUPS: row groups of a warp, which has R / GROUPS rows of
+// the step.
+template <class T, int ZP, bool DUAL, int R, int WARPS, int GROUPS, class P>
 struct few : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 	typedef tile4<T, ZP, DUAL, CEP_TILES, false, P> tile;
 	using tile::g;
@@ -35,8 +36,8 @@ struct few : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 	using tile::ROWS;
 	using tile::t;
 	using tile::warp;
-	static constexpr int NT = R / GROUPS / 8;  // column groups
-	static constexpr u32 OUT = FEW_WARPS * 16; // sums of a unit and row
+	static constexpr int NT = R / GROUPS / 8; // column groups
+	static constexpr u32 OUT = WARPS * 16;	  // sums of a unit and row
 	u32 row_tiles, whole;  // units: so many a row of them; not cut
 	u32 n_whole, n_slices; // of this block; of a unit
 	u32 n_cut;	       // slices of all units that are cut
@@ -49,7 +50,7 @@ struct few : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 
 	__device__ __forceinline__ void share_out()
 	{
-		u32 units = (p.n + FEW_WARPS * ROWS - 1) / (FEW_WARPS * ROWS);
+		u32 units = (p.n + WARPS * ROWS - 1) / (WARPS * ROWS);
 
 		row_tiles = (p.m + R - 1) / R;
 		units *= row_tiles;
@@ -67,7 +68,7 @@ struct few : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 	// Where w.at is; false: behind the end.
 	__device__ __forceinline__ bool find(way &w) const
 	{
-		u32 i;
+		u32 i, round, long_ones;
 
 		w.cut = w.at >= n_whole;
 		w.kt = 0;
@@ -76,11 +77,19 @@ struct few : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 		w.unit = blockIdx.x + w.at * gridDim.x;
 		if (!w.cut)
 			return true;
-		i = blockIdx.x + (w.at - n_whole) * gridDim.x;
+		round = w.at - n_whole;
+		i = round * gridDim.x +
+		    (round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
 		if (i >= n_cut)
 			return false;
-		w.unit = whole + i / n_slices;
-		w.slice = i % n_slices;
+		long_ones = n_cut / n_slices * (n_slices - 1);
+		if (i < long_ones) {
+			w.unit = whole + i / (n_slices - 1);
+			w.slice = i % (n_slices - 1);
+		} else {
+			w.unit = whole + i - long_ones;
+			w.slice = n_slices - 1;
+		}
 		w.kt = w.slice * slice_tiles;
 		if (w.kt + slice_tiles < w.end)
 			w.end = w.kt + slice_tiles;
@@ -90,7 +99,7 @@ struct few : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 	// The unit's first row group, its first row of the step.
 	__device__ __forceinline__ u32 group_of(const way &w) const
 	{
-		return w.unit / row_tiles * FEW_WARPS;
+		return w.unit / row_tiles * WARPS;
 	}
 	__device__ __forceinline__ u32 row_of(const way &w) const
 	{
@@ -192,24 +201,29 @@ struct few : tile4<T, ZP, DUAL, CEP_TILES, false, P> {
 		}
 	}
 
-	// The block that comes last adds the slices.
-	__device__ __forceinline__ void gather(const way &w, u32 *last) const
+	// All of this block's parts of a unit are written: is it the last that
+	// has one?  By one thread, which has met the others.
+	__device__ __forceinline__ bool is_last(const way &w) const
+	{
+		bool yes;
+
+		__threadfence();
+		yes = atomicInc((u32 *)p.counters + w.unit - whole,
+				n_slices - 1) == n_slices - 1;
+		__threadfence();
+		return yes;
+	}
+
+	// Add the slices of a unit, by so many threads.
+	__device__ __forceinline__ void add_slices(const way &w,
+						   u32 threads) const
 	{
 		const float *parts = part_of(w);
 
-		__threadfence();
-		__syncthreads();
-		if (threadIdx.x == 0)
-			*last = atomicInc((u32 *)p.counters + w.unit - whole,
-					  n_slices - 1) == n_slices - 1;
-		__syncthreads();
-		if (!*last)
-			return;
-		__threadfence();
-		for (u32 i = threadIdx.x * 4; i < R * FEW_WARPS * ROWS;
-		     i += blockDim.x * 4) {
-			u32 m = i / (FEW_WARPS * ROWS);
-			u32 r = i % (FEW_WARPS * ROWS);
+		for (u32 i = threadIdx.x * 4; i < R * WARPS * ROWS;
+		     i += threads * 4) {
+			u32 m = i / (WARPS * ROWS);
+			u32 r = i % (WARPS * ROWS);
 			const float *s =
 				parts + m * OUT + r / ROWS * 16 + r % ROWS;
 			float v[4], u[4] = {0, 0, 0, 0};

@@ -8,12 +8,14 @@
 // few.cuh: who does what, and in which order.
 #include "modules/cuda_ep/kernels/few.cuh"
 
+#define FEW_WARPS 8 // as in op_gemv4.c
+
 // Two tiles a warp where there are so many rows that shared memory would be
 // read too often.
 template <class T, int ZP, bool DUAL, int R, class P>
-struct few4 : few<T, ZP, DUAL, R, (R > 32 ? 2 : 1), P> {
+struct few4 : few<T, ZP, DUAL, R, FEW_WARPS, (R > 32 ? 2 : 1), P> {
 	static constexpr int GROUPS = R > 32 ? 2 : 1;
-	typedef few<T, ZP, DUAL, R, GROUPS, P> base;
+	typedef few<T, ZP, DUAL, R, FEW_WARPS, GROUPS, P> base;
 	typedef typename base::tile tile;
 	using base::acc;
 	using base::all;
@@ -172,6 +174,17 @@ struct few4 : few<T, ZP, DUAL, R, (R > 32 ? 2 : 1), P> {
 			tile_wait<2>();
 	}
 
+	// The block that comes last adds the slices.
+	__device__ __forceinline__ void gather(const way &w, u32 *last) const
+	{
+		__syncthreads();
+		if (threadIdx.x == 0)
+			*last = this->is_last(w);
+		__syncthreads();
+		if (*last)
+			this->add_slices(w, blockDim.x);
+	}
+
 	__device__ __forceinline__ void run(unsigned char *smem, u32 *last)
 	{
 		u32 st = 0, ends, slice_ends;
@@ -247,7 +260,7 @@ struct few4 : few<T, ZP, DUAL, R, (R > 32 ? 2 : 1), P> {
 			this->leave(now);
 			this->clear(all);
 			if (now.cut)
-				this->gather(now, last);
+				gather(now, last);
 			ends = w.kt + o.class_tiles;
 			slice_ends = w.kt + slice_tiles;
 		}

@@ -1,209 +1,210 @@
-// wfew4.cu - few4.cu for many rows on compute capability 9.0: the same products
-// with the same bits by the tensor core's instructions for four warps. Matrices
-// without zero points.
+// wfew4.cu - few4.cu on compute capability 9.0: the same products with the same
+// bits by the tensor core's instructions for four warps.  Matrices without zero
+// points.
 //
-// A unit is 128 rows of the matrix, 16 a warp, by R rows of the step; few.cuh
-// says who does what, and in which order.  A block walks over K in slabs of 128
-// columns, which are four blocks of 32.  A stage holds a slab, 25 KiB for R =
-// 64:
+// A unit is 128 rows of the matrix (pairs of matrices: 192), 16 a warp, by R
+// rows of the step; few.cuh says who does what, and in which order.  Four warps
+// fetch and the others multiply, tile by tile of 256 columns.  A stage holds a
+// tile, 50 or 59 KiB for R = 64:
 //
-//	twice R rows of 64 activations  128 bytes each, as wgmma.cuh says
-//	128 rows of 128 codes           64 bytes each, pieces of 16 in an order
-//	                                that spares the banks
-//	128 rows of 4 scales            8 bytes each
+//	four times R rows of 64 activations  128 bytes each, as wgmma.cuh says
+//	rows of 256 codes                    128 bytes each, pieces of 16 in an
+//	                                     order that spares the banks
+//	rows of 8 scales                     16 bytes each
 //
 // A word of eight codes is unpacked in the order of unpack8 (mma.cuh), so that
-// activations must be in that order, too: whoever copied them turns them within
-// their stage, a slab before they are needed.
+// activations must be in that order, too: cep_image4 has put them there, stage
+// by stage, and one copy fetches a stage's.
 //
-// While the tensor core multiplies one block of 32, the sums of the one before
-// are multiplied with its scales and added: d is there twice.  Nothing is on
-// the way where the path divides, or the compiler would wait after each
-// product.
+// While the tensor core multiplies a block of 32, the sums of the one before
+// are multiplied with its scales and added: d is there twice.  Three warps a
+// scheduler with 64 rows have no registers for that, and need it less.
 #include "modules/cuda_ep/kernels/few.cuh"
-#include "modules/cuda_ep/kernels/wgmma.cuh"
+#include "modules/cuda_ep/kernels/ring.cuh"
 
-#define SLABS 2 // of a tile
+#define FETCH 128u     // threads that fetch
+#define STAGES_MOST 8u // as in op_gemv4.c, where ...
+#define SMEM 210944u   // ... a block has so much
 
 template <class T, bool DUAL, int R, class P>
-struct wfew4 : few<T, CEP_ZP_NONE, DUAL, R, 1, P> {
-	typedef few<T, CEP_ZP_NONE, DUAL, R, 1, P> base;
+struct wfew4 : few<T, CEP_ZP_NONE, DUAL, R, DUAL ? 12 : 8, 1, P> {
+	static constexpr u32 WARPS = DUAL ? 12 : 8;
+	typedef few<T, CEP_ZP_NONE, DUAL, R, (int)WARPS, 1, P> base;
 	using base::acc;
 	using base::all;
+	using base::find;
 	using base::g;
 	using base::group_of;
 	using base::lane;
+	using base::n_cut;
+	using base::n_whole;
 	using base::NT;
 	using base::o;
 	using base::p;
 	using base::q;
 	using base::row_of;
+	using base::ROWS;
 	using base::slice_tiles;
 	using base::sum;
-	using base::t;
 	using base::warp;
-	static constexpr u32 THREADS = 32 * FEW_WARPS, WIDE = FEW_WARPS * 16;
-	static constexpr u32 HALF = R * WG_ROW; // activations of 64 columns
-	static constexpr u32 CODES = 2 * HALF, SCALE = CODES + WIDE * 64;
-	static constexpr u32 STAGE = SCALE + WIDE * 8;
-	static constexpr u32 COPIES = R * 8 / THREADS; // of a half
-
-	// Where a block is: the slab of a unit or slice.
-	struct place {
-		way w;
-		u32 slab, end;
-		u32 stage;
-	};
+	static constexpr u32 MULTIPLY = 32 * WARPS; // threads that do
+	static constexpr u32 WIDE = WARPS * 16;	    // rows of codes
+	static constexpr u32 PART = R * WG_ROW;	    // activations of 64 columns
+	static constexpr u32 CODES = 4 * PART, SCALE = CODES + WIDE * 128;
+	static constexpr u32 STAGE = SCALE + WIDE * 16;
+	static constexpr u32 FIT = SMEM / STAGE;
+	static constexpr u32 STAGES = FIT < STAGES_MOST ? FIT : STAGES_MOST;
+	static constexpr bool TWICE = WARPS == 8 || R <= 32; // d
 
 	unsigned char *smem;
-	u32 slabs, ahead; // of K; on the way
-	// what this thread fetches next: its row of codes, of scales, of
-	// activations
-	const unsigned char *codes[2];
-	const T *scales;
-	const T *row[COPIES];
-	u32 row_on;
-	float d[2][NT][4];
+	u64 *full, *empty; // a stage's barriers
+	float d[TWICE + 1][NT][4];
 
 	__device__ __forceinline__ wfew4(const P &params) : base(params)
 	{
 	}
 
-	__device__ __forceinline__ unsigned char *stage_of(const place &x) const
-	{
-		return smem + x.stage * STAGE;
-	}
+	// ---- fetching ----
 
-	__device__ __forceinline__ bool begin(place &x) const
-	{
-		bool there = this->find(x.w);
+	// Where what this thread fetches of a unit lies: a piece of 32 columns
+	// of every 16th row of codes, of two rows of scales at most.
+	struct source {
+		const unsigned char *codes;
+		const T *scales[2];
+		bool plain; // the unit's rows lie one behind the other
+	};
 
-		x.slab = x.w.kt * SLABS;
-		x.end = x.w.end * SLABS;
-		x.end = x.end < slabs ? x.end : slabs;
-		return there;
-	}
-
-	// To the next slab; false: there is none.
-	__device__ __forceinline__ bool advance(place &x) const
+	__device__ __forceinline__ void look_up(const way &w, source &x) const
 	{
-		x.stage = x.stage == p.depth - 1 ? 0 : x.stage + 1;
-		if (++x.slab < x.end)
-			return true;
-		x.w.at++;
-		return begin(x);
-	}
-
-	// What this thread fetches of a unit: a piece of 32 columns of two
-	// rows' codes, the scales of a row.
-	__device__ __forceinline__ void find_all(const way &w)
-	{
-		u32 m0 = row_of(w), r;
+		u32 i = threadIdx.x - MULTIPLY, r = group_of(w) * ROWS;
+		u32 end = r + WARPS * ROWS;
 		u64 at, s, z;
 
+		x.plain = end <= p.n &&
+			  r / q.tile_rows == (end - 1) / q.tile_rows;
+		this->find_row(group_of(w), i / 8, &at, &s, &z);
+		x.codes = (const unsigned char *)at + i % 8 * 16;
 #pragma unroll
-		for (u32 i = 0; i < 2; i++) {
-			r = threadIdx.x / 4 + i * 64;
+		for (u32 k = 0; k < 2; k++) {
+			r = i + k * FETCH < WIDE ? i + k * FETCH : 0;
 			this->find_row(group_of(w) + r / 16, r % 16, &at, &s,
 				       &z);
-			codes[i] = (const unsigned char *)at +
-				   threadIdx.x % 4 * 16;
-		}
-		r = threadIdx.x / 2;
-		this->find_row(group_of(w) + r / 16, r % 16, &at, &s, &z);
-		scales = (const T *)s;
-		row_on = 0;
-#pragma unroll
-		for (u32 i = 0; i < COPIES; i++) {
-			u32 m = m0 + threadIdx.x / 8 + i * (THREADS / 8);
-			bool on = m < p.m;
-
-			row_on |= (u32)on << i;
-			row[i] = (const T *)p.a + (u64)(on ? m : 0) * p.lda +
-				 threadIdx.x % 8 * 8;
+			x.scales[k] = (const T *)s;
 		}
 	}
 
-	// Piece c of the codes of row r, 16 bytes.
-	__device__ __forceinline__ static u32 codes_at(u32 r, u32 c)
+	// Eight scales of a row, fewer with larger blocks; behind the row's end
+	// some that are there, as activations are zero there.
+	__device__ __forceinline__ void
+	fetch_scales(unsigned char *to, const T *from, u32 kt) const
 	{
-		return CODES + r * 64 + ((c ^ (r >> 1 & 3)) << 4);
+		u32 b = kt * 8, most = p.n_blocks - 4;
+
+		if (o.shift == 0) {
+			copy_small<8>(to, from + (b < most ? b : most), true);
+			b += 4;
+			copy_small<8>(to + 8, from + (b < most ? b : most),
+				      true);
+		} else if (o.shift == 1) {
+			copy_small<8>(to, from + kt * 4, true);
+		} else {
+			copy_small<4>(to, from + (b >> o.shift & ~1u), true);
+		}
 	}
 
-	// Behind K there are no activations, so that any codes will do.
-	__device__ __forceinline__ void fetch(const place &x) const
+	// Tile kt of the matrix.
+	__device__ __forceinline__ void fetch(u32 stage, const way &w,
+					      const source &x, u32 kt) const
 	{
-		unsigned char *st = stage_of(x);
-		u32 r = threadIdx.x / 4, c = threadIdx.x % 4, k = x.slab * 64;
-		u32 half = threadIdx.x % 2, b = x.slab * 4 + half * 2;
+		u32 i = threadIdx.x - MULTIPLY, c = i % 8, r = i / 8;
+		unsigned char *st = smem + stage * STAGE;
+		unsigned char *to = st + CODES + r * 128 + ((c ^ (r & 7)) << 4);
+		u32 k = kt * 128, last = p.k / 2 - 16 - c * 16;
+		u64 at, s, z;
 
-		if (k + c * 16 >= p.k / 2)
-			k -= 32;
+		k = k < last ? k : last;
+		if (x.plain) {
 #pragma unroll
-		for (u32 i = 0; i < 2; i++)
-			tile_copy(st + codes_at(r + i * 64, c), codes[i] + k,
-				  true);
-		b = b >> o.shift & ~1u;
-		b = b < p.n_blocks ? b : p.n_blocks - 2;
-		copy_small<4>(st + SCALE + threadIdx.x * 4, scales + b, true);
-	}
-
-	__device__ __forceinline__ void fetch_rows(const place &x) const
-	{
-		unsigned char *to = stage_of(x) +
-				    wg_place(threadIdx.x / 8, threadIdx.x % 8);
-
-#pragma unroll
-		for (u32 h = 0; h < 2; h++)
-#pragma unroll
-			for (u32 i = 0; i < COPIES; i++) {
-				bool on = row_on >> i & 1 &&
-					  x.slab * 128 + h * 64 < p.k;
-
-				tile_copy(to + h * HALF +
-						  i * (THREADS / 8) * WG_ROW,
-					  row[i] + (on ? x.slab * 128 + h * 64
-						       : 0),
-					  on);
+			for (u32 j = 0; j < WARPS; j++)
+				tile_copy(to + j * 2048,
+					  x.codes + k + j * (ROWS * p.ldb),
+					  true);
+		} else {
+#pragma unroll 1
+			for (u32 j = 0; j < WARPS; j++) {
+				this->find_row(group_of(w) + j, r, &at, &s, &z);
+				tile_copy(to + j * 2048,
+					  (const unsigned char *)at + c * 16 +
+						  k,
+					  true);
 			}
-	}
-
-	// What this warp copied, eight activations a piece, in the order of
-	// unpack8: word t of four pieces of the block is piece t's.
-	__device__ __forceinline__ void turn(unsigned char *st) const
-	{
-		u32 r = threadIdx.x / 8, c = threadIdx.x % 8;
-		uint4 v[2 * COPIES];
-
-		__syncwarp();
-#pragma unroll
-		for (u32 i = 0; i < 2 * COPIES; i++)
-			v[i] = *(const uint4 *)(st + wg_place(r, c) + part(i));
-		__syncwarp();
-#pragma unroll
-		for (u32 i = 0; i < 2 * COPIES; i++) {
-			unsigned char *to = st + part(i) + c % 4 * 4;
-			uint4 x = in_order(v[i]);
-			u32 first = c & 4;
-
-			*(u32 *)(to + wg_place(r, first)) = x.x;
-			*(u32 *)(to + wg_place(r, first + 1)) = x.y;
-			*(u32 *)(to + wg_place(r, first + 2)) = x.z;
-			*(u32 *)(to + wg_place(r, first + 3)) = x.w;
 		}
-	}
-	__device__ __forceinline__ static u32 part(u32 i)
-	{
-		return i / COPIES * HALF + i % COPIES * (THREADS / 8) * WG_ROW;
+		fetch_scales(st + SCALE + i * 16, x.scales[0], kt);
+		if (i + FETCH < WIDE)
+			fetch_scales(st + SCALE + (i + FETCH) * 16, x.scales[1],
+				     kt);
+		ring_arrive_behind(full + stage);
 	}
 
-	// Words of rows g and g + 8: of block b, of the next.
-	__device__ __forceinline__ void words(const unsigned char *st, u32 b,
+	// Its activations, by one thread.
+	__device__ __forceinline__ void fetch_rows(u32 stage, const way &w,
+						   u32 kt) const
+	{
+		const unsigned char *image = (const unsigned char *)p.a;
+		u64 at = (u64)(w.unit % this->row_tiles) * o.tiles + kt;
+
+		if (threadIdx.x == MULTIPLY)
+			ring_copy(smem + stage * STAGE, image + at * CODES,
+				  CODES, full + stage);
+	}
+
+	__device__ __forceinline__ void fetch_all()
+	{
+		u32 stage = 0, turn = 0, early = 0;
+		source x;
+		way w;
+
+		w.at = 0;
+		if (!find(w)) {
+			cep_wait(); // nobody is done before who went ahead
+			return;
+		}
+		look_up(w, x);
+		// none of the first unit's codes is written by who went ahead
+		for (; early < STAGES && w.kt + early < w.end; early++)
+			fetch(early, w, x, w.kt + early);
+		cep_wait();
+		do {
+			if (w.at)
+				look_up(w, x);
+#pragma unroll 1
+			for (u32 kt = w.kt; kt < w.end; kt++) {
+				if (turn)
+					ring_wait(empty + stage,
+						  (turn - 1) & 1);
+				fetch_rows(stage, w, kt);
+				if (early)
+					early--;
+				else
+					fetch(stage, w, x, kt);
+				if (++stage == STAGES) {
+					stage = 0;
+					turn++;
+				}
+			}
+			w.at++;
+		} while (find(w));
+	}
+
+	// ---- multiplying ----
+
+	// Words of rows g and g + 8 of blocks b and b + 1.
+	__device__ __forceinline__ void words(const unsigned char *st, int b,
 					      u32 *w) const
 	{
-		load_rows(
-			st + codes_at(warp * 16 + (lane & 15), b + (lane >> 4)),
-			w);
+		u32 r = lane & 15, c = (b + (lane >> 4)) ^ (r & 7);
+
+		load_rows(st + CODES + (warp * 16 + r) * 128 + (c << 4), w);
 	}
 
 	// A block's codes as the tensor core takes them, 16 columns at a time.
@@ -222,29 +223,21 @@ struct wfew4 : few<T, CEP_ZP_NONE, DUAL, R, 1, P> {
 		}
 	}
 
-	// Block b of a slab, to(its sums); w its words.
-	__device__ __forceinline__ void issue(float (*to)[4], const u32 *w,
-					      u32 *f, const unsigned char *st,
-					      int b)
+	__device__ __forceinline__ void issue(float (*to)[4], const u32 *f,
+					      wg_tiles rows, int b) const
 	{
-		const unsigned char *half = st + b / 2 * HALF;
-
-		unpack(w, f);
 		wg_ready();
-		wgmma<R, T, 0>(to, f, half, b % 2 * 2);
-		wgmma<R, T>(to, f + 4, half, b % 2 * 2 + 1);
+		wgmma<R, T, 0>(to, f, rows, b / 2 * PART, b % 2 * 2);
+		wgmma<R, T, 1>(to, f + 4, rows, b / 2 * PART, b % 2 * 2 + 1);
 		wg_commit();
 	}
 
-	// Block b's sums times the scales of rows g and g + 8, which are there
-	// in pairs.
-	__device__ __forceinline__ void take(float (*from)[4], const u32 *low8,
-					     const u32 *high8, u32 slab, int b)
+	// Block b's sums times the scales of rows g and g + 8.
+	__device__ __forceinline__ void take(float (*from)[4], const u32 *s,
+					     int b)
 	{
-		bool up = o.shift ? (slab * 4 + b) >> o.shift & 1 : b % 2;
-		u32 l = low8[b / 2], h = high8[b / 2];
-		float s0 = up ? high(l, T()) : low(l, T());
-		float s1 = up ? high(h, T()) : low(h, T());
+		float s0 = base::tile::nth(s, b);
+		float s1 = base::tile::nth(s + 4, b);
 
 		wg_take<R>(from);
 #pragma unroll
@@ -256,138 +249,177 @@ struct wfew4 : few<T, CEP_ZP_NONE, DUAL, R, 1, P> {
 		}
 	}
 
-	// The slabs that are on the way but for two have until their turn.
-	__device__ __forceinline__ void wait() const
+	__device__ __forceinline__ void multiply(const unsigned char *st,
+						 wg_tiles rows, u32 kt)
 	{
-		if (p.depth >= 8)
-			tile_wait<5>();
-		else if (p.depth >= 5)
-			tile_wait<2>();
-		else
-			tile_wait<0>();
+		const unsigned char *s8 = st + SCALE + (warp * 16 + g) * 16;
+		u32 s[8], f[2][8], w[2][4];
+
+		this->template read_values<4>(s8, kt, 0, true, s);
+		this->template read_values<4>(s8 + 128, kt, 0, true, s + 4);
+		words(st, 0, w[0]);
+		unpack(w[0], f[0]);
+#pragma unroll
+		for (int b = 0; b < 8; b++) {
+			const u32 *next = w[(b + 1) / 2 & 1] + (b + 1) % 2 * 2;
+
+			issue(d[TWICE ? b & 1 : 0], f[b & 1], rows, b);
+			if (b % 2 == 0 && b < 6)
+				words(st, b + 2, w[b / 2 + 1 & 1]);
+			if (!TWICE && b < 7)
+				unpack(next, f[(b + 1) & 1]);
+			if (!TWICE) {
+				wg_wait<0>();
+				take(d[0], s, b);
+			} else if (b) {
+				wg_wait<1>();
+				take(d[(b - 1) & 1], s, b - 1);
+			}
+			if (TWICE && b < 7)
+				unpack(next, f[(b + 1) & 1]);
+		}
+		if (TWICE) {
+			wg_wait<0>();
+			take(d[TWICE], s, 7);
+		}
 	}
 
-	// A slab; the next one's activations are turned meanwhile.
-	__device__ __forceinline__ void multiply(const place &x,
-						 unsigned char *next)
+	// All parts of units that are cut are written: whoever is last adds a
+	// unit's.  A block has four of them at most.
+	__device__ __forceinline__ void meet(u32 *last) const
 	{
-		const unsigned char *st = stage_of(x);
-		const u32 *s = (const u32 *)(st + SCALE) + (warp * 16 + g) * 2;
-		u32 w[8], f[2][8];
-		u32 l[2] = {s[0], s[1]}, h[2] = {s[16], s[17]};
+		way w;
 
-		words(st, 0, w);
-		words(st, 2, w + 4);
-		issue(d[0], w, f[0], st, 0);
-		issue(d[1], w + 2, f[1], st, 1);
-		wg_wait<1>();
-		take(d[0], l, h, x.slab, 0);
-		issue(d[0], w + 4, f[0], st, 2);
-		wg_wait<1>();
-		take(d[1], l, h, x.slab, 1);
-		issue(d[1], w + 6, f[1], st, 3);
-		turn(next);
-		wg_wait<1>();
-		take(d[0], l, h, x.slab, 2);
-		wg_wait<0>();
-		take(d[1], l, h, x.slab, 3);
+		ring_meet(MULTIPLY);
+		w.at = n_whole + threadIdx.x;
+		if (threadIdx.x < 4 && find(w))
+			last[threadIdx.x] = this->is_last(w);
+		ring_meet(MULTIPLY);
+		w.at = n_whole;
+#pragma unroll 1
+		for (; find(w); w.at++)
+			if (last[w.at - n_whole])
+				this->add_slices(w, MULTIPLY);
 	}
 
-	__device__ __forceinline__ void run(unsigned char *raw, u32 *last)
+	__device__ __forceinline__ void multiply_all(u32 *last)
 	{
-		u32 class_end, slice_end, reach;
-		bool more, fetches;
-		place x, in;
+		wg_tiles first = wg_tiles_at(smem);
+		u32 stage = 0, parity = 0, class_end, slice_end;
+		way w;
 
+		cep_wait();
+		for (w.at = 0; find(w); w.at++) {
+			this->clear(acc);
+			this->clear(sum);
+			this->clear(all);
+			class_end = w.kt + o.class_tiles;
+			slice_end = w.kt + slice_tiles;
+			for (u32 kt = w.kt; kt < w.end; kt++) {
+				ring_wait(full + stage, parity);
+				multiply(smem + stage * STAGE,
+					 wg_further(first, stage * STAGE), kt);
+				__syncwarp();
+				if (lane == 0)
+					ring_arrive(empty + stage);
+				if (++stage == STAGES) {
+					stage = 0;
+					parity ^= 1;
+				}
+				if (kt + 1 == class_end || kt + 1 == w.end) {
+					this->add(sum, acc);
+					class_end += o.class_tiles;
+				}
+				if (kt + 1 == slice_end || kt + 1 == w.end) {
+					this->add(all, sum);
+					slice_end += slice_tiles;
+				}
+			}
+			this->leave(w);
+		}
+		if (n_cut)
+			meet(last);
+	}
+
+	__device__ __forceinline__ void run(unsigned char *raw, u64 *bars,
+					    u32 *last)
+	{
 		cep_trigger();
 		smem = raw + (0 - (u64)raw & 1023);
-		slabs = (p.k + 127) / 128;
-		reach = p.depth - 1;
+		full = bars;
+		empty = bars + STAGES;
 		this->share_out();
-		x.w.at = 0;
-		x.stage = 0;
-		more = begin(x);
-		in = x;
-		if (!more) {
-			cep_wait(); // nobody is done before who went ahead
-			return;
-		}
-		// none of the first unit's codes is written by who went ahead
-		find_all(in.w);
-		for (u32 i = 0; i < reach && in.w.at == 0; i++) {
-			fetch(in);
-			advance(in);
-		}
-		cep_wait();
-		in = x;
-		fetches = true;
-		for (u32 i = 0; i < reach; i++)
-			fetches = bring(in, fetches, x.w.at == in.w.at);
-		wait();
-		turn(stage_of(x));
-		this->clear(acc);
-		this->clear(sum);
-		this->clear(all);
-		class_end = x.slab + o.class_tiles * SLABS;
-		slice_end = x.slab + slice_tiles * SLABS;
-		while (more) {
-			place now = x;
-
-			more = advance(x);
-			wait();
-			wg_publish();
-			__syncthreads(); // here, and a stage is free
-			fetches = bring(in, fetches, false);
-			multiply(now, stage_of(x));
-			if (now.slab + 1 == class_end ||
-			    now.slab + 1 == now.end) {
-				this->add(sum, acc);
-				class_end += o.class_tiles * SLABS;
+		if (threadIdx.x == 0)
+			for (u32 i = 0; i < STAGES; i++) {
+				ring_init(full + i, FETCH + 1);
+				ring_init(empty + i, WARPS);
 			}
-			if (now.slab + 1 == slice_end ||
-			    now.slab + 1 == now.end) {
-				this->add(all, sum);
-				slice_end += slice_tiles * SLABS;
-			}
-			if (now.slab + 1 < now.end)
-				continue;
-			this->leave(now.w);
-			this->clear(all);
-			if (now.w.cut)
-				this->gather(now.w, last);
-			class_end = x.slab + o.class_tiles * SLABS;
-			slice_end = x.slab + slice_tiles * SLABS;
+		__syncthreads();
+		// as many as the block was given, not one more
+		if (threadIdx.x >= MULTIPLY) {
+			ring_fewer_registers<56>();
+			fetch_all();
+		} else {
+			ring_more_registers<WARPS == 8 ? 224 : 152>();
+			multiply_all(last);
 		}
-	}
-
-	// The next slab, if there is one; its codes may be on the way.
-	__device__ __forceinline__ bool bring(place &in, bool fetches,
-					      bool only_rows)
-	{
-		u32 was = in.w.at;
-
-		if (fetches) {
-			if (!only_rows)
-				fetch(in);
-			fetch_rows(in);
-			fetches = advance(in);
-			if (fetches && in.w.at != was)
-				find_all(in.w);
-		}
-		tile_commit();
-		return fetches;
 	}
 };
 
-#define CEP_WFEW4(name, type, dual, ptype)                                     \
-	CEP_KERNEL(name, ptype, 32 * FEW_WARPS, 1)                             \
+#define CEP_WFEW4(name, type, dual, rows, ptype)                               \
+	CEP_KERNEL(name, ptype, 32 * (dual ? 12 : 8) + FETCH, 1)               \
 	{                                                                      \
 		CEP_SMEM(raw);                                                 \
-		WG_ONLY(__shared__ u32 last;                                   \
-			wfew4<type, dual, 64, ptype> f(p);                     \
-			f.run(raw, &last););                                   \
+		WG_ONLY(__shared__ u64 bars[2 * STAGES_MOST];                  \
+			__shared__ u32 last[4];                                \
+			wfew4<type, dual, rows, ptype> f(p);                   \
+			f.run(raw, bars, last););                              \
 	}
-CEP_WFEW4(cep_wfew4_f16, __half, false, cep_mv_tiled)
-CEP_WFEW4(cep_wfew4d_f16, __half, true, cep_mv_dual_tiled)
-CEP_WFEW4(cep_wfew4_bf16, bf16, false, cep_mv_tiled)
-CEP_WFEW4(cep_wfew4d_bf16, bf16, true, cep_mv_dual_tiled)
+#define CEP_WFEW4_ROWS(suffix, type, rows)                                     \
+	CEP_WFEW4(cep_wfew4_##rows##_##suffix, type, false, rows,              \
+		  cep_mv_tiled)                                                \
+	CEP_WFEW4(cep_wfew4d_##rows##_##suffix, type, true, rows,              \
+		  cep_mv_dual_tiled)
+#define CEP_WFEW4_FORMS(suffix, type)                                          \
+	CEP_WFEW4_ROWS(suffix, type, 8)                                        \
+	CEP_WFEW4_ROWS(suffix, type, 16)                                       \
+	CEP_WFEW4_ROWS(suffix, type, 32)                                       \
+	CEP_WFEW4_ROWS(suffix, type, 64)
+CEP_WFEW4_FORMS(f16, __half)
+CEP_WFEW4_FORMS(bf16, bf16)
+
+// Rows of activations as they lie in stages, tile after tile: of R rows of the
+// step each.  Behind their ends there are zeros.  Block (x, y): tile x, rows 16
+// y to 16 y + 15; a thread has 32 columns of one.
+CEP_KERNEL(cep_image4, cep_image4_params, 128)
+{
+	u32 c = threadIdx.x % 8, r = blockIdx.y * 16 + threadIdx.x / 8;
+	u32 k = blockIdx.x * 256 + c * 32, part = p.rows * WG_ROW;
+	unsigned char *to =
+		(unsigned char *)p.out +
+		(u64)(r / p.rows * gridDim.x + blockIdx.x) * 4 * part +
+		c / 2 * part;
+	uint4 v[4];
+
+	cep_begin();
+	if (p.rows < 16 && r >= p.rows * ((p.m + p.rows - 1) / p.rows))
+		return;
+#pragma unroll
+	for (u32 i = 0; i < 4; i++) {
+		v[i] = make_uint4(0, 0, 0, 0);
+		if (r < p.m && k + i * 8 < p.k)
+			v[i] = in_order(*(const uint4 *)((const __half *)p.a +
+							 (u64)r * p.lda + k +
+							 i * 8));
+	}
+	r %= p.rows;
+	c = c % 2 * 4;
+	*(uint4 *)(to + wg_place(r, c)) =
+		make_uint4(v[0].x, v[1].x, v[2].x, v[3].x);
+	*(uint4 *)(to + wg_place(r, c + 1)) =
+		make_uint4(v[0].y, v[1].y, v[2].y, v[3].y);
+	*(uint4 *)(to + wg_place(r, c + 2)) =
+		make_uint4(v[0].z, v[1].z, v[2].z, v[3].z);
+	*(uint4 *)(to + wg_place(r, c + 3)) =
+		make_uint4(v[0].w, v[1].w, v[2].w, v[3].w);
+}

@@ -43,8 +43,14 @@ __device__ __forceinline__ u32 wg_bytes(u32 a, u32 b, u32 which)
 #define WG_D1(j) "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])
 #define WG_D4(j) WG_D1(j), WG_D1(j + 1), WG_D1(j + 2), WG_D1(j + 3)
 // Operands of N columns: the sums, and behind them a, b and b's orientation.
+#define WG_D8 WG_D1(0)
+#define WG_D16 WG_D1(0), WG_D1(1)
+#define WG_D32 WG_D4(0)
 #define WG_D64 WG_D4(0), WG_D4(4)
 #define WG_D128 WG_D64, WG_D4(8), WG_D4(12)
+#define WG_N8 "%0,%1,%2,%3"
+#define WG_N16 WG_N8 ",%4,%5,%6,%7"
+#define WG_N32 WG_N16 ",%8,%9,%10,%11,%12,%13,%14,%15"
 #define WG_N64                                                                 \
 	"%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,"                               \
 	"%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"                     \
@@ -54,6 +60,9 @@ __device__ __forceinline__ u32 wg_bytes(u32 a, u32 b, u32 which)
 	       "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,"              \
 	       "%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,"              \
 	       "%56,%57,%58,%59,%60,%61,%62,%63"
+#define WG_AB8 "{%4,%5,%6,%7},%8,%10,1,1,%9;"
+#define WG_AB16 "{%8,%9,%10,%11},%12,%14,1,1,%13;"
+#define WG_AB32 "{%16,%17,%18,%19},%20,%22,1,1,%21;"
 #define WG_AB64 "{%32,%33,%34,%35},%36,%38,1,1,%37;"
 #define WG_AB128 "{%64,%65,%66,%67},%68,%70,1,1,%69;"
 
@@ -70,8 +79,14 @@ __device__ __forceinline__ u32 wg_bytes(u32 a, u32 b, u32 which)
 			     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),     \
 			       "l"(b), "n"(ACROSS), "n"(ADD));                 \
 	}
+WG_ISSUE(8, "f16", __half)
+WG_ISSUE(16, "f16", __half)
+WG_ISSUE(32, "f16", __half)
 WG_ISSUE(64, "f16", __half)
 WG_ISSUE(128, "f16", __half)
+WG_ISSUE(8, "bf16", bf16)
+WG_ISSUE(16, "bf16", bf16)
+WG_ISSUE(32, "bf16", bf16)
 WG_ISSUE(64, "bf16", bf16)
 WG_ISSUE(128, "bf16", bf16)
 
@@ -122,8 +137,27 @@ __device__ __forceinline__ u64 wg_tile(const unsigned char *tile, u32 apart)
 	       (u64)1 << 62;
 }
 
-// b: columns 16 kk .. of the rows of the tile, N rows.  Runs behind, until
-// wg_wait.  ADD 0: d = a b.
+// Where tiles lie, made once.
+typedef u64 wg_tiles;
+__device__ __forceinline__ wg_tiles wg_tiles_at(const unsigned char *first)
+{
+	return wg_tile(first, 16);
+}
+__device__ __forceinline__ wg_tiles wg_further(wg_tiles at, u32 bytes)
+{
+	return at + (bytes >> 4);
+}
+
+// b: columns 16 kk .. of the rows of the tile that many bytes behind the first,
+// N rows.  Runs behind, until wg_wait.  ADD 0: d = a b.
+template <int N, class T, int ADD>
+__device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a, wg_tiles at,
+				      u32 behind, int kk)
+{
+	wg_issue<0, ADD>(d, a, at + (behind >> 4) + 2 * kk, wg_size<N>(), T());
+}
+
+// The same of a tile alone.
 template <int N, class T, int ADD = 1>
 __device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a,
 				      const unsigned char *tile, int kk)
@@ -161,6 +195,15 @@ template <int N> __device__ __forceinline__ void wg_wait()
 template <int N> __device__ __forceinline__ void wg_take(float (*)[4])
 {
 }
+typedef const unsigned char *wg_tiles;
+__device__ __forceinline__ wg_tiles wg_tiles_at(const unsigned char *first)
+{
+	return first;
+}
+__device__ __forceinline__ wg_tiles wg_further(wg_tiles at, u32 bytes)
+{
+	return at + bytes;
+}
 template <int N, class T, int ADD = 1>
 __device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a,
 				      const unsigned char *tile, int kk)
@@ -172,6 +215,12 @@ __device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a,
 		return tile + wg_place(n, kk * 2 + k / 8) + k % 8 * 2;
 	});
 #endif
+}
+template <int N, class T, int ADD>
+__device__ __forceinline__ void wgmma(float (*d)[4], const u32 *a, wg_tiles at,
+				      u32 behind, int kk)
+{
+	wgmma<N, T, ADD>(d, a, at + behind, kk);
 }
 template <int N, class T>
 __device__ __forceinline__ void wgmma_across(float (*d)[4], const u32 *a,
