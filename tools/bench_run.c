@@ -13,11 +13,13 @@ struct spread {
 
 struct run { // one repeat
 	double prefill_s, decode_s, sim_s, link_bytes;
+	double missed; // bytes of experts
 	int64_t *ids;
 };
 
 struct result { // of all repeats
 	struct spread prefill, decode, sim, link;
+	double missed; // bytes of experts a token, of the repeat in the middle
 	bool same;
 };
 
@@ -102,6 +104,8 @@ static int32_t run_once(struct bench *b, struct cli_model *m,
 	after = stats_of(m);
 	r->sim_s = (double)(after.simulated_ns - before.simulated_ns) * 1e-9;
 	r->link_bytes = (double)(after.h2d_bytes - before.h2d_bytes);
+	r->missed =
+		(double)(after.expert_miss_bytes - before.expert_miss_bytes);
 	return rc;
 }
 
@@ -152,8 +156,8 @@ static void print_row(const json_t *j, const struct genai_stats *st,
 	if (st->streamed_bytes_per_token)
 		snprintf(link, sizeof(link), "%.1f", r->link.median);
 	printf("%-18s %-12s %8s %8s %6" JSON_INTEGER_FORMAT
-	       " %6" JSON_INTEGER_FORMAT
-	       " %9.1f %8.1f %19s %8.1f %8.1f %8.1f %9s %8.1f %9.1f %5.1f%%%s\n",
+	       " %6" JSON_INTEGER_FORMAT " %9.1f %8.1f %19s %8.1f %8.1f %8.1f "
+					 "%9s %8.1f %9.1f %5.1f%%%s\n",
 	       st->executor, st->pager, budget, limit, n, depth,
 	       r->prefill.median, decode_of(r)->median, spread, bytes * 1e-6,
 	       mega(st->streamed_bytes_per_token),
@@ -206,6 +210,51 @@ static json_t *row_json(const struct bench *b, const struct cli_model *m,
 	return j;
 }
 
+// What the best fixed choice of experts, made with all uses known before, would
+// miss of a byte that was missed, in all steps since the model was loaded.
+static double least_of(const struct genai_stats *st)
+{
+	return st->expert_miss_bytes ? (double)st->expert_least_bytes /
+					       (double)st->expert_miss_bytes
+				     : 1;
+}
+
+static json_t *experts_json(const struct bench *b, const struct cli_model *m,
+			    const struct genai_stats *st,
+			    const struct result *r)
+{
+	json_t *j = cli_experts_json(st);
+	double least = ceilings_floor_s(&b->ceil, m->model, 0,
+					r->missed * least_of(st));
+
+	json_object_set_new(j, "missed_bytes_per_token", json_real(r->missed));
+	json_object_set_new(j, "link_tok_s",
+			    cli_real(b->ceil.link_bytes_s / r->missed));
+	json_object_set_new(j, "best_fixed_floor_tok_s", cli_real(1 / least));
+	return j;
+}
+
+static void print_experts(const struct genai_stats *st, const struct result *r,
+			  const json_t *j)
+{
+	double uses = (double)(st->expert_hits + st->expert_misses);
+	const json_t *link = json_object_get(j, "link_tok_s");
+
+	printf("  experts: %.1f of %.1f MB pinned, %.1f %% of uses hit; %.1f "
+	       "MB missed a token",
+	       mega(st->expert_pinned_bytes), mega(st->expert_bytes),
+	       uses > 0 ? 100 * (double)st->expert_hits / uses : 0,
+	       r->missed * 1e-6);
+	if (json_is_real(link))
+		printf(", at the link's rate %.1f/s, share %.1f%%",
+		       json_real_value(link),
+		       100 * decode_of(r)->median / json_real_value(link));
+	printf("; best fixed choice %.1f MB a token; %llu exchanged\n",
+	       r->missed * least_of(st) * 1e-6,
+	       (unsigned long long)st->expert_exchanges);
+	fflush(stdout);
+}
+
 static void report(struct bench *b, struct cli_model *m, size_t p, size_t d,
 		   const struct result *r)
 {
@@ -214,7 +263,7 @@ static void report(struct bench *b, struct cli_model *m, size_t p, size_t d,
 	double at = (double)(b->prompts[p] + b->depths[d] + b->new_tokens / 2);
 	double cache = (double)m->info.kv_bytes_per_position * at;
 	double bytes = (double)m->model->paging.read_bytes + cache;
-	double floor_s = ceilings_floor_s(&b->ceil, m->model, cache);
+	double floor_s = ceilings_floor_s(&b->ceil, m->model, cache, r->missed);
 
 	json_object_set_new(j, "prefill_tok_s", spread_json(r->prefill));
 	json_object_set_new(j, "decode_tok_s", spread_json(r->decode));
@@ -226,9 +275,13 @@ static void report(struct bench *b, struct cli_model *m, size_t p, size_t d,
 	json_object_set_new(j, "share_of_floor",
 			    json_real(decode_of(r)->median * floor_s));
 	json_object_set_new(j, "tokens_same", json_boolean(r->same));
+	if (st.expert_bytes)
+		json_object_set_new(j, "experts", experts_json(b, m, &st, r));
 	json_array_append_new(b->rows, j);
 	print_heading(b);
 	print_row(j, &st, r, floor_s);
+	if (st.expert_bytes)
+		print_experts(&st, r, json_object_get(j, "experts"));
 }
 
 static int32_t repeat(struct bench *b, struct cli_model *m,
@@ -238,6 +291,7 @@ static int32_t repeat(struct bench *b, struct cli_model *m,
 {
 	double pre[BENCH_MAX_REPEAT], dec[BENCH_MAX_REPEAT];
 	double sim[BENCH_MAX_REPEAT], link[BENCH_MAX_REPEAT];
+	double missed[BENCH_MAX_REPEAT];
 	double steps = (double)(b->new_tokens - 1);
 	size_t bytes = (size_t)b->new_tokens * sizeof(*first);
 	size_t times = (size_t)b->repeat;
@@ -259,6 +313,7 @@ static int32_t repeat(struct bench *b, struct cli_model *m,
 			continue; // warm-up
 		pre[i] = (double)n / r->prefill_s;
 		dec[i] = steps / r->decode_s;
+		missed[i] = r->missed / steps;
 		sim[i] = r->sim_s > 0 ? steps / r->sim_s : 0;
 		link[i] = r->link_bytes * 1e-9 /
 			  (r->sim_s > 0 ? r->sim_s : r->decode_s);
@@ -267,6 +322,7 @@ static int32_t repeat(struct bench *b, struct cli_model *m,
 	out->decode = spread_of(dec, times);
 	out->sim = spread_of(sim, times);
 	out->link = spread_of(link, times);
+	out->missed = spread_of(missed, times).median;
 	return 0;
 }
 

@@ -158,7 +158,7 @@ double ceilings_away_s(const struct ceilings *c, double bytes)
 }
 
 double ceilings_floor_s(const struct ceilings *c, const struct genai_model *m,
-			double cache_bytes)
+			double cache_bytes, double missed)
 {
 	const struct genai_paging *p = &m->paging;
 	const struct genai_pager_report *r = &p->report;
@@ -173,6 +173,8 @@ double ceilings_floor_s(const struct ceilings *c, const struct genai_model *m,
 		page = (double)r->slot_bytes;
 	if (copied > 0)
 		link += copied / page * c->copy_s;
+	// experts that are read where they lie
+	link = (link > 0 ? link : 0) + missed / c->link_bytes_s;
 	if (c->counted) // with what launches cost, and all that a step touches
 		memory = (double)r->resident_ns * 1e-9;
 	return memory > link ? memory : link;

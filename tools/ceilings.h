@@ -26,8 +26,9 @@ double ceilings_away_s(const struct ceilings *c, double bytes);
 /* No step takes less with this plan: all weights, and cache_bytes, from the
  * device's memory and what launches cost; or what the budget leaves out, ring
  * included, over the link, that which is not read in place in copies of a
- * page.  Where the host's cores multiply, they and the link share that. */
+ * page, and missed bytes of experts besides.  Where the host's cores multiply,
+ * they and the link share that. */
 double ceilings_floor_s(const struct ceilings *c, const struct genai_model *m,
-			double cache_bytes);
+			double cache_bytes, double missed);
 
 #endif

@@ -142,7 +142,7 @@ static int32_t plan_of(struct inspect *in, struct cli_model *m)
 	rc = rates_of(in->c, m->rt, false, &c, &measured);
 	if (rc)
 		return rc;
-	floor_s = ceilings_floor_s(&c, m->model, 0);
+	floor_s = ceilings_floor_s(&c, m->model, 0, 0);
 	json_object_set_new(in->j, "predicted",
 			    json_pack("{s:o, s:o, s:o}", "tokens_per_s_at_most",
 				      cli_real(1 / floor_s), "memory_gb_s",

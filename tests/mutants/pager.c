@@ -14,8 +14,24 @@ static uint64_t last_src;
 static uint32_t n_copies;
 static int32_t refused;
 static struct genai_stream *own, *steps; // the mutant's; the executor's
+static struct genai_pager *sealed;	 // the last one
+static bool unmended;
 
 // ---- what the pager sees of the device ----
+
+// Of experts, between steps: a table, or one that takes another's place.
+static bool is_table(uint64_t dst)
+{
+	return sealed && sealed->experts &&
+	       dst == pager_experts_table(sealed, 0);
+}
+
+static bool is_slot(uint64_t dst)
+{
+	return sealed && sealed->experts &&
+	       dst - sealed->slots_of_experts.addr <
+		       sealed->slots_of_experts.bytes;
+}
 
 static int32_t copy(void *self, struct genai_stream *s, uint64_t dst,
 		    uint64_t src, uint64_t bytes, uint32_t kind,
@@ -24,6 +40,14 @@ static int32_t copy(void *self, struct genai_stream *s, uint64_t dst,
 	uint64_t from = src;
 	int32_t rc;
 
+	if (kind == GENAI_COPY_D2H)
+		unmended = false;
+	if ((is("experts-stale") && is_table(dst)) ||
+	    (unmended && is_slot(dst)) ||
+	    (is("experts-uncounted") && kind == GENAI_COPY_D2H))
+		return 0;
+	if (is("experts-early") && is_slot(dst))
+		s = own;
 	if (is("copy-short"))
 		bytes--;
 	if (is("copy-mixed") && last_src && ++n_copies % 5 == 0)
@@ -112,7 +136,9 @@ static int32_t m_open(void *self, const struct genai_stream_api *stream,
 	refused = 0;
 	last_src = n_copies = 0;
 	api.ops = &mutated;
-	if (is("own-stream"))
+	sealed = NULL;
+	unmended = false;
+	if (is("own-stream") || is("experts-early"))
 		stream->ops->create(api.self, "own", &own, NULL);
 	return pager_table.open(self, &api, barrier, out_pager, err);
 }
@@ -215,6 +241,7 @@ static int32_t m_seal(struct genai_pager *p,
 	if (rc && is("seal-writes"))
 		out->n_pages = 1;
 	if (!rc) {
+		sealed = p;
 		after_seal(p);
 		if (is("report-overrun"))
 			*out = p->report;
@@ -279,6 +306,8 @@ static int32_t m_acquire(struct genai_pager *p, uint32_t visit,
 		return rc;
 	if (is("dies"))
 		abort();
+	if (is("experts-within") && visit == 1)
+		pager_experts_turn(p, s, NULL);
 	if (is("one-pager") && last && last != p)
 		out_place->addr = last_addr;
 	last = p;
@@ -363,6 +392,7 @@ static int32_t m_reset(struct genai_pager *p, const struct genai_ticket *t,
 	for (uint32_t i = 0; i < p->n_slots && i < 64; i++)
 		page[i] = p->slots[i].page;
 	rc = pager_table.reset(p, t, err);
+	unmended = is("experts-unmended");
 	if (!rc && is("reset-keeps")) {
 		p->primed = primed;
 		for (uint32_t i = 0; i < p->n_slots && i < 64; i++)
@@ -410,7 +440,8 @@ static int32_t m_close(struct genai_pager *p, const struct genai_ticket *t,
 	if (is("file-closes") && moved)
 		close(moved);
 	moved = 0;
-	if (is("own-stream"))
+	sealed = NULL;
+	if (is("own-stream") || is("experts-early"))
 		real_stream->destroy(p->stream.self, own, NULL);
 	return pager_table.close(p, t, err);
 }
@@ -432,6 +463,7 @@ static struct genai_pager_ops table = {
 	.replay_begin = m_replay,
 	.resident = m_resident,
 	.plan = m_plan,
+	.experts = pager_experts_of,
 };
 
 // ---- the handshake ----
@@ -469,6 +501,7 @@ static int32_t init(const struct genai_host *h,
 	}
 	h->config_get_u64(h->ctx, "page_bytes", &m->page_bytes);
 	h->config_get_bool(h->ctx, "sync", &sync);
+	m->exchange = 8;
 	m->async = !sync && !is("own-stream") && !is("held-taken");
 	lax = *h;
 	lax.ticket_check = any_ticket;
