@@ -79,8 +79,8 @@ bool genai_stack_last(const char *stack, size_t *io_end, const char **out_name,
 		at--;
 	*io_end = at ? at - 1 : 0;
 	*out_name = stack + at + strspn(stack + at, " \t");
-	*out_n = *out_name < stack + end ? (size_t)(stack + end - *out_name)
-					 : 0;
+	*out_n =
+		*out_name < stack + end ? (size_t)(stack + end - *out_name) : 0;
 	return at > 0;
 }
 
@@ -175,6 +175,21 @@ static int32_t check_speculation(const char *value, struct genai_error *err)
 		return genai_fail(err, GENAI_E_CONFIG,
 				  "expected auto, off or 1 to 8");
 	return 0;
+}
+
+static int32_t check_swap(const char *value, struct genai_error *err)
+{
+	uint64_t bytes;
+	double percent = -1;
+	int32_t rc;
+
+	if (strcmp(value, "auto") == 0 || strcmp(value, "off") == 0)
+		return 0;
+	rc = genai_parse_bytes(value, &bytes, &percent, err);
+	if (!rc && percent >= 0)
+		rc = genai_fail(err, GENAI_E_CONFIG,
+				"expected bytes, not a percentage");
+	return rc;
 }
 
 // Does value match one of "a|b|c:*"?  Remembers the nearest one.
@@ -272,6 +287,7 @@ const struct genai_runtime_key genai_runtime_keys[] = {
 	{"weight_budget", "auto", check_budget},
 	{"context", "auto", check_context},
 	{"speculation", "auto", check_speculation},
+	{"swap", "auto", check_swap},
 	{"module_path", "", check_dirs},
 	{"trusted_roots", "", check_dirs},
 	{"check", "off", check_order},

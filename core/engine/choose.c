@@ -15,11 +15,12 @@ static void free_seq(struct eng_seq *s)
 {
 	free(s->ids);
 	free(s->blocks);
+	free(s->slots);
 	free(s->text);
 	genai_sampler_close(s->sampler);
 	genai_detok_close(s->detok);
 	s->ids = NULL;
-	s->blocks = NULL;
+	s->blocks = s->slots = NULL;
 	s->text = NULL;
 	s->sampler = NULL;
 	s->detok = NULL;

@@ -173,6 +173,7 @@ static void failed(struct genai_engine *e, const struct genai_error *why)
 
 	// what ran ahead is void, too
 	e->step.side[0].flying = e->step.side[1].flying = false;
+	eng_void_swapped(e);
 	eng_count(e, &e->stats.device_errors, 1);
 	if (recover(e, &err))
 		give_up(e, why, true);
@@ -225,9 +226,11 @@ static bool step(struct genai_engine *e)
 	struct genai_error err = GENAI_ERROR_INIT;
 	int32_t rc;
 
-	if (!e->step.side[e->turn].flying && !eng_schedule(e))
-		return false;
 	pthread_mutex_lock(&e->device);
+	if (!e->step.side[e->turn].flying && !eng_schedule(e)) {
+		pthread_mutex_unlock(&e->device);
+		return false;
+	}
 	rc = run_step(e, &err);
 	if (!rc) {
 		e->tries = 0;
@@ -391,7 +394,9 @@ static int32_t open_packed(struct genai_engine *e, const char *path,
 	k = e->m->packing;
 	e->max_seqs = k.seqs;
 	choose_speculation(e);
-	rc = eng_step_open(e, err);
+	rc = eng_swap_open(e, err);
+	if (!rc)
+		rc = eng_step_open(e, err);
 	if (rc)
 		return rc;
 	e->blocks = eng_blocks_open(k.blocks, k.block);
@@ -546,6 +551,7 @@ void genai_engine_close(struct genai_engine *e)
 	pthread_cond_destroy(&e->work);
 	pthread_mutex_destroy(&e->lock);
 	pthread_mutex_destroy(&e->device);
+	eng_swap_close(e);
 	free(e->wide);
 	free(e->bits);
 	free(e);

@@ -7,7 +7,8 @@
  * fit.c       what an engine would take
  * alone.c     the same for a model whose sequences go one by one
  * events.c    what happened, on its way to whoever asks
- * blocks.c    the pool of blocks */
+ * blocks.c    the pool of blocks
+ * swap.c      what preempted sequences computed, in host memory */
 #ifndef GENAI_CORE_ENGINE_ENGINE_H
 #define GENAI_CORE_ENGINE_ENGINE_H
 
@@ -72,6 +73,11 @@ struct eng_seq {
 	uint32_t *blocks;
 	uint32_t n_blocks, n_kept; /* kept: their serials are known */
 	uint64_t serial;	   /* of the last one kept */
+	uint32_t *slots; /* of host memory, for its blocks while it waits */
+	uint32_t n_slots;
+	size_t kept;	   /* positions in them */
+	uint32_t restored; /* 1 + the step behind which what came back is there;
+			      0: it is */
 	struct genai_sampler *sampler;
 	struct genai_detok *detok;
 	char *text; /* not given out yet */
@@ -85,7 +91,9 @@ struct eng_seq {
 
 /* Device and pinned memory of packed steps (step.c). */
 struct eng_step {
-	struct genai_mem cache, in, tokens, best, logits; /* device */
+	struct genai_mem cache, in, logits; /* device */
+	struct genai_mem best; /* tokens, and behind max_seqs of them, their
+				  logits */
 	uint64_t ids_at, rows_at, begins_at, positions_at, past_at, first_at,
 		table_at; /* in in and stage */
 	struct eng_side {
@@ -95,6 +103,18 @@ struct eng_step {
 		struct genai_point done;
 		bool flying; /* submitted, and not waited for */
 	} side[2];
+};
+
+/* Host memory for blocks that were given up (swap.c). */
+struct eng_swap {
+	uint64_t limit; /* bytes; 0: none */
+	bool begun;	/* memory was taken, or there is none */
+	bool always;	/* whatever is faster: for tests */
+	struct genai_mem mem;
+	uint32_t n, n_free, *free; /* slots */
+	struct eng_move *moves;	   /* for the next step, in order */
+	uint32_t n_moves, cap_moves;
+	uint64_t block_ns; /* a block's way out and back */
 };
 
 struct eng_event {
@@ -114,6 +134,7 @@ struct genai_engine {
 	/* the thread's own */
 	struct eng_blocks *blocks;
 	struct eng_step step;
+	struct eng_swap swap;
 	struct eng_seq *waiting, *running; /* in order */
 	struct eng_seq *alone;		   /* whose positions the session has */
 	uint32_t n_running;
@@ -123,6 +144,9 @@ struct genai_engine {
 	float *wide;	/* a row of logits */
 	uint32_t *bits; /* of ids that may come next */
 	uint32_t tries;
+	bool simulated;		      /* the device has a clock of its own */
+	double position_ns;	      /* of a prompt, by the device's clock */
+	uint64_t begun_ns;	      /* of the step under way, by that clock */
 	uint64_t since_ns, waited_ns; /* statistics: the end of the last step,
 					 or of idleness; for turn's step */
 
@@ -218,6 +242,8 @@ bool eng_schedule_ahead(struct genai_engine *e);
 void eng_computed(struct genai_engine *e);
 /* Out of all lists; blocks given back. */
 void eng_remove(struct genai_engine *e, struct eng_seq *s);
+/* A step failed: what was on its way to host memory or back is void. */
+void eng_void_swapped(struct genai_engine *e);
 /* The blocks of all running ones are void, and so is what is cached. */
 void eng_start_over(struct genai_engine *e);
 
@@ -256,6 +282,24 @@ int64_t eng_step_best(const struct genai_engine *e, uint32_t row,
 		      float *out_logit);
 /* A row of logits in e->wide. */
 void eng_step_logits(struct genai_engine *e, uint32_t row);
+
+/* ---- swap.c ---- */
+
+/* Errors: GENAI_E_CONFIG. */
+int32_t eng_swap_open(struct genai_engine *e, struct genai_error *err);
+/* What is not the device's. */
+void eng_swap_close(struct genai_engine *e);
+/* Time of the device's own clock, if it has one. */
+uint64_t eng_device_ns(const struct genai_engine *e);
+/* Before it gives up its blocks: keep what they hold, if there is room and it
+ * is faster than to compute it again. */
+void eng_swap_out(struct genai_engine *e, struct eng_seq *s);
+/* Behind the blocks that it has, take others for what was kept. */
+void eng_swap_in(struct genai_engine *e, struct eng_seq *s);
+/* What was kept is not needed, or void. */
+void eng_swap_drop(struct genai_engine *e, struct eng_seq *s);
+/* The copies of what was decided, before the step that relies on them. */
+int32_t eng_swap_submit(struct genai_engine *e, struct genai_error *err);
 
 /* ---- alone.c ---- */
 

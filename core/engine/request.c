@@ -116,6 +116,7 @@ void eng_request_free(struct eng_request *rq)
 	for (uint32_t i = 0; rq->seqs && i < rq->n; i++) {
 		free(rq->seqs[i].ids);
 		free(rq->seqs[i].blocks);
+		free(rq->seqs[i].slots);
 		free(rq->seqs[i].text);
 		genai_sampler_close(rq->seqs[i].sampler);
 		genai_detok_close(rq->seqs[i].detok);

@@ -72,6 +72,7 @@ static void preempt(struct genai_engine *e, struct eng_seq *s)
 	unplan(e, s);
 	take_out(&e->running, s);
 	e->n_running--;
+	eng_swap_out(e, s);
 	drop_blocks(e, s);
 	insert(&e->waiting, s);
 	eng_count(e, &e->stats.preemptions, 1);
@@ -264,6 +265,7 @@ static bool take_up(struct genai_engine *e, struct eng_seq *s)
 			drop_blocks(e, s);
 			return false;
 		}
+		eng_swap_in(e, s);
 	} else {
 		e->alone = NULL; // the session is another's
 		s->computed = 0;
@@ -343,12 +345,34 @@ static void keep_blocks(struct genai_engine *e, struct eng_seq *s)
 					s->serial, s->ids + s->n_kept * size);
 }
 
+// What a position of a prompt takes, the latest ones above all.
+static void note_position(struct genai_engine *e, uint64_t now, uint64_t rows,
+			  bool more)
+{
+	uint64_t took = now - e->since_ns, at;
+	double each;
+
+	if (e->simulated) {
+		at = eng_device_ns(e);
+		took = at - e->begun_ns;
+		e->begun_ns = at;
+	}
+	each = (double)took / (double)rows;
+	if (more)
+		e->position_ns = e->position_ns > 0
+					 ? e->position_ns * .75 + each * .25
+					 : each;
+}
+
 // With the lock: statistics of a step of x.
 static void note_step(struct genai_engine *e, const struct eng_side *x,
 		      bool more)
 {
 	uint64_t now = eng_now_ns(), rows = e->blocks ? x->padded : x->rows;
 	struct genai_engine_steps *kind = e->stats.kinds;
+
+	if (e->blocks)
+		note_position(e, now, rows, more);
 
 	for (uint64_t n = 1; n < rows && !more; n *= 2)
 		kind++;
@@ -374,6 +398,8 @@ void eng_computed(struct genai_engine *e)
 
 		more |= p->add > p->n_guess + 1;
 		s->computed += p->add - p->n_guess;
+		if (s->restored == e->turn + 1)
+			s->restored = 0;
 		if (e->blocks && p->add)
 			keep_blocks(e, s);
 	}
@@ -388,16 +414,37 @@ void eng_remove(struct genai_engine *e, struct eng_seq *s)
 		e->n_running--;
 	else
 		take_out(&e->waiting, s);
+	eng_swap_drop(e, s);
 	if (e->blocks)
 		drop_blocks(e, s);
 	if (e->alone == s)
 		e->alone = NULL;
 }
 
+void eng_void_swapped(struct genai_engine *e)
+{
+	struct eng_seq *s, *next;
+
+	e->swap.n_moves = 0;
+	for (s = e->waiting; s; s = s->next)
+		eng_swap_drop(e, s);
+	for (s = e->running; s; s = next) {
+		next = s->next;
+		if (!s->restored)
+			continue;
+		s->restored = 0;
+		take_out(&e->running, s);
+		e->n_running--;
+		drop_blocks(e, s);
+		insert(&e->waiting, s);
+	}
+}
+
 void eng_start_over(struct genai_engine *e)
 {
 	struct eng_seq *s;
 
+	eng_void_swapped(e);
 	while ((s = e->running)) {
 		take_out(&e->running, s);
 		e->n_running--;

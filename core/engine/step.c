@@ -26,6 +26,15 @@ static uint64_t place(uint64_t *end, uint64_t bytes)
 	return at;
 }
 
+// Where the logits of tokens begin, behind the tokens of all sequences.
+static uint64_t behind_tokens(uint64_t seqs)
+{
+	uint64_t end = 0;
+
+	place(&end, seqs * sizeof(int64_t));
+	return end;
+}
+
 static uint64_t lay_out(struct eng_step *t, const struct genai_model *m)
 {
 	const struct genai_packing *k = &m->packing;
@@ -47,10 +56,10 @@ uint64_t eng_step_bytes(const struct genai_model *m, uint64_t *out_copied,
 {
 	struct eng_step t;
 	uint64_t in = lay_out(&t, m), row = session_logit_bytes(m);
-	uint64_t best = m->packing.seqs * (sizeof(int64_t) + row);
+	uint64_t best = behind_tokens(m->packing.seqs) + m->packing.seqs * row;
 
 	*out_copied = in + best;
-	*out_copies = 4; // in, tokens handed on, tokens and their logits out
+	*out_copies = 3; // in, tokens handed on, tokens and their logits out
 	return in + best + m->packing.seqs * m->vocab * row;
 }
 
@@ -62,7 +71,7 @@ static int32_t open_side(struct genai_engine *e, struct eng_side *x,
 		struct genai_mem *mem;
 		uint64_t bytes;
 	} take[] = {{&x->stage, in},
-		    {&x->out, seqs * (8 + row)},
+		    {&x->out, behind_tokens(seqs) + seqs * row},
 		    {&x->host_logits, seqs * e->m->vocab * row}};
 	int32_t rc = 0;
 
@@ -91,8 +100,8 @@ int32_t eng_step_open(struct genai_engine *e, struct genai_error *err)
 	} take[] = {
 		{&t->cache, GENAI_MEM_DEVICE, cache, GENAI_TAG_KV},
 		{&t->in, GENAI_MEM_DEVICE, in, GENAI_TAG_ACTIVATIONS},
-		{&t->tokens, GENAI_MEM_DEVICE, seqs * 8, GENAI_TAG_ACTIVATIONS},
-		{&t->best, GENAI_MEM_DEVICE, seqs * row, GENAI_TAG_ACTIVATIONS},
+		{&t->best, GENAI_MEM_DEVICE, behind_tokens(seqs) + seqs * row,
+		 GENAI_TAG_ACTIVATIONS},
 		{&t->logits, GENAI_MEM_DEVICE, seqs * e->m->vocab * row,
 		 GENAI_TAG_ACTIVATIONS},
 	};
@@ -111,10 +120,10 @@ void eng_step_close(struct genai_engine *e, const struct genai_ticket *ticket,
 {
 	struct eng_step *t = &e->step;
 	struct eng_side *x = &t->side[0], *y = &t->side[1];
-	struct genai_mem *all[] = {&t->cache, &t->in,	       &t->tokens,
-				   &t->best,  &t->logits,      &x->stage,
-				   &x->out,   &x->host_logits, &y->stage,
-				   &y->out,   &y->host_logits};
+	struct genai_mem *all[] = {&t->cache,	    &t->in,	 &t->best,
+				   &t->logits,	    &x->stage,	 &x->out,
+				   &x->host_logits, &y->stage,	 &y->out,
+				   &y->host_logits, &e->swap.mem};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		int32_t r = 0;
@@ -166,14 +175,15 @@ static void put_seq(struct genai_engine *e, struct eng_seq *s, uint32_t b,
 		rows[(*logits)++] = row + i;
 }
 
-// Rows from n on are padding: nobody's.
-static void put_all(struct genai_engine *e, uint64_t padded)
+// Rows from n on are padding: nobody's.  Returns how many bytes say all.
+static uint64_t put_all(struct genai_engine *e, uint64_t padded)
 {
 	const struct eng_step *t = &e->step;
 	int64_t *ids = stage(e, t->ids_at), *pos = stage(e, t->positions_at);
 	int64_t *rows = stage(e, t->rows_at), *begins = stage(e, t->begins_at);
 	int32_t *past = stage(e, t->past_at), *first = stage(e, t->first_at);
 	uint32_t b = 0, row = 0, logits = 0;
+	uint64_t end;
 
 	for (struct eng_seq *s = e->running; s; s = s->next) {
 		if (!eng_part(e, s)->add)
@@ -181,6 +191,7 @@ static void put_all(struct genai_engine *e, uint64_t padded)
 		put_seq(e, s, b++, row, &logits);
 		row += eng_part(e, s)->add;
 	}
+	end = t->table_at + (uint64_t)b * e->m->packing.per_seq * sizeof(*past);
 	for (; b < e->max_seqs; b++) {
 		past[b] = 0;
 		first[b] = (int32_t)row;
@@ -192,6 +203,7 @@ static void put_all(struct genai_engine *e, uint64_t padded)
 		begins[i] = (int64_t)i * e->m->vocab;
 	for (; logits < e->max_seqs; logits++)
 		rows[logits] = 0;
+	return end;
 }
 
 // ---- binding ----
@@ -239,15 +251,15 @@ static int32_t bind_step(struct genai_engine *e, int64_t n,
 		(int64_t[]){1, n});
 	bind_in(&b, g->rows, GENAI_DT_I64, t->rows_at, 1, &r);
 	bind_in(&b, g->begins, GENAI_DT_I64, t->begins_at, 1, &r);
-	bind_in(&b, g->past, GENAI_DT_I32, t->past_at, 1, &seqs);
-	bind_in(&b, g->first, GENAI_DT_I32, t->first_at, 1,
-		(int64_t[]){seqs + 1});
+	bind_in(&b, g->past, GENAI_DT_I32, t->past_at, 1, &r);
+	bind_in(&b, g->first, GENAI_DT_I32, t->first_at, 1, (int64_t[]){r + 1});
 	bind_in(&b, g->table, GENAI_DT_I32, t->table_at, 2,
-		(int64_t[]){seqs, k->per_seq});
-	genai_view_dense(&v, GENAI_DT_I64, t->tokens.range.addr, 2,
+		(int64_t[]){r, k->per_seq});
+	genai_view_dense(&v, GENAI_DT_I64, t->best.range.addr, 2,
 			 (int64_t[]){1, r});
 	bind(&b, true, g->next, &v);
-	genai_view_dense(&v, g->logits_dtype, t->best.range.addr, 2,
+	genai_view_dense(&v, g->logits_dtype,
+			 t->best.range.addr + behind_tokens(k->seqs), 2,
 			 (int64_t[]){1, r});
 	bind(&b, true, g->best, &v);
 	genai_view_dense(&v, g->logits_dtype, t->logits.range.addr, 3,
@@ -282,12 +294,10 @@ static int32_t take_back(struct genai_engine *e, struct genai_error *err)
 	uintptr_t out = (uintptr_t)x->out.host;
 	int32_t rc = 0;
 
+	// tokens, and behind all of them their logits
 	if (n)
-		rc = copy(e, out, t->tokens.range.addr, n * 8, GENAI_COPY_D2H,
-			  err);
-	if (n && !rc)
-		rc = copy(e, out + seqs * 8, t->best.range.addr, n * row,
-			  GENAI_COPY_D2H, err);
+		rc = copy(e, out, t->best.range.addr,
+			  behind_tokens(seqs) + n * row, GENAI_COPY_D2H, err);
 	for (struct eng_seq *s = e->running; !rc && s; s = s->next) {
 		const struct eng_part *p = eng_part(e, s);
 
@@ -317,7 +327,7 @@ static int32_t hand_on(struct genai_engine *e, struct genai_error *err)
 			continue;
 		if (n && (!s || row != from + n || p->at != to + n)) {
 			rc = copy(e, t->in.range.addr + t->ids_at + to * 8,
-				  t->tokens.range.addr + from * 8, n * 8,
+				  t->best.range.addr + from * 8, n * 8,
 				  GENAI_COPY_D2D, err);
 			n = 0;
 		}
@@ -334,12 +344,15 @@ int32_t eng_step_submit(struct genai_engine *e, struct genai_error *err)
 {
 	struct eng_step *t = &e->step;
 	struct eng_side *x = eng_plan(e);
+	uint64_t bytes;
 	int32_t rc;
 
 	x->padded = genai_packed_rows(e->m, x->rows);
-	put_all(e, x->padded);
-	rc = copy(e, t->in.range.addr, (uintptr_t)x->stage.host,
-		  t->in.range.bytes, GENAI_COPY_H2D, err);
+	bytes = put_all(e, x->padded);
+	rc = eng_swap_submit(e, err);
+	if (!rc)
+		rc = copy(e, t->in.range.addr, (uintptr_t)x->stage.host, bytes,
+			  GENAI_COPY_H2D, err);
 	if (!rc)
 		rc = hand_on(e, err);
 	if (!rc)
@@ -370,7 +383,7 @@ int64_t eng_step_best(const struct genai_engine *e, uint32_t row,
 	const char *out = e->step.side[e->turn].out.host;
 
 	*out_logit = session_widen(e->m->step.logits_dtype,
-				   out + (size_t)e->max_seqs * 8, row);
+				   out + behind_tokens(e->max_seqs), row);
 	return ((const int64_t *)(const void *)out)[row];
 }
 

@@ -40,14 +40,14 @@ static void fill(const struct genai_model *m, struct genai_view *in,
 	if (most > n)
 		most = n;
 	fill_view(&in[m->step.ids], GENAI_DT_I64, 2, 1, n);
-	fill_view(&in[m->step.past], GENAI_DT_I32, 1, k->seqs ? k->seqs : 1, 1);
+	fill_view(&in[m->step.past], GENAI_DT_I32, 1, k->seqs ? most : 1, 1);
 	if (m->step.rows != GENAI_NONE)
 		fill_view(&in[m->step.rows], GENAI_DT_I64, 1, most, 1);
 	fill_index(m, in, rows);
 	if (k->seqs) {
 		fill_view(&in[m->step.begins], GENAI_DT_I64, 1, most, 1);
-		fill_view(&in[m->step.first], GENAI_DT_I32, 1, k->seqs + 1, 1);
-		fill_view(&in[m->step.table], GENAI_DT_I32, 2, k->seqs,
+		fill_view(&in[m->step.first], GENAI_DT_I32, 1, most + 1, 1);
+		fill_view(&in[m->step.table], GENAI_DT_I32, 2, most,
 			  k->per_seq);
 	}
 	if (m->step.positions != GENAI_NONE)

@@ -560,7 +560,7 @@ AT(genai_engine_steps, rows, 8);
 AT(genai_engine_steps, ns, 16);
 AT(genai_engine_steps, waited_ns, 24);
 
-SIZE(genai_engine_stats, 424);
+SIZE(genai_engine_stats, 432);
 AT(genai_engine_stats, size, 0);
 AT(genai_engine_stats, healthy, 4);
 AT(genai_engine_stats, waiting, 8);
@@ -583,6 +583,7 @@ AT(genai_engine_stats, guessed, 112);
 AT(genai_engine_stats, guessed_right, 120);
 AT(genai_engine_stats, ahead, 128);
 AT(genai_engine_stats, kinds, 136);
+AT(genai_engine_stats, swapped, 424);
 
 SIZE(genai_chat_options, 24);
 AT(genai_chat_options, size, 0);

@@ -87,6 +87,7 @@ START_TEST(defaults)
 		{"weight_budget", "auto"},
 		{"context", "auto"},
 		{"speculation", "auto"},
+		{"swap", "auto"},
 		{"module_path", ""},
 		{"trusted_roots", ""},
 		{"check", "off"},
@@ -257,6 +258,8 @@ static const struct {
 	 ":2: runtime.speculation = 9: expected auto, off or 1 to 8"},
 	{"[runtime]\nspeculation=on\n",
 	 ":2: runtime.speculation = on: expected auto, off or 1 to 8"},
+	{"[runtime]\nswap=10%\n",
+	 ":2: runtime.swap = 10%: expected bytes, not a percentage"},
 	{"[runtime]\nweight_budget=101%\n",
 	 ":2: runtime.weight_budget = 101%: more than 100%"},
 	{"[runtime]\nweight_budget=10\n",
@@ -341,7 +344,7 @@ START_TEST(many_keys)
 
 	for (i = 0; i < 4100; i++)
 		n += (size_t)sprintf(text + n, "k%d=1\n", i);
-	snprintf(want, sizeof(want), ":%d: more than 4096 keys", 2 + 4096 - 12);
+	snprintf(want, sizeof(want), ":%d: more than 4096 keys", 2 + 4096 - 13);
 	refuse(text, want);
 }
 END_TEST

@@ -744,11 +744,20 @@ static void soak(uint64_t number, bool faults)
 	o.max_blocks = (96 + rnd(&seed) % 120) / o.block_positions + 1;
 	engine_on(&r, rt, models[number % 2], &o);
 	r.e->likeness = 1; // guesses are seldom right here, but many
+	r.e->swap.always = number % 4 < 2;
+	if (number % 4 == 1) // room for some
+		r.e->swap.limit = 150 * r.e->m->step.states.row_bytes;
+	if (number % 4 == 3)
+		r.e->swap.limit = 0;
 	for (int i = 0; i < EPISODES; i++)
 		episode(&r, &seed, 11);
 	ck_assert(!genai_engine_get_stats(r.e, &st));
 	ck_assert(st.healthy);
+	ck_assert_uint_eq(r.e->swap.n_free, r.e->swap.n);
+	ck_assert(number % 4 >= 2 || st.preemptions < 5 || st.swapped);
+	ck_assert(number % 4 != 3 || !st.swapped);
 	soaked.preemptions += st.preemptions;
+	soaked.swapped += st.swapped;
 	soaked.cached_tokens += st.cached_tokens;
 	soaked.device_errors += st.device_errors;
 	soaked.padded_rows += st.padded_rows;
@@ -766,6 +775,7 @@ START_TEST(alone_or_among_others)
 		soak((uint64_t)(_i * 5 + i), i % 2);
 	// it was about something
 	ck_assert_uint_gt(soaked.preemptions, 10);
+	ck_assert_uint_gt(soaked.swapped, 0);
 	ck_assert_uint_gt(soaked.cached_tokens, 500);
 	ck_assert_uint_gt(soaked.device_errors, 0);
 	ck_assert_uint_gt(soaked.padded_rows, 50);
@@ -783,7 +793,9 @@ enum mutant {
 	LENGTH_LATE,	 // one position too few
 	PADDING_WRITES,	 // at the beginning of the first sequence
 	HANDED_WRONG,	 // another sequence's token, in a step that runs ahead
-	ONE_SIDE	 // its tokens over those that were not read yet
+	ONE_SIDE,	 // its tokens over those that were not read yet
+	SWAP_OTHER,	 // what comes back is what another block held
+	SWAP_NOT_KEPT	 // what is given up is not copied
 };
 
 static struct {
@@ -891,14 +903,26 @@ static int32_t spoiling_copy(void *self, struct genai_stream *stream,
 {
 	struct genai_engine *e = mutant.e;
 
-	if (e && src == (uintptr_t)eng_plan(e)->stage.host)
+	if (e && src == (uintptr_t)eng_plan(e)->stage.host) {
 		spoil(e);
+		bytes = e->step.in.range.bytes; // one sequence more, too
+	}
 	if (e && mutant.is == HANDED_WRONG && kind == GENAI_COPY_D2D &&
-	    src == e->step.tokens.range.addr)
+	    src == e->step.best.range.addr)
 		src += 8;
 	if (e && mutant.is == ONE_SIDE &&
 	    dst == (uintptr_t)e->step.side[1].out.host)
 		dst = (uintptr_t)e->step.side[0].out.host;
+	if (e && e->swap.n) {
+		uintptr_t kept = (uintptr_t)e->swap.mem.host;
+		uint64_t n = e->swap.mem.range.bytes;
+
+		if (mutant.is == SWAP_OTHER && src - kept < n &&
+		    src + 2 * bytes <= kept + n)
+			src += bytes;
+		if (mutant.is == SWAP_NOT_KEPT && dst - kept < n)
+			return 0;
+	}
 	return mutant.copy(self, stream, dst, src, bytes, kind, err);
 }
 
@@ -914,6 +938,7 @@ static void spoiled(enum mutant which, bool *begun)
 
 	learn(models[0]);
 	engine_on(&r, seeded_runtime(4, false), models[0], &o);
+	r.e->swap.always = true;
 	mutant.copy = r.rt->device.raw.copy;
 	r.rt->device.raw.copy = spoiling_copy;
 	mutant.e = r.e;
@@ -977,7 +1002,7 @@ int main(void)
 	tcase_add_test(tc, salts);
 	tcase_add_loop_test(tc, lost, 0, 2);
 	tcase_add_loop_test(tc, alone_or_among_others, 0, 10);
-	tcase_add_loop_test(tc, mutants, STALE_TABLE, ONE_SIDE + 1);
+	tcase_add_loop_test(tc, mutants, STALE_TABLE, SWAP_NOT_KEPT + 1);
 	suite_add_tcase(s, tc);
 	return genai_check_main(s);
 }

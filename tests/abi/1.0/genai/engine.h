@@ -250,6 +250,8 @@ struct genai_engine_stats {
 	 * the last: those in which there was more of somebody, mostly of a
 	 * prompt. */
 	struct genai_engine_steps kinds[GENAI_STEP_KINDS];
+	uint64_t swapped; /* of preemptions, those after which what was computed
+			     was kept in host memory */
 };
 int32_t genai_engine_get_stats(struct genai_engine *engine,
 			       struct genai_engine_stats *out_stats);
