@@ -8,10 +8,12 @@
  * a kernel that waits for the answer takes the sums.  Nothing of that needs the
  * host's part of a step, so it is recorded and replayed like all else.
  *
- * Order of the sums, as in kernels/beside.cu: of 32 lanes, lane i takes the
- * words (8 codes) i, i + 32, ... of a row; a word is a chain of eight fused
- * multiply-adds, times the scale it is added to the lane's sum, fused; then a
- * tree over the lanes. */
+ * Sums, as in kernels/beside.cu: activations are integers, 32 columns with one
+ * power of two, so that a block of 32 is summed exactly.  Of 32 lanes, lane i
+ * takes the blocks i, i + 32, ... of a row: the sum, less the zero point times
+ * the integers' (fused, if it is a float), rounded, times scale times power,
+ * added to the lane's, fused; then a tree over the lanes by halving
+ * distances. */
 #ifndef CEP_BESIDE_H
 #define CEP_BESIDE_H
 
@@ -41,12 +43,14 @@ enum cep_level { CEP_PLAIN, CEP_AVX2, CEP_AVX512, CEP_N_LEVELS };
 /* The best that this machine has. */
 enum cep_level cep_beside_level(void);
 
-/* Rows first to first + n of m times the activations, to out[0] and on.  x is
- * spread: codes of one place in a word lie together, as the words do, so
- * element e of word w of a tile is at 32 e + w of its CEP_BESIDE_TILE. */
+/* Rows first to first + n of m times the activations, to out[0] and on.  128
+ * columns (16 words of codes) of these are CEP_BESIDE_DIGITS bytes of x: of
+ * three digits of 8 bits each, the lowest first, 4 even columns of each word,
+ * then the odd ones; 4 floats, the blocks' powers of two; 4 int32_t, what their
+ * integers add up to; 32 bytes of nothing.  Behind k they are 0. */
 void cep_multiply4(enum cep_level level, const struct cep_form4 *f,
 		   const struct cep_rows4 *m, uint32_t first, uint32_t n,
-		   const float *x, float *out);
+		   const unsigned char *x, float *out);
 
 /* ---- the threads ---- */
 
@@ -61,9 +65,9 @@ struct cep_job {
 	struct cep_form4 form;
 	uint32_t n_parts, n_matrices, n_chunks;
 	uint32_t large_rows, small_rows; /* of a chunk */
-	uint32_t rows;	/* of a matrix, all */
-	const float *x; /* spread */
-	float *sums;	/* [n_matrices][rows] */
+	uint32_t rows;			 /* of a matrix, all */
+	const unsigned char *x;
+	float *sums; /* [n_matrices][rows] */
 	struct cep_beside_part parts[CEP_BESIDE_PARTS];
 };
 

@@ -13,7 +13,9 @@
 #include "modules/cuda_ep/plan.h"
 
 #define WARPS 8
-#define FULL_WARPS 24 // of a multiprocessor: enough reads are under way
+#define BUSY 2		   // blocks of a multiprocessor
+#define ONE_SLOTS 4096u	   // shared memory for sums: of one row
+#define EIGHT_SLOTS 16384u // and of up to eight
 
 enum state { CEP_UNKNOWN, CEP_LEARNING, CEP_ASKED };
 
@@ -143,8 +145,7 @@ static int32_t new_place(const struct cep_node *n, struct cep_run *r,
 	};
 	j->n_matrices = x->dual ? 2 : 1;
 	j->rows = (uint32_t)n->in[x->first]->dims[0];
-	in = (p->k + CEP_BESIDE_TILE - UINT64_C(1)) / CEP_BESIDE_TILE *
-	     CEP_BESIDE_TILE * 4;
+	in = cep_digit_bytes(p->k);
 	out = UINT64_C(4) * j->rows * j->n_matrices;
 	rc = take_pinned(self, in + out, &at->host, &at->addr, r->err);
 	if (rc) {
@@ -152,7 +153,7 @@ static int32_t new_place(const struct cep_node *n, struct cep_run *r,
 		return rc;
 	}
 	at->sums_at = at->addr + in;
-	j->x = (const float *)at->host;
+	j->x = (const unsigned char *)at->host;
 	j->sums = (float *)(at->host + in);
 	r->side->places[n->index] = at;
 	return 0;
@@ -254,6 +255,7 @@ static int32_t ask(const struct cep_node *n, struct cep_run *r,
 		.turn = r->sync,
 		.k = x->m.k,
 		.job = n->index,
+		.vec = x->m.vec_a,
 	};
 
 	return cep_run_kernel(
@@ -292,36 +294,94 @@ static int32_t meet(const struct cep_node *n, struct cep_run *r,
 		(struct cep_dim3){rows < 128 ? rows : 128, 1, 1}, 256, 0, &k);
 }
 
+static struct cep_dim3 grid_of(uint32_t x, uint32_t y)
+{
+	return (struct cep_dim3){x, y, 1};
+}
+
+// One row: so many blocks that each takes as many row groups as the others.
+static int32_t multiply_one(const struct cep_node *n, struct cep_run *r,
+			    struct cep_mv_dual_tiled *q, bool dual)
+{
+	static const enum cep_kernel k[2][2] = {
+		{CEP_K_cep_beside_1_f16, CEP_K_cep_beside_1_bf16},
+		{CEP_K_cep_besided_1_f16, CEP_K_cep_besided_1_bf16},
+	};
+	uint32_t rows = dual ? 8 : 16, groups = (q->m.n + rows - 1) / rows;
+	uint32_t most = BUSY * (uint32_t)r->self->n_sms, each;
+	uint64_t digits = q->m.part ? 0 : cep_digit_bytes(q->m.k);
+
+	each = (groups + most - 1) / most;
+	return cep_run_kernel(r, k[dual][n->in[0]->dtype == GENAI_DT_BF16],
+			      grid_of((groups + each - 1) / each, 1),
+			      32 * WARPS, (uint32_t)(ONE_SLOTS + digits), q);
+}
+
+// Several, up to 64 at a time: their digits first.
+static int32_t multiply_many(const struct cep_node *n, struct cep_run *r,
+			     struct cep_mv_dual_tiled *q, bool dual)
+{
+	static const enum cep_kernel k[2][2] = {
+		{CEP_K_cep_beside_8_f16, CEP_K_cep_beside_8_bf16},
+		{CEP_K_cep_besided_8_f16, CEP_K_cep_besided_8_bf16},
+	};
+	uint32_t rows = dual ? 8 : 16, all = q->m.m;
+	uint64_t size = cep_dtype_bytes(n->in[0]->dtype);
+	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
+	int32_t rc = 0;
+
+	for (uint32_t at = 0; at < all && !rc; at += CEP_DIGIT_ROWS) {
+		q->m.m = all - at < CEP_DIGIT_ROWS ? all - at : CEP_DIGIT_ROWS;
+		rc = cep_run_kernel(
+			r, bf ? CEP_K_cep_digits_bf16 : CEP_K_cep_digits_f16,
+			grid_of(q->m.m, 1), 256, 0, &q->m);
+		if (!rc)
+			rc = cep_run_kernel(r, k[dual][bf],
+					    grid_of((q->m.n + rows - 1) / rows,
+						    (q->m.m + 7) / 8),
+					    32 * WARPS, EIGHT_SLOTS, q);
+		q->m.a += CEP_DIGIT_ROWS * (uint64_t)q->m.lda * size;
+		q->m.out += CEP_DIGIT_ROWS * (uint64_t)q->m.ldc * size;
+		if (q->o.add)
+			q->o.add += CEP_DIGIT_ROWS * (uint64_t)q->m.ldc * size;
+	}
+	return rc;
+}
+
 // The rows of this run, on the device.
 static int32_t multiply(const struct cep_node *n, struct cep_run *r,
 			const struct cep_product4 *x,
 			struct cep_mv_dual_tiled *q)
 {
-	static const enum cep_kernel k[2][3][2] = {
-		{{CEP_K_cep_beside_1_f16, CEP_K_cep_beside_1_bf16},
-		 {CEP_K_cep_beside_many_f16, CEP_K_cep_beside_many_bf16},
-		 {CEP_K_cep_beside_8_f16, CEP_K_cep_beside_8_bf16}},
-		{{CEP_K_cep_besided_1_f16, CEP_K_cep_besided_1_bf16},
-		 {CEP_K_cep_besided_many_f16, CEP_K_cep_besided_many_bf16},
-		 {CEP_K_cep_besided_8_f16, CEP_K_cep_besided_8_bf16}},
-	};
-	uint32_t matrices = x->dual ? 2 : 1, rows = x->m.m == 1 ? 1 : 8;
-	// rows of matrices that a warp reads at once: few, where there were too
-	// few warps else
-	bool many =
-		x->m.n * matrices / 4 >= FULL_WARPS * (uint32_t)r->self->n_sms;
-	uint32_t streams = many || rows > 1 ? 4 : 2;
-	uint32_t block = WARPS * streams / matrices;
+	int32_t rc = 0;
 
 	q->m = x->m;
 	q->o = x->o;
 	q->bias2 = x->bias2;
-	return cep_run_kernel(r,
-			      k[x->dual][rows > 1 ? 2 : many]
-			       [n->in[0]->dtype == GENAI_DT_BF16],
-			      (struct cep_dim3){(x->m.n + block - 1) / block,
-						(x->m.m + rows - 1) / rows, 1},
-			      32 * WARPS, 0, q);
+	q->m.part = x->digits;
+	if (x->m.m > 1)
+		return multiply_many(n, r, q, x->dual);
+	if (x->digits)
+		rc = cep_run_kernel(r,
+				    n->in[0]->dtype == GENAI_DT_BF16
+					    ? CEP_K_cep_digits_bf16
+					    : CEP_K_cep_digits_f16,
+				    grid_of(1, 1), 256, 0, &q->m);
+	return rc ? rc : multiply_one(n, r, q, x->dual);
+}
+
+uint64_t cep_digit_bytes(uint64_t k)
+{
+	return (k + 127) / 128 * CEP_BESIDE_DIGITS;
+}
+
+uint64_t cep_beside_bytes(const struct cep *self, uint64_t m, uint64_t k)
+{
+	uint64_t row = cep_digit_bytes(k);
+
+	if (m > 1)
+		return row * (m < CEP_DIGIT_ROWS ? m : CEP_DIGIT_ROWS);
+	return ONE_SLOTS + row <= (uint64_t)self->max_smem - 20480 ? 0 : row;
 }
 
 int32_t cep_run_beside(const struct cep_node *n, struct cep_run *r,
@@ -583,8 +643,8 @@ static void make_jobs(struct trial *t, uint64_t codes, uint64_t scales)
 			.n_parts = 1,
 			.n_matrices = 1,
 			.rows = ROWS,
-			.x = (float *)x,
-			.sums = (float *)x + K,
+			.x = (unsigned char *)x,
+			.sums = (float *)(x + cep_digit_bytes(K)),
 		};
 		j->parts[0] = (struct cep_beside_part){.n = ROWS};
 		j->parts[0].m[0] = (struct cep_rows4){
@@ -606,7 +666,9 @@ int32_t cep_measure(struct cep *self, struct genai_error *err)
 		return cep_fail(self, err, GENAI_E_NOMEM, "out of memory");
 	t->self = self;
 	t->n = enough(codes + scales);
-	rc = take_pinned(self, 4096 + t->n * (codes + scales) + 4 * (K + ROWS),
+	rc = take_pinned(self,
+			 4096 + t->n * (codes + scales) + cep_digit_bytes(K) +
+				 4 * ROWS,
 			 &t->host, &t->addr, err);
 	if (rc)
 		goto err_free;

@@ -14,6 +14,7 @@ struct cep_product4 {
 	struct cep_mm m;
 	struct cep_sum4 o;
 	uint64_t bias2;
+	uint64_t digits; /* cep_beside_bytes of room; 0 if that is 0 */
 	uint32_t first, second;
 	bool dual;
 };
@@ -24,6 +25,11 @@ int32_t cep_side_open(struct cep *self, uint32_t n_nodes,
 /* Nothing of the plan is queued any more. */
 void cep_side_close(struct cep_side *side);
 
+/* Bytes of a row of activations as integers. */
+uint64_t cep_digit_bytes(uint64_t k);
+/* Room that cep_run_beside needs for m rows of them, so many at a time. */
+#define CEP_DIGIT_ROWS 64u
+uint64_t cep_beside_bytes(const struct cep *self, uint64_t m, uint64_t k);
 /* Run what r says, all or some rows, of up to as many rows of activations as
  * give a row the same bits; q holds where the matrices lie. */
 int32_t cep_run_beside(const struct cep_node *n, struct cep_run *r,
@@ -34,8 +40,8 @@ int32_t cep_run_beside(const struct cep_node *n, struct cep_run *r,
 bool cep_beside_learn(const struct cep_node *n, struct cep_run *r,
 		      const struct cep_product4 *x, int32_t *out_rc);
 /* Rows that are left to the host, of more rows of activations than read them in
- * one pass: they are copied to the node's workspace at stage, so many bytes at a
- * time, and multiplied there by run. */
+ * one pass: they are copied to the node's workspace at stage, so many bytes at
+ * a time, and multiplied there by run. */
 #define CEP_STAGE_BYTES (UINT64_C(8) << 20)
 #define CEP_STAGE_ROWS 8u
 int32_t cep_run_staged(struct cep_node *n, struct cep_run *r,

@@ -120,6 +120,12 @@ int32_t cep_nbits_rooms(struct cep_node *n, struct genai_error *err)
 				    s->m * s->k * cep_dtype_bytes(a->dtype));
 		rc = cep_out(n, 1, a->dtype, a->rank, a->dims, err);
 	}
+	if (s->beside) {
+		s->digits = (int64_t)(*bytes + 255) / 256 * 256;
+		*bytes = (uint64_t)s->digits + cep_beside_bytes(n->self,
+								(uint64_t)s->m,
+								(uint64_t)s->k);
+	}
 	if (s->beside && s->m > CEP_STAGE_ROWS) {
 		s->stage = (int64_t)(*bytes + 255) / 256 * 256;
 		*bytes = (uint64_t)s->stage + CEP_STAGE_BYTES;
@@ -329,6 +335,8 @@ static int32_t run_beside(struct cep_node *n, struct cep_run *r,
 
 	if (r->beside != EXEC_ASK && r->beside != EXEC_MEET)
 		rc = cep_set_pair(n, r, p, second, &q);
+	if (cep_beside_bytes(n->self, p->m, p->k))
+		x.digits = r->workspace + (uint64_t)cep_nbits(n)->digits;
 	if (second && n->in[second + 3])
 		x.bias2 = n->in[second + 3]->addr;
 	if (!rc)

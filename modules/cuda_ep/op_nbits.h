@@ -20,6 +20,7 @@ struct cep_nbits {
 	int64_t stage;		     /* rows left to the host, there, too */
 	int64_t pair;		     /* bytes of one of two products */
 	int64_t normed;		     /* where a norm's result lies */
+	int64_t digits;		     /* activations as integers, for beside */
 };
 EXEC_STATE(cep_nbits, cep_node)
 
@@ -28,8 +29,8 @@ EXEC_STATE(cep_nbits, cep_node)
 /* Inputs 0 to 5 are those of MatMulNBits; rows are what a row group yields. */
 int32_t cep_nbits_prepare(struct cep_node *n, uint32_t rows,
 			  struct genai_error *err);
-/* The last to do: room for a norm's result, which is output 1, and for rows
- * that are left to the host. */
+/* The last to do: room for a norm's result, which is output 1, for activations
+ * as integers and for rows that are left to the host. */
 int32_t cep_nbits_rooms(struct cep_node *n, struct genai_error *err);
 /* The rows of this run of a matrix whose inputs begin at first. */
 struct cep_mm cep_nbits_params(const struct cep_node *n,

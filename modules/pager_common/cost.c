@@ -15,9 +15,7 @@ static void guess(struct pager_rates *r, uint64_t total, uint64_t link)
 	double all;
 
 	r->link = ns_per_byte(link ? link : UINT64_C(25000000000));
-	// rows that the host may multiply are summed in its order everywhere,
-	// which takes a device longer than its own
-	r->memory = r->link / (r->host > 0 ? 25 : 40);
+	r->memory = r->link / 40;
 	r->in_place = r->link * 2;
 	all = (double)total * r->link;
 	r->latency = all / 2000 < 2600 ? all / 2000 : 2600;

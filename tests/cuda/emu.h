@@ -92,6 +92,10 @@ static inline void __threadfence_system()
 {
 }
 
+static inline int __float2int_rn(float x)
+{
+	return (int)nearbyintf(x);
+}
 template <class T> static inline T __shfl_xor_sync(unsigned int, T v, int mask)
 {
 	unsigned int lane = emu_thread.x & 31;
@@ -175,6 +179,24 @@ static inline void emu_mma(float *d, uint32_t a0, uint32_t a1, uint32_t a2,
 		}
 		d[i] = s;
 	}
+}
+
+/* m16n8k32 of bytes, those of a without a sign. */
+static inline void emu_mma32(int *d, const uint32_t *a, uint32_t b0, uint32_t b1)
+{
+	const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
+	unsigned int lane = emu_thread.x & 31, g = lane / 4, t = lane % 4;
+	const unsigned char *all = emu_exchange(mine, sizeof(mine));
+
+	for (unsigned int i = 0; i < 4; i++)
+		for (unsigned int k = 0; k < 32; k++) {
+			const unsigned char *x = all + (g * 4 + k % 16 / 4) * 64;
+			const unsigned char *y =
+				all + ((2 * t + i % 2) * 4 + k % 16 / 4) * 64;
+
+			d[i] += (int)x[(i / 2 + k / 16 * 2) * 4 + k % 4] *
+				(int)(signed char)y[(4 + k / 16) * 4 + k % 4];
+		}
 }
 
 /* m64nNk16 of wgmma, 16 rows a warp: a in registers as for m16n8k16; element

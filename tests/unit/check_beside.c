@@ -21,7 +21,9 @@ struct matrix {
 	struct cep_form4 f;
 	uint32_t rows;
 	unsigned char *codes, *scales, *zeros;
-	float *x;
+	unsigned char *x; // q and their powers, as digits
+	int *q;
+	float *power;
 };
 
 // Halves of a usual size, and some that are subnormal, zero or negative.
@@ -58,11 +60,45 @@ static void *halves(size_t n, bool bf16)
 	return p;
 }
 
+// Integers of up to 22 bits and a sign, as the device lays them out.
+static void make_x(struct matrix *m)
+{
+	uint32_t k = m->f.k, n = (k + 127) / 128 * CEP_BESIDE_DIGITS;
+
+	m->x = calloc(1, n);
+	m->q = calloc(k, sizeof(*m->q));
+	m->power = calloc(k / 32, sizeof(*m->power));
+	for (uint32_t b = 0; b < k / 32; b++) {
+		unsigned char *x = m->x + b / 4 * CEP_BESIDE_DIGITS;
+		int sum = 0, large = draw() % 5 == 0;
+
+		m->power[b] = ldexpf(1, (int)(draw() % 40) - 30);
+		for (uint32_t i = 0; i < 32; i++) {
+			int q = (int)(draw() % 8388609) - 4194304, left;
+
+			if (large) // the most that may be
+				q = q < 0 ? -4194304 : 4194304;
+			m->q[32 * b + i] = left = q;
+			sum += q;
+			for (uint32_t d = 0; d < 3; d++) {
+				signed char digit = (signed char)(left & 255);
+
+				x[128 * d + i % 2 * 64 + b % 4 * 16 +
+				  i / 8 * 4 + i % 8 / 2] = (unsigned char)digit;
+				left = (left - digit) / 256;
+			}
+			ck_assert_int_eq(left, 0);
+		}
+		memcpy(x + 384 + 4 * (b % 4), &m->power[b], 4);
+		memcpy(x + 400 + 4 * (b % 4), &sum, 4);
+	}
+}
+
 static struct matrix make(uint32_t k, uint32_t shift, uint32_t zp, bool bf16,
 			  uint32_t rows)
 {
 	struct matrix m = {.rows = rows};
-	uint32_t block = 32u << shift, tiles = (k + 255) / 256;
+	uint32_t block = 32u << shift;
 
 	m.f = (struct cep_form4){
 		.k = k,
@@ -78,10 +114,7 @@ static struct matrix make(uint32_t k, uint32_t shift, uint32_t zp, bool bf16,
 	m.zeros = zp == CEP_ZP_PACKED ? bytes((size_t)rows * m.f.zp_row)
 		  : zp		      ? halves((size_t)rows * m.f.blocks, bf16)
 				      : NULL;
-	m.x = calloc(tiles, 256 * sizeof(float));
-	for (uint32_t i = 0; i < k; i++)
-		m.x[i / 256 * 256 + i % 8 * 32 + i % 256 / 8] =
-			(float)((int)(draw() % 4001) - 2000) / 512;
+	make_x(&m);
 	return m;
 }
 
@@ -91,6 +124,8 @@ static void drop(struct matrix *m)
 	free(m->scales);
 	free(m->zeros);
 	free(m->x);
+	free(m->q);
+	free(m->power);
 }
 
 static struct cep_rows4 rows_of(const struct matrix *m)
@@ -120,26 +155,29 @@ static float by_the_book(const struct matrix *m, uint32_t row)
 {
 	float lane[32] = {0};
 
-	for (uint32_t w = 0; w < m->f.k / 8; w++) {
-		uint32_t b = w * 8 / (32u << m->f.shift);
+	for (uint32_t i = 0; i < m->f.k / 32; i++) {
+		uint32_t b = i * 32 / (32u << m->f.shift);
 		size_t at = (size_t)row * m->f.blocks + b;
-		float z = 8, d = 0;
+		int64_t v = 0, sum = 0, z = 8;
+		float d;
 
-		if (m->f.zp_kind == CEP_ZP_PACKED)
-			z = (float)(m->zeros[row * m->f.zp_row + b / 2] >>
-					    4 * (b % 2) &
-				    15);
-		else if (m->f.zp_kind)
-			z = of(m, m->zeros, at);
-		for (uint32_t e = 0; e < 8; e++) {
+		for (uint32_t e = 0; e < 32; e++) {
 			unsigned c = m->codes[(size_t)row * m->f.row_bytes +
-					      w * 4 + e / 2];
-			float q = (float)(c >> 4 * (e % 2) & 15) - z;
-			float x = m->x[w / 32 * 256 + e * 32 + w % 32];
+					      i * 16 + e / 2];
 
-			d = e ? fmaf(q, x, d) : q * x;
+			v += (int64_t)(c >> 4 * (e % 2) & 15) *
+			     m->q[32 * i + e];
+			sum += m->q[32 * i + e];
 		}
-		lane[w % 32] = fmaf(d, of(m, m->scales, at), lane[w % 32]);
+		if (m->f.zp_kind == CEP_ZP_PACKED)
+			z = m->zeros[row * m->f.zp_row + b / 2] >> 4 * (b % 2) &
+			    15;
+		if (m->f.zp_kind == CEP_ZP_FLOAT)
+			d = fmaf(-of(m, m->zeros, at), (float)sum, (float)v);
+		else
+			d = (float)(v - z * sum);
+		lane[i % 32] = fmaf(d, of(m, m->scales, at) * m->power[i],
+				    lane[i % 32]);
 	}
 	for (int o = 16; o; o /= 2)
 		for (int i = 0; i < o; i++)
@@ -269,7 +307,9 @@ static void post(struct posted *p, uint32_t threads, struct cep_team **out_team)
 	state = 77;
 	for (int i = 0; i < 2; i++)
 		p->m[i] = make(512, 0, CEP_ZP_NONE, false, 700);
-	memcpy(p->m[1].x, p->m[0].x, 512 * sizeof(float));
+	memcpy(p->m[1].x, p->m[0].x, 4 * CEP_BESIDE_DIGITS);
+	memcpy(p->m[1].q, p->m[0].q, 512 * sizeof(int));
+	memcpy(p->m[1].power, p->m[0].power, 16 * sizeof(float));
 	p->job.form = p->m[0].f;
 	p->job.n_matrices = 2;
 	p->job.rows = 700;

@@ -41,8 +41,29 @@ __device__ __forceinline__ void mma16(float *d, u32 a0, u32 a1, u32 a2, u32 a3,
 #endif
 }
 
-// acc += a b over the 64 columns of two tiles in shared memory: MF times 16 rows
-// of a from wm on, NF times 8 of b from wn on; g = lane / 4, t = lane % 4.
+// d += a b for codes a, 16 x 32 bytes without a sign, and digits b, 32 x 8 with
+// one, the PTX m16n8k32 fragments: exact.
+__device__ __forceinline__ void mma32(int *d, const u32 *a, u32 b0, u32 b1)
+{
+#ifdef CEP_EMU
+	emu_mma32(d, a, b0, b1);
+#elif __CUDA_ARCH__ < 800 // a quarter at a time, the same fragments
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32 "
+		    "{%0,%1},{%2},{%3},{%0,%1};"
+		    : "+r"(d[i % 2 * 2]), "+r"(d[i % 2 * 2 + 1])
+		    : "r"(a[i]), "r"(i < 2 ? b0 : b1));
+#else
+	asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
+	    "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+	    : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+	    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+// acc += a b over the 64 columns of two tiles in shared memory: MF times 16
+// rows of a from wm on, NF times 8 of b from wn on; g = lane / 4, t = lane % 4.
 template <int MF, int NF, class T, int LD>
 __device__ __forceinline__ void mma_tile(float (*acc)[NF][4], const T (*a)[LD],
 					 const T (*b)[LD], u32 wm, u32 wn,

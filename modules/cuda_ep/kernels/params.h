@@ -292,13 +292,13 @@ struct cep_mv_dual_tiled {
 
 /* Rows beside the link: kernels/beside.cu.  Parts of a matrix that the host's
  * cores multiply: rows of them, in pairs. */
-#define CEP_BESIDE_TILE 256u /* columns */
+#define CEP_BESIDE_DIGITS 448u /* bytes of 128 columns of activations */
 #define CEP_BESIDE_PARTS 64u
 struct cep_ask {
-	uint64_t x, to; /* a row of activations; where it is spread */
+	uint64_t x, to; /* a row of activations; where its digits go */
 	uint64_t bell;	/* rung: job << 32 | turn */
 	uint64_t turn;	/* uint32_t of the device, of this job */
-	uint32_t k, job;
+	uint32_t k, job, vec, reserved;
 };
 struct cep_meet {
 	struct cep_mm m; /* out, bias, n of the whole matrix */
