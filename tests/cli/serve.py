@@ -487,7 +487,7 @@ def refusals(s):
     for what, path, body, status, code, text in [
         ("no JSON", TEXT, "{", 400, "invalid_json", "line 1"),
         ("no object", TEXT, "[1]", 400, "invalid_json", "no JSON object"),
-        ("nothing", TEXT, "", 400, "invalid_json", "no JSON"),
+        ("nothing", TEXT, "", 400, "invalid_json", "no body"),
         ("not UTF-8", TEXT, b'{"prompt":"\xff"}', 400, "invalid_json", "0xff"),
         ("too deep", TEXT, deep, 400, "invalid_json", "depth"),
         ("a key twice", TEXT, '{"n":1,"n":2}', 400, "invalid_json", "n"),
@@ -593,6 +593,161 @@ def refusals(s):
             "prompt": "a", "structured_outputs": {"regex": "x",
                                                   "grammar": "y"}}, 400,
          "invalid_value", "two things"),
+        ("a key twice", TEXT, '{"n":1,"n":2}', 400, "invalid_json", "n"),
+        ("no prompt", TEXT, {}, 400, "invalid_value", "prompt"),
+        ("an empty one", TEXT, {"prompt": ""}, 400, "invalid_value", "empty"),
+        ("prompt: a number", TEXT, {"prompt": 1}, 400, "invalid_type",
+         "prompt"),
+        ("prompt: no id", TEXT, {"prompt": [1, 512]}, 400, "invalid_value",
+         "item 1 is no id below 512"),
+        ("prompt: mixed", TEXT, {"prompt": [1, "a"]}, 400, "invalid_value",
+         "item 1"),
+        ("too many choices", TEXT, {"prompt": ["a"] * 9, "n": 16}, 400,
+         "invalid_value", "128"),
+        ("over the context", TEXT, {"prompt": long}, 400,
+         "context_length_exceeded", "600"),
+        ("chat over it", CHAT, {"messages": user("a b c d e f g " * 300)}, 400,
+         "context_length_exceeded", "512"),
+        ("no such model", TEXT, {"model": "gpt", "prompt": "a"}, 404,
+         "model_not_found", "gpt"),
+        ("model: a number", TEXT, {"model": 1, "prompt": "a"}, 400,
+         "invalid_type", "model"),
+        ("a mistyped key", TEXT, {"prompt": "a", "temprature": 1}, 400,
+         "unsupported_parameter", "did you mean temperature"),
+        ("no hidden states", CHAT, {"messages": user("a"),
+                                    "return_hidden_states": True}, 400,
+         "unsupported_value", "only false"),
+        ("reasoning as text", CHAT, {"messages": user("a"),
+                                     "separate_reasoning": 0}, 400,
+         "unsupported_value", "only true"),
+        ("one of chats", TEXT, {"prompt": "a", "tools": []}, 400,
+         "unsupported_parameter", "tools"),
+        ("temperature: text", TEXT, {"prompt": "a", "temperature": "1"}, 400,
+         "invalid_type", "temperature"),
+        ("temperature: range", TEXT, {"prompt": "a", "temperature": -1}, 400,
+         "invalid_value", "-1 is not from 0 to 100"),
+        ("top_p: range", TEXT, {"prompt": "a", "top_p": 1.5}, 400,
+         "invalid_value", "top_p"),
+        ("n: range", TEXT, {"prompt": "a", "n": 0}, 400, "invalid_value",
+         "n: 0"),
+        ("n: a fraction", TEXT, {"prompt": "a", "n": 1.5}, 400,
+         "invalid_type", "whole"),
+        ("n: true", TEXT, {"prompt": "a", "n": True}, 400, "invalid_type",
+         "whole"),
+        ("a number too large", TEXT, '{"prompt":"a","seed":1e999}', 400,
+         "invalid_json", "real number overflow"),
+        ("max_tokens: 0", TEXT, {"prompt": "a", "max_tokens": 0}, 400,
+         "invalid_value", "max_tokens"),
+        ("two maxima", CHAT, {"messages": user("a"), "max_tokens": 1,
+                              "max_completion_tokens": 2}, 400,
+         "invalid_value", "differ"),
+        ("best_of", TEXT, {"prompt": "a", "best_of": 2}, 400,
+         "unsupported_parameter", "best_of"),
+        ("suffix", TEXT, {"prompt": "a", "suffix": "b"}, 400,
+         "unsupported_parameter", "suffix"),
+        ("too many stops", TEXT, {"prompt": "a", "stop": ["x"] * 17}, 400,
+         "invalid_value", "16"),
+        ("an empty stop", TEXT, {"prompt": "a", "stop": [""]}, 400,
+         "invalid_value", "none empty"),
+        ("logit_bias: no id", TEXT, {"prompt": "a", "logit_bias": {"x": 1}},
+         400, "invalid_value", "'x' is no id"),
+        ("logit_bias: beyond", TEXT,
+         {"prompt": "a", "logit_bias": {"512": 1}}, 400, "invalid_value",
+         "512"),
+        ("logit_bias: range", TEXT, {"prompt": "a", "logit_bias": {"1": 101}},
+         400, "invalid_value", "100"),
+        ("logprobs: range", TEXT, {"prompt": "a", "logprobs": 21}, 400,
+         "invalid_value", "20"),
+        ("stream_options alone", TEXT,
+         {"prompt": "a", "stream_options": {}}, 400, "invalid_value",
+         "stream"),
+        ("top_logprobs alone", CHAT,
+         {"messages": user("a"), "top_logprobs": 2}, 400, "invalid_value",
+         "logprobs must be true"),
+        ("no messages", CHAT, {"messages": []}, 400, "invalid_type",
+         "messages"),
+        ("no role", CHAT, {"messages": [{"content": "a"}]}, 400,
+         "invalid_type", "messages[0]"),
+        ("no content", CHAT, {"messages": [{"role": "user"}]}, 400,
+         "invalid_type", "messages[0].content"),
+        ("an image", CHAT, {"messages": [{"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "x"}}]}]}, 400,
+         "unsupported_value", "image_url"),
+        ("a call that is forced in no known form", CHAT,
+         {"messages": user("a"), "tools": [], "tool_choice": "required"}, 400,
+         "unsupported_value", "tool_choice"),
+        ("another choice", CHAT,
+         {"messages": user("a"), "tools": [], "tool_choice": "any"}, 400,
+         "unsupported_value", "tool_choice"),
+        ("structured output", CHAT, {"messages": user("a"), "response_format":
+                                     {"type": "json_object"}}, 400,
+         "unsupported_parameter", "not installed: tools/install-llguidance"),
+        ("no such format", CHAT, {"messages": user("a"), "response_format":
+                                  {"type": "xml"}}, 400,
+         "unsupported_value", "xml"),
+        ("a format without a schema", CHAT, {
+            "messages": user("a"), "response_format":
+            {"type": "json_schema", "json_schema": {}}}, 400, "invalid_type",
+         "schema"),
+        ("no such structure", TEXT, {
+            "prompt": "a", "structured_outputs": {"ebnf": "x"}}, 400,
+         "unsupported_value", "ebnf"),
+        ("two structures", TEXT, {
+            "prompt": "a", "structured_outputs": {"regex": "x",
+                                                  "grammar": "y"}}, 400,
+         "invalid_value", "two things"),
+        ("no body", TEXT, b"", 400, "invalid_json", "no body"),
+        ("a key twice", TEXT, b'{"prompt": "a", "prompt": "b"}', 400,
+         "invalid_json", "prompt"),
+        ("a zero byte in a text", TEXT, {"prompt": "a\0b"}, 400,
+         "invalid_json", "u0000"),
+        ("half a character", TEXT, b'{"prompt": "\\ud800"}', 400,
+         "invalid_json", "D800"),
+        ("5000 arrays deep", TEXT, b'{"prompt": ' + b"[" * 5000 + b"]" * 5000
+         + b"}", 400, "invalid_json", "depth"),
+        ("500 deep", TEXT, b'{"prompt": ' + b"[" * 500 + b"]" * 500 + b"}",
+         400, "invalid_value", "prompt"),
+        ("two objects", TEXT, b'{"prompt": "a"}{}', 400, "invalid_json",
+         "end of file"),
+        ("no number", TEXT, b'{"prompt": "a", "temperature": 1e999}', 400,
+         "invalid_json", "1e999"),
+        ("a seed beyond 64 bits", TEXT,
+         b'{"prompt": "a", "seed": 9223372036854775808}', 400, "invalid_json",
+         "too big"),
+        ("half a seed", TEXT, {"prompt": "a", "seed": 1.5}, 400,
+         "invalid_type", "seed"),
+        ("less than nothing", TEXT, {"prompt": "a", "max_tokens": -1}, 400,
+         "invalid_value", "max_tokens"),
+        ("more at least than at most", TEXT,
+         {"prompt": "a", "min_tokens": 5, "max_tokens": 2}, 400,
+         "invalid_value", "min_tokens: 5"),
+        ("empty stops", TEXT, {"prompt": "a", "stop": ["", ""]}, 400,
+         "invalid_value", "stop"),
+        ("a stop that is no id", TEXT,
+         {"prompt": "a", "stop_token_ids": [1, 512]}, 400, "invalid_value",
+         "item 1 is no id below 512"),
+        ("too many log probabilities", TEXT, {"prompt": "a", "logprobs": 21},
+         400, "invalid_value", "0 to 20"),
+        ("as a flag", TEXT, {"prompt": "a", "logprobs": True}, 400,
+         "invalid_type", "logprobs"),
+        ("a bias of +1", TEXT, {"prompt": "a", "logit_bias": {"+1": 1}}, 400,
+         "invalid_value", "'+1' is no id"),
+        ("tools that are a text", CHAT, {"messages": user("a"), "tools": "x"},
+         400, "invalid_type", "an array"),
+        ("a tool that is a number", CHAT, {"messages": user("a"),
+                                           "tools": [1]},
+         400, "invalid_type", "tools[0].function.name"),
+        ("a tool that is no function", CHAT,
+         {"messages": user("a"), "tools": [{"type": "web_search"}]}, 400,
+         "unsupported_value", "web_search"),
+        ("a schema that is none", CHAT,
+         {"messages": user("a"), "tools": [
+             {"type": "function", "function": {"name": "f",
+                                               "parameters": "x"}}]}, 400,
+         "invalid_type", "tools[0].function.parameters"),
+        ("calls without a name", CHAT,
+         {"messages": [{"role": "assistant", "tool_calls": [1]}]}, 400,
+         "invalid_type", "messages[0].tool_calls[0]"),
         ("detokenize: no ids", "/detokenize", {"tokens": "a"}, 400,
          "invalid_type", "tokens"),
         ("tokenize: no text", "/tokenize", {"prompt": 1}, 400, "invalid_type",
@@ -643,6 +798,75 @@ def refusals(s):
     check("large in chunks: 413 in JSON",
           is_refused(answers_of(k), 413, "too_large"))
     k.close()
+    body = json.dumps({"prompt": "a", "max_tokens": 1}).encode()
+    top = (b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
+           b"\r\n" % TEXT.encode())
+    length = b"Content-Length: %d\r\n" % len(body)
+    for what, bytes, status, code in [
+        ("two lengths", top + length + b"Content-Length: 5\r\n\r\n" + body,
+         400, "invalid_http"),
+        ("a length and chunks", top + length + b"Transfer-Encoding: chunked"
+         b"\r\n\r\n0\r\n\r\n", 400, "invalid_http"),
+        ("a coding that is not known", top + length +
+         b"Transfer-Encoding: gzip\r\n\r\n" + body, 400, "invalid_http"),
+        ("an expectation that is not known", top + length +
+         b"Expect: 200-ok\r\n\r\n" + body, 417, "invalid_http"),
+        ("a body that would be too large, before it is sent", top +
+         b"Content-Length: 99999999\r\nExpect: 100-continue\r\n\r\n", 413,
+         "too_large"),
+        ("a head that is too large", b"GET / HTTP/1.1\r\nA: " + b"a" * 70000 +
+         b"\r\n\r\n", 400, "invalid_http"),
+        ("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400,
+         "invalid_http"),
+        ("HTTP/0.1", b"GET /health HTTP/0.1\r\n\r\n", 505, "http_version"),
+        ("HTTP/1.-11", b"GET /health HTTP/1.-11\r\n\r\n", 505,
+         "http_version"),
+        ("a method and a version that are none",
+         b"GE# / HTTP/55555555555555551.1\r\n\r\n", 501,
+         "method_not_allowed"),
+    ]:
+        k = s.raw()
+        k.sendall(bytes)
+        got = answers_of(k)
+        check("%s: %d" % (what, status), is_refused(got, status, code), got)
+        k.close()
+    k = s.raw()
+    k.sendall(head("/v2", {}) + b"no HTTP\r\n\r\n")
+    got = answers_of(k)
+    check("what follows an answer and is no HTTP: JSON, too", len(got) == 2 and
+          got[0][0] == 404 and is_refused(got[1:], 400, "invalid_http"), got)
+    k.close()
+    k = s.raw()
+    k.sendall((top + length + b"\r\n" + body) * 2 + top + length +
+              b"Connection: close\r\n\r\n" + body)
+    got = answers_of(k)
+    same("three requests at once: three answers, in order",
+         [(a, json.loads(b)["choices"][0]["finish_reason"]) for a, b in got],
+         [(200, "length")] * 3)
+    k.close()
+    k = s.raw()
+    k.sendall(top + length + b"Expect: 100-continue\r\n\r\n")
+    same("100-continue: it may come", k.recv(4096),
+         b"HTTP/1.1 100 Continue\r\n\r\n")
+    k.sendall(body)
+    check("and is answered", k.recv(4096).startswith(b"HTTP/1.1 200 "))
+    k.close()
+    k = s.raw()
+    k.sendall(top + b"Transfer-Encoding: chunked\r\n\r\n" + b"".join(
+        b"1\r\n%c\r\n" % c for c in body) + b"0\r\n\r\n")
+    check("a body in chunks of a byte", k.recv(4096).startswith(
+        b"HTTP/1.1 200 "))
+    k.close()
+    status, h, b = s.ask("HEAD", "/health")
+    same("HEAD: as GET, without what it would bring",
+         (status, h["Content-Length"], b), (200, "15", b""))
+    for method in "OPTIONS", "PUT", "DELETE":
+        status, h, b = s.ask(method, TEXT)
+        check(method + ": 405, and what there is", h["Allow"] == "POST" and
+              is_refused([(status, b)], 405, "method_not_allowed") and
+              not h["Access-Control-Allow-Origin"], status, h, b)
+    same("of a path that is read", s.ask("POST", "/health", {})[1]["Allow"],
+         "GET, HEAD")
     k = s.raw()
     k.sendall(b"GET /\xff\xc3 HTTP/1.1\r\n\r\n")
     check("a path that is not UTF-8: 404", b" 404 " in k.recv(4096))
@@ -965,7 +1189,21 @@ def keys():
     same("and takes its socket away", os.path.exists("s.sock"), False)
     with open("none", "w") as f:
         f.write("# none\n")
+    with open("blank", "w") as f:
+        f.write("one \n# two\none two\n")
+    with open("zero", "wb") as f:
+        f.write(b"one\ntw\0o\n")
+    s, u = Server(), Server(path="used.sock")
     for what, options, text in [
+        ("a port that is in use", ["--port", str(s.port)], str(s.port)),
+        ("a port that is none", ["--port", "65536"], "65535"),
+        ("a socket that is in use", ["--socket", "used.sock"], "in use"),
+        ("a file in the socket's place", ["--socket", "none"], "in use"),
+        ("a folder that is not there", ["--socket", "gone/s"], "gone/s"),
+        ("a socket without a name", ["--socket", ""], "a path is needed"),
+        ("a folder of keys", ["--api-keys", "/"], "/"),
+        ("a key of two words", ["--api-keys", "blank"], "blank: key 1 has"),
+        ("a zero byte in a key", ["--api-keys", "zero"], "zero: key 0 has"),
         ("no key in the file", ["--api-keys", "none"], "no key"),
         ("no file", ["--api-keys", "gone"], "gone"),
         ("no such host", ["--host", "256.1.1.1"], "256.1.1.1"),
@@ -975,6 +1213,11 @@ def keys():
                            capture_output=True, text=True)
         check(what, p.returncode in (1, 2) and p.stderr.count("\n") == 1 and
               text in p.stderr, p.returncode, p.stderr)
+    same("whose they are is not disturbed",
+         (s.get("/health"), u.get("/health")), ('{"status":"ok"}',) * 2)
+    same("nor the file", open("none").read(), "# none\n")
+    s.stop()
+    u.stop()
 
 
 def drain():

@@ -68,8 +68,7 @@ static void end_stream(struct answer *a)
 		evhttp_send_reply_chunk(req, b);
 	}
 	evbuffer_free(b);
-	http_done(a->s, req);
-	evhttp_send_reply_end(req);
+	http_end(a->s, req);
 }
 
 // The request ends with an error, whatever of it still runs.

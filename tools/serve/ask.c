@@ -2,6 +2,7 @@
 // or refused by name; null is as if a key were not there.
 #include "tools/serve/serve.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -264,6 +265,12 @@ static int read_lengths(const json_t *b, struct ask *a, struct serve_error *e)
 		return refuse(e, 400, "unsupported_parameter", "best_of",
 			      "best_of: all choices are returned; it may only "
 			      "be n");
+	if (a->request.max_tokens > 0 &&
+	    a->request.min_tokens > a->request.max_tokens)
+		return refuse(e, 400, "invalid_value", "min_tokens",
+			      "min_tokens: %" PRId64 " are more than the "
+			      "%" PRId64 " that there may be",
+			      a->request.min_tokens, a->request.max_tokens);
 	a->request.n = (uint32_t)n;
 	return 0;
 }
@@ -301,7 +308,8 @@ static int add_stop(const json_t *v, struct ask *a, struct serve_error *e)
 	return 0;
 }
 
-static int read_stops(const json_t *b, struct ask *a, struct serve_error *e)
+static int read_stops(struct serve *s, const json_t *b, struct ask *a,
+		      struct serve_error *e)
 {
 	const json_t *v = get(b, "stop"), *item;
 	size_t i;
@@ -322,10 +330,12 @@ static int read_stops(const json_t *b, struct ask *a, struct serve_error *e)
 			      ASK_MAX_STOPS);
 	json_array_foreach(v, i, item)
 	{
-		if (!json_is_integer(item))
-			return refuse(e, 400, "invalid_type", "stop_token_ids",
-				      "stop_token_ids: whole numbers are "
-				      "needed");
+		if (!json_is_integer(item) || json_integer_value(item) < 0 ||
+		    json_integer_value(item) >= s->info.vocab_size)
+			return refuse(e, 400, "invalid_value", "stop_token_ids",
+				      "stop_token_ids: item %zu is no id below "
+				      "%u",
+				      i, s->info.vocab_size);
 		a->stop_ids[a->request.n_stop_ids++] = json_integer_value(item);
 	}
 	return 0;
@@ -353,7 +363,8 @@ static int read_bias(struct serve *s, const json_t *b, struct ask *a,
 		long long id = strtoll(key, &end, 10);
 		double x = json_number_value(value);
 
-		if (end == key || *end || id < 0 || id >= s->info.vocab_size)
+		if (!isdigit((unsigned char)*key) || *end || id < 0 ||
+		    id >= s->info.vocab_size)
 			return refuse(e, 400, "invalid_value", "logit_bias",
 				      "logit_bias: '%.40s' is no id below %u",
 				      key, s->info.vocab_size);
@@ -503,7 +514,7 @@ int ask_read(struct serve *s, bool is_chat, json_t *body, struct ask **out,
 	if (ask_keys(body, is_chat ? CHAT : TEXT, e) || ask_model(s, body, e) ||
 	    read_stream(body, a, e) || read_lengths(body, a, e) ||
 	    read_sampling(s, body, a, e) || read_logprobs(body, a, e) ||
-	    read_stops(body, a, e) || read_bias(s, body, a, e) ||
+	    read_stops(s, body, a, e) || read_bias(s, body, a, e) ||
 	    read_rest(s, body, a, e) || ask_grammar(s, body, a, e) ||
 	    (is_chat ? read_messages(s, a, e) : read_prompts(s, body, a, e)) ||
 	    make_constraints(s, a, e)) {

@@ -98,7 +98,7 @@ static int join_parts(json_t *message, const json_t *parts, size_t at,
 }
 
 // OpenAI has the arguments of a call as a text, templates as an object.
-static void open_arguments(json_t *message)
+static int open_calls(json_t *message, size_t at, struct serve_error *e)
 {
 	json_t *call, *calls = json_object_get(message, "tool_calls");
 	size_t i;
@@ -108,6 +108,11 @@ static void open_arguments(json_t *message)
 		json_t *f = json_object_get(call, "function"), *object;
 		const json_t *text = json_object_get(f, "arguments");
 
+		if (!json_is_string(json_object_get(f, "name")))
+			return refuse(e, 400, "invalid_type", "messages",
+				      "messages[%zu].tool_calls[%zu]: a "
+				      "function with a name is needed",
+				      at, i);
 		if (!json_is_string(text))
 			continue;
 		object = json_loadb(json_string_value(text),
@@ -115,6 +120,7 @@ static void open_arguments(json_t *message)
 		if (object)
 			json_object_set_new(f, "arguments", object);
 	}
+	return 0;
 }
 
 static int check_message(json_t *m, size_t i, struct serve_error *e)
@@ -125,7 +131,8 @@ static int check_message(json_t *m, size_t i, struct serve_error *e)
 		return refuse(e, 400, "invalid_type", "messages",
 			      "messages[%zu]: an object with a role is needed",
 			      i);
-	open_arguments(m);
+	if (open_calls(m, i, e))
+		return -1;
 	if (json_is_array(content))
 		return join_parts(m, content, i, e);
 	if (content && !json_is_null(content) && !json_is_string(content))
@@ -154,6 +161,42 @@ static int take(json_t *vars, const json_t *body, const char *name, bool array,
 		return refuse(e, 400, "invalid_type", name,
 			      "%s: an array is needed", name);
 	json_object_set(vars, name, v);
+	return 0;
+}
+
+// Each is a function that can be named, with a schema of its parameters or
+// none.
+static int check_tools(const json_t *body, struct serve_error *e)
+{
+	const json_t *tools = json_object_get(body, "tools"), *tool;
+	size_t i;
+
+	if (tools && !json_is_null(tools) && !json_is_array(tools))
+		return refuse(e, 400, "invalid_type", "tools",
+			      "tools: an array is needed");
+	json_array_foreach(tools, i, tool)
+	{
+		const char *type =
+			json_string_value(json_object_get(tool, "type"));
+		const json_t *f = json_object_get(tool, "function");
+		const json_t *schema = json_object_get(f, "parameters");
+
+		if (type && strcmp(type, "function"))
+			return refuse(e, 400, "unsupported_value", "tools",
+				      "tools[%zu]: only functions are known "
+				      "here, not %.40s",
+				      i, type);
+		if (!json_is_string(json_object_get(f, "name")))
+			return refuse(e, 400, "invalid_type", "tools",
+				      "tools[%zu].function.name: a string is "
+				      "needed",
+				      i);
+		if (schema && !json_is_null(schema) && !json_is_object(schema))
+			return refuse(e, 400, "invalid_type", "tools",
+				      "tools[%zu].function.parameters: an "
+				      "object is needed",
+				      i);
+	}
 	return 0;
 }
 
@@ -209,7 +252,7 @@ static int chat_vars(const json_t *body, json_t *vars, struct serve_error *e)
 			      "chat_template_kwargs: an object is needed");
 	if (json_is_object(more))
 		json_object_update_missing(vars, (json_t *)(uintptr_t)more);
-	if (tool_choice(body, &tools, e))
+	if (check_tools(body, e) || tool_choice(body, &tools, e))
 		return -1;
 	return (tools && take(vars, body, "tools", true, e)) ||
 			       take(vars, body, "documents", true, e) ||

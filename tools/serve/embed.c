@@ -16,19 +16,14 @@
 
 #include "core/model/embed.h"
 
-#define MAX_TEXTS 2048 // of a request
 #define MAX_TRIES 3
 
 struct job {
 	struct job *next;
 	struct serve *s;
 	struct client client;
-	json_t *body;
-	struct ask_prompt *texts;
-	uint32_t n_texts;
-	bool is_base64;
+	struct ask_vectors ask;
 	double begun;
-	uint64_t n_tokens;
 	// under the lock
 	bool is_cancelled;
 	// the thread's until it is done
@@ -82,8 +77,9 @@ static int32_t run(struct embed *m, struct job *j, uint32_t i)
 	float *out = j->vectors + (size_t)i * m->info.dimensions;
 
 	for (int tries = 1;; tries++) {
-		int32_t rc = genai_embedder_run(m->e, j->texts[i].ids,
-						j->texts[i].n, out, &j->err);
+		int32_t rc =
+			genai_embedder_run(m->e, j->ask.texts[i].ids,
+					   j->ask.texts[i].n, out, &j->err);
 		bool failed = rc && genai_embedder_failed(m->e);
 
 		pthread_mutex_lock(&m->lock);
@@ -98,7 +94,7 @@ static int32_t run(struct embed *m, struct job *j, uint32_t i)
 
 static void compute(struct embed *m, struct job *j)
 {
-	for (uint32_t i = 0; i < j->n_texts && may_go_on(m, j); i++) {
+	for (uint32_t i = 0; i < j->ask.n_texts && may_go_on(m, j); i++) {
 		j->rc = run(m, j, i);
 		if (j->rc) {
 			j->finish = GENAI_FINISH_ERROR;
@@ -147,94 +143,9 @@ static void job_free(struct job *j)
 	if (!j)
 		return;
 	client_let_go(&j->client);
-	for (uint32_t i = 0; i < j->n_texts; i++)
-		genai_free(j->texts[i].ids);
-	free(j->texts);
+	ask_vectors_free(&j->ask);
 	free(j->vectors);
-	json_decref(j->body);
 	free(j);
-}
-
-static int read_text(struct serve *s, const json_t *v, struct job *j,
-		     struct serve_error *e)
-{
-	struct genai_error err = GENAI_ERROR_INIT;
-	struct ask_prompt *p = &j->texts[j->n_texts];
-
-	if (!json_is_string(v)) {
-		if (ask_ids(s, v, "input", p, e))
-			return -1;
-	} else if (!s->tok) {
-		return refuse(e, 400, "invalid_value", "input",
-			      "input: the model has no tokenizer; ids are "
-			      "needed");
-	} else if (!json_string_length(v)) {
-		return refuse(e, 400, "invalid_value", "input",
-			      "input: text %u is empty", j->n_texts);
-	} else if (cli_embed_ids(s->tok, &s->embed->info, json_string_value(v),
-				 json_string_length(v), false, &p->ids, &p->n,
-				 &err)) {
-		return refuse_from(e, &err, "input");
-	}
-	j->n_tokens += p->n;
-	j->n_texts++;
-	if (p->n > s->embed->info.max_tokens)
-		return refuse(e, 400, "context_length_exceeded", "input",
-			      "input: the %zu tokens of text %u are more than "
-			      "the %" PRIu64 " that a text may have",
-			      p->n, j->n_texts - 1, s->embed->info.max_tokens);
-	return 0;
-}
-
-static int read_texts(struct serve *s, struct job *j, struct serve_error *e)
-{
-	const json_t *v = json_object_get(j->body, "input");
-	const json_t *first = json_array_get(v, 0);
-	bool many = json_is_array(v) && !json_is_integer(first);
-	size_t n = many ? json_array_size(v) : 1;
-
-	if (!(json_is_string(v) || json_is_array(v)) || !n)
-		return refuse(e, 400, "invalid_type", "input",
-			      "input: a text, an array of ids, or an array of "
-			      "these is needed, not empty");
-	if (n > MAX_TEXTS)
-		return refuse(e, 400, "invalid_value", "input",
-			      "input: %zu texts are more than %d", n,
-			      MAX_TEXTS);
-	j->texts = calloc(n, sizeof(*j->texts));
-	j->vectors =
-		malloc(n * s->embed->info.dimensions * sizeof(*j->vectors));
-	if (!j->texts || !j->vectors)
-		return refuse_memory(e);
-	for (size_t i = 0; i < n; i++)
-		if (read_text(s, many ? json_array_get(v, i) : v, j, e))
-			return -1;
-	return 0;
-}
-
-static int read_form(struct serve *s, struct job *j, struct serve_error *e)
-{
-	const json_t *v = json_object_get(j->body, "encoding_format");
-	uint32_t width = s->embed->info.dimensions;
-
-	if (v && !json_is_null(v)) {
-		const char *form = json_string_value(v);
-
-		j->is_base64 = form && !strcmp(form, "base64");
-		if (!j->is_base64 && (!form || strcmp(form, "float")))
-			return refuse(e, 400, "unsupported_value",
-				      "encoding_format",
-				      "encoding_format: \"float\" or "
-				      "\"base64\" is needed");
-	}
-	v = json_object_get(j->body, "dimensions");
-	if (v && !json_is_null(v) &&
-	    !(json_is_integer(v) && json_integer_value(v) == width))
-		return refuse(e, 400, "unsupported_value", "dimensions",
-			      "dimensions: the model's vectors have %u, no "
-			      "other number can be asked for",
-			      width);
-	return 0;
 }
 
 static void leave(void *ctx)
@@ -247,17 +158,24 @@ static void leave(void *ctx)
 	pthread_mutex_unlock(&m->lock);
 }
 
-static int read_job(struct serve *s, struct job *j, struct serve_error *e)
+// The body becomes the job's, or is dropped.
+static int read_job(struct serve *s, struct job *j, json_t *body,
+		    struct serve_error *e)
 {
-	if (s->embed->n_jobs >= s->o->queue)
+	const struct embed *m = s->embed;
+
+	if (m->n_jobs >= s->o->queue) {
+		json_decref(body);
 		return refuse(e, 429, "queue_full", NULL,
 			      "%u requests are not answered yet, which is the "
 			      "most",
-			      s->embed->n_jobs);
-	return ask_keys(j->body, ASK_VECTORS, e) || ask_model(s, j->body, e) ||
-			       read_form(s, j, e) || read_texts(s, j, e)
-		       ? -1
-		       : 0;
+			      m->n_jobs);
+	}
+	if (ask_vectors(s, &m->info, body, &j->ask, e))
+		return -1;
+	j->vectors = malloc((size_t)j->ask.n_texts * m->info.dimensions *
+			    sizeof(*j->vectors));
+	return j->vectors ? 0 : refuse_memory(e);
 }
 
 void embed_begin(struct serve *s, struct evhttp_request *req, json_t *body)
@@ -273,10 +191,9 @@ void embed_begin(struct serve *s, struct evhttp_request *req, json_t *body)
 		return;
 	}
 	j->s = s;
-	j->body = body;
 	j->begun = cli_now();
 	j->err = (struct genai_error)GENAI_ERROR_INIT;
-	if (read_job(s, j, &e)) {
+	if (read_job(s, j, body, &e)) {
 		job_free(j);
 		http_error(s, req, &e);
 		return;
@@ -338,22 +255,22 @@ static void succeed(struct serve *s, struct job *j)
 	uint32_t width = s->embed->info.dimensions;
 	json_t *list = json_array();
 
-	for (uint32_t i = 0; i < j->n_texts; i++) {
+	for (uint32_t i = 0; i < j->ask.n_texts; i++) {
 		const float *x = j->vectors + (size_t)i * width;
 
 		json_array_append_new(
 			list,
 			json_pack("{s:s, s:I, s:o}", "object", "embedding",
 				  "index", (json_int_t)i, "embedding",
-				  j->is_base64 ? base64(x, width)
-					       : numbers(x, width)));
+				  j->ask.is_base64 ? base64(x, width)
+						   : numbers(x, width)));
 	}
 	histogram_add(&s->metrics.whole, cli_now() - j->begun);
 	http_json(s, client_let_go(&j->client), 200,
 		  json_pack("{s:s, s:o, s:s, s:{s:I, s:I}}", "object", "list",
 			    "data", list, "model", s->name, "usage",
-			    "prompt_tokens", (json_int_t)j->n_tokens,
-			    "total_tokens", (json_int_t)j->n_tokens));
+			    "prompt_tokens", (json_int_t)j->ask.n_tokens,
+			    "total_tokens", (json_int_t)j->ask.n_tokens));
 }
 
 static void fail(struct serve *s, struct job *j)
@@ -388,7 +305,7 @@ void embed_events(struct serve *s)
 		m->n_jobs--;
 		s->metrics.vectors += j->n_done;
 		for (uint32_t i = 0; i < j->n_done; i++)
-			s->metrics.vector_tokens += j->texts[i].n;
+			s->metrics.vector_tokens += j->ask.texts[i].n;
 		if (j->client.req && !j->finish)
 			succeed(s, j);
 		else if (j->client.req)

@@ -4,11 +4,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <event2/bufferevent.h>
+#include <event2/http_struct.h>
+#include <event2/keyvalq_struct.h>
 #include <event2/listener.h>
 #include <inttypes.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/queue.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -28,8 +32,10 @@ struct conn {
 	struct serve *s;
 	struct bufferevent *bev;
 	struct event *mend; // looks at what evhttp answered by itself
-	bool is_busy;	    // a request is being answered
-	bool has_begun;	    // bytes of the next one came
+	bool has_page;	    // that is behind page bytes of what is not sent
+	size_t page;
+	bool is_busy;	// a request is being answered
+	bool has_begun; // bytes of the next one came
 	bool is_over, is_dismissed;
 	double since; // when it was last not busy
 };
@@ -71,36 +77,52 @@ int http_refuse_over(const struct serve *s, struct serve_error *e)
 // way.
 static void mend_page(evutil_socket_t fd, short what, void *ctx)
 {
-	static const char html[] = "Content-Type: text/html";
 	struct conn *k = ctx;
-	struct evbuffer *out = bufferevent_get_output(k->bev);
+	struct evbuffer *out = bufferevent_get_output(k->bev), *before;
 	struct serve_error e;
-	char start[13] = "";
+	struct evbuffer_ptr at;
+	char start[64] = "";
 	long status;
 
 	(void)fd;
 	(void)what;
-	evbuffer_copyout(out, start, sizeof(start) - 1);
-	status = strncmp(start, "HTTP/1.", 7) ? 0 : strtol(start + 8, NULL, 10);
-	if (status < 400 ||
-	    evbuffer_search(out, html, sizeof(html) - 1, NULL).pos < 0)
+	if (!k->has_page ||
+	    evbuffer_ptr_set(out, &at, k->page, EVBUFFER_PTR_SET))
+		return;
+	k->has_page = false;
+	evbuffer_unfreeze(out, 1); // its beginning is evhttp's else
+	evbuffer_copyout_from(out, &at, start, sizeof(start) - 1);
+	evbuffer_freeze(out, 1);
+	// whatever version the client said
+	status = strncmp(start, "HTTP/", 5)
+			 ? 0
+			 : strtol(start + strcspn(start, " "), NULL, 10);
+	before = status < 400 ? NULL : evbuffer_new();
+	if (!before)
 		return;
 	if (status == 413)
 		refuse(&e, 413, "too_large", NULL,
-		       "the request is larger than the %" PRId64 " bytes of "
-		       "--max-body, or its head than %d",
-		       k->s->o->body, MAX_HEADERS);
+		       "the body is larger than the %" PRId64 " bytes of "
+		       "--max-body, or a chunk of it does not begin with its "
+		       "size alone",
+		       k->s->o->body);
 	else if (status == 501)
 		refuse(&e, 501, "method_not_allowed", NULL,
 		       "the method is not known here");
 	else
 		refuse(&e, (int)status, "invalid_http", NULL,
-		       "the request is not HTTP as it is understood here");
+		       "the request is not HTTP as it is understood here, or "
+		       "its head is larger than %d bytes",
+		       MAX_HEADERS);
 	k->s->metrics.refused++;
 	evbuffer_unfreeze(out, 1);
+	evbuffer_remove_buffer(out, before, k->page);
 	evbuffer_drain(out, evbuffer_get_length(out));
 	evbuffer_freeze(out, 1);
+	evbuffer_add_buffer(out, before);
+	evbuffer_free(before);
 	say(out, &e);
+	k->has_page = false;
 }
 
 static void on_output(struct evbuffer *b, const struct evbuffer_cb_info *info,
@@ -109,8 +131,14 @@ static void on_output(struct evbuffer *b, const struct evbuffer_cb_info *info,
 	struct conn *k = ctx;
 
 	(void)b;
-	if (info->n_added && !k->is_busy)
-		event_active(k->mend, 0, 0);
+	if (k->has_page)
+		k->page -=
+			info->n_deleted < k->page ? info->n_deleted : k->page;
+	if (!info->n_added || k->is_busy || k->has_page)
+		return;
+	k->has_page = true;
+	k->page = info->orig_size;
+	event_active(k->mend, 0, 0);
 }
 
 static void on_input(struct evbuffer *b, const struct evbuffer_cb_info *info,
@@ -240,14 +268,39 @@ static struct conn *find(const struct serve *s, struct evhttp_request *req)
 	return k;
 }
 
+// Two lengths: who passed it on may have believed the other one.
+static int check_head(const struct evhttp_request *req, struct serve_error *e)
+{
+	const struct evkeyval *h;
+	int lengths = 0;
+
+	if (req->major != 1 || req->minor < 0 || req->minor > 1)
+		return refuse(e, 505, "http_version", NULL,
+			      "HTTP/%d.%d is not known here", req->major,
+			      req->minor);
+	TAILQ_FOREACH(h, req->input_headers, next)
+	lengths += !strcasecmp(h->key, "Content-Length");
+	return lengths < 2 ? 0
+			   : refuse(e, 400, "invalid_http", NULL,
+				    "there are %d Content-Length", lengths);
+}
+
 static void on_request(struct evhttp_request *req, void *ctx)
 {
 	struct serve *s = ctx;
 	struct conn *k = find(s, req);
+	struct serve_error e;
 
 	if (k)
 		k->is_busy = true;
-	routes_answer(s, req);
+	if (!check_head(req, &e)) {
+		routes_answer(s, req);
+		return;
+	}
+	req->major = req->minor = 1; // evhttp would say the client's
+	evhttp_add_header(evhttp_request_get_output_headers(req), "Connection",
+			  "close");
+	http_error(s, req, &e);
 }
 
 bool http_is_over(const struct serve *s, struct evhttp_request *req)
@@ -259,28 +312,51 @@ bool http_is_over(const struct serve *s, struct evhttp_request *req)
 
 // ---- replies ----
 
-void http_done(struct serve *s, struct evhttp_request *req)
+// The last of an answer: what says so is added before it is sent.
+static struct conn *last(struct serve *s, struct evhttp_request *req)
 {
 	struct conn *k = find(s, req);
 
-	if (k) {
-		k->is_busy = k->has_begun = false;
-		k->since = cli_now();
-	}
 	if (s->is_draining || (k && k->is_over))
 		evhttp_add_header(evhttp_request_get_output_headers(req),
 				  "Connection", "close");
+	return k;
+}
+
+static void sent(struct conn *k)
+{
+	if (!k)
+		return;
+	k->is_busy = k->has_begun = false;
+	k->since = cli_now();
 }
 
 void http_send(struct serve *s, struct evhttp_request *req, int status,
 	       const char *type, struct evbuffer *body)
 {
 	struct evkeyvalq *h = evhttp_request_get_output_headers(req);
+	struct conn *k = last(s, req);
+	char length[24];
 
 	evhttp_add_header(h, "Content-Type", type);
 	evhttp_add_header(h, "X-Content-Type-Options", "nosniff");
-	http_done(s, req);
+	if (evhttp_request_get_command(req) == EVHTTP_REQ_HEAD) {
+		// as long as it would be
+		snprintf(length, sizeof(length), "%zu",
+			 evbuffer_get_length(body));
+		evhttp_add_header(h, "Content-Length", length);
+		body = NULL;
+	}
 	evhttp_send_reply(req, status, NULL, body);
+	sent(k);
+}
+
+void http_end(struct serve *s, struct evhttp_request *req)
+{
+	struct conn *k = last(s, req);
+
+	evhttp_send_reply_end(req);
+	sent(k);
 }
 
 void http_json(struct serve *s, struct evhttp_request *req, int status,
@@ -362,6 +438,9 @@ static int32_t listen_unix(struct serve *s, struct genai_error *err)
 	mode_t mask;
 	int fd;
 
+	if (!*path)
+		return genai_fail(err, GENAI_E_CONFIG,
+				  "--socket: a path is needed");
 	if (strlen(path) >= sizeof(at.sun_path))
 		return genai_fail(err, GENAI_E_CONFIG,
 				  "--socket: %s is longer than %zu bytes", path,

@@ -241,19 +241,13 @@ static bool is_json(struct evhttp_request *req)
 	       (!h[16] || h[16] == ';' || isspace((unsigned char)h[16]));
 }
 
-static int read_body(struct evhttp_request *req, json_t **out,
-		     struct serve_error *e)
+int routes_body(const char *text, size_t n, json_t **out, struct serve_error *e)
 {
-	struct evbuffer *in = evhttp_request_get_input_buffer(req);
-	size_t n = evbuffer_get_length(in);
 	json_error_t err;
 
-	// what a page of another site can send without asking is no JSON
-	if (!is_json(req))
-		return refuse(e, 415, "unsupported_media_type", NULL,
-			      "Content-Type: application/json is needed");
-	*out = json_loadb((const char *)evbuffer_pullup(in, -1), n,
-			  JSON_REJECT_DUPLICATES, &err);
+	if (!n)
+		return refuse(e, 400, "invalid_json", NULL, "there is no body");
+	*out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &err);
 	if (!*out)
 		return refuse(e, 400, "invalid_json", NULL,
 			      "the body is no JSON: line %d: %.300s", err.line,
@@ -265,13 +259,29 @@ static int read_body(struct evhttp_request *req, json_t **out,
 		      "the body is no JSON object");
 }
 
+static int read_body(struct evhttp_request *req, json_t **out,
+		     struct serve_error *e)
+{
+	struct evbuffer *in = evhttp_request_get_input_buffer(req);
+
+	// what a page of another site can send without asking is no JSON
+	if (!is_json(req))
+		return refuse(e, 415, "unsupported_media_type", NULL,
+			      "Content-Type: application/json is needed");
+	return routes_body((const char *)evbuffer_pullup(in, -1),
+			   evbuffer_get_length(in), out, e);
+}
+
 static const struct route *
 find(const struct serve *s, struct evhttp_request *req, struct serve_error *e)
 {
 	const struct evhttp_uri *uri = evhttp_request_get_evhttp_uri(req);
 	const char *path = uri ? evhttp_uri_get_path(uri) : NULL;
+	enum evhttp_cmd_type method = evhttp_request_get_command(req);
 	const struct route *r = NULL;
 
+	if (method == EVHTTP_REQ_HEAD) // a GET but for the body
+		method = EVHTTP_REQ_GET;
 	for (size_t i = 0; path && i < N_ROUTES && !r; i++)
 		if (!strcmp(routes[i].path, path))
 			r = &routes[i];
@@ -285,10 +295,13 @@ find(const struct serve *s, struct evhttp_request *req, struct serve_error *e)
 	else if (!r)
 		refuse(e, 404, "not_found", NULL, "%.200s: no such path",
 		       path ? path : "");
-	else if (r->method != evhttp_request_get_command(req))
+	else if (r->method != method) {
+		evhttp_add_header(
+			evhttp_request_get_output_headers(req), "Allow",
+			r->method == EVHTTP_REQ_GET ? "GET, HEAD" : "POST");
 		refuse(e, 405, "method_not_allowed", NULL, "%s: only %s is",
 		       r->path, r->method == EVHTTP_REQ_GET ? "GET" : "POST");
-	else if (s->is_draining && !r->is_open)
+	} else if (s->is_draining && !r->is_open)
 		refuse(e, 503, "stopping", NULL, "the server is stopping");
 	else if (r->makes == TEXT && s->embed)
 		refuse(e, 400, "unsupported_value", "model",

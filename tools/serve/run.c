@@ -14,7 +14,8 @@
 
 static int32_t read_keys(struct serve *s, struct genai_error *err)
 {
-	char *text, *line, *rest;
+	char *text, *line, *rest, *end;
+	bool bad;
 	size_t n;
 
 	if (!s->o->keys)
@@ -22,18 +23,25 @@ static int32_t read_keys(struct serve *s, struct genai_error *err)
 	if (!cli_slurp(s->c, s->o->keys, &text, &n))
 		return s->c->err.code;
 	s->keys = calloc(n + 1, sizeof(*s->keys));
-	for (line = strtok_r(text, "\r\n", &rest); s->keys && line;
+	bad = memchr(text, 0, n);
+	for (line = strtok_r(text, "\r\n", &rest); s->keys && line && !bad;
 	     line = strtok_r(NULL, "\r\n", &rest)) {
 		line += strspn(line, " \t");
-		line[strcspn(line, " \t")] = 0;
 		if (!*line || *line == '#')
 			continue;
-		s->keys[s->n_keys] = strdup(line);
+		end = line + strcspn(line, " \t");
+		bad = end[strspn(end, " \t")];
+		*end = 0;
+		s->keys[s->n_keys] = bad ? NULL : strdup(line);
 		if (!s->keys[s->n_keys])
 			break;
 		s->n_keys++;
 	}
 	free(text);
+	if (bad)
+		return genai_fail(err, GENAI_E_CONFIG,
+				  "%s: key %u has a blank or a zero byte in it",
+				  s->o->keys, s->n_keys);
 	if (!s->keys || line)
 		return genai_fail(err, GENAI_E_NOMEM, "no memory");
 	return s->n_keys ? 0

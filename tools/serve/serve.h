@@ -89,8 +89,8 @@ void http_sweep(struct serve *s);
 /* It came over a connection more than are served; why that is refused. */
 bool http_is_over(const struct serve *s, struct evhttp_request *req);
 int http_refuse_over(const struct serve *s, struct serve_error *e);
-/* A request got its last byte. */
-void http_done(struct serve *s, struct evhttp_request *req);
+/* A stream that evhttp_send_reply_start began got all of its chunks. */
+void http_end(struct serve *s, struct evhttp_request *req);
 /* Send a buffer, or a JSON value, which is dropped; that ends the request. */
 void http_send(struct serve *s, struct evhttp_request *req, int status,
 	       const char *type, struct evbuffer *body);
@@ -119,6 +119,10 @@ void client_drop(struct client *c);
 
 /* A whole request came. */
 void routes_answer(struct serve *s, struct evhttp_request *req);
+
+/* The object that a body is: 0, or -1 with e filled. */
+int routes_body(const char *text, size_t n, json_t **out,
+		struct serve_error *e);
 
 /* ---- ask.c: what a body asks for; ask_prompt.c: its prompts ---- */
 
@@ -160,6 +164,19 @@ int ask_model(const struct serve *s, const json_t *body, struct serve_error *e);
  */
 int ask_grammar(struct serve *s, const json_t *body, struct ask *a,
 		struct serve_error *e);
+/* ask_vectors.c: what /v1/embeddings is asked for. */
+struct ask_vectors {
+	const struct genai_embedder_info *info;
+	json_t *body;
+	struct ask_prompt *texts;
+	uint32_t n_texts;
+	bool is_base64;
+	uint64_t n_tokens;
+};
+/* body becomes out's, or is dropped. */
+int ask_vectors(struct serve *s, const struct genai_embedder_info *info,
+		json_t *body, struct ask_vectors *out, struct serve_error *e);
+void ask_vectors_free(struct ask_vectors *a);
 /* The ids of a conversation: messages, tools and the template's variables. */
 int ask_chat(struct serve *s, json_t *body, struct ask_prompt *out,
 	     struct serve_error *e);
