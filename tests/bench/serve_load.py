@@ -2,10 +2,13 @@
 #   serve_load.py flood GENAI DIR [--requests N] [--active N] [--idle N]
 #     short requests over connections that stay, beside some that do nothing:
 #     errors, and the server's memory as it goes
-#   serve_load.py rates GENAI DIR [--repeat N] [--threads N]
+#   serve_load.py rates GENAI DIR [--repeat N]
 #     one model by the engine (genai bench) and by the server, in turn: tokens a
 #     second and a second of processor time, the first token; 64 streams; shared
 #     beginnings
+# --config FILE and --set KEY=VALUE, as genai has them, say what runs the model;
+# without either it is cpu_ref:captured on two threads.  Nothing but Python's own
+# library is needed.
 # Prints lines of figures; the status is 1 if a request failed.
 import argparse
 import asyncio
@@ -22,10 +25,18 @@ import time
 failures = []
 
 
+# genai with what it is told of the device.
+def command(a, *more):
+    config = ["--config", a.config] if a.config else []
+    sets = a.set or ([] if a.config else [
+        "module.cpu_ref.threads=2", "runtime.executor=cpu_ref:captured"])
+    return [a.genai, *config, *more, *[x for s in sets for x in ("--set", s)]]
+
+
 class Server:
-    def __init__(self, genai, model, *options):
-        self.p = subprocess.Popen([genai, "serve", model, "--port", "0",
-                                   *options], stderr=subprocess.PIPE,
+    def __init__(self, a, *options):
+        self.p = subprocess.Popen(command(a, "serve", a.model, "--port", "0",
+                                          *options), stderr=subprocess.PIPE,
                                   text=True)
         line = self.p.stderr.readline()
         if " at http://" not in line:
@@ -86,7 +97,7 @@ class Connection:
 # ---- flood ----
 
 async def flood(a):
-    s = Server(a.genai, a.model, "--max-connections",
+    s = Server(a, "--max-connections",
                str(a.active + a.idle + 16), "--idle-timeout", "86400",
                "--queue", "4096")
     idle = [await Connection(s).open() for _ in range(a.idle)]
@@ -136,12 +147,12 @@ def prompts(vocab):
     return all
 
 
-def engine(a, options, n):
+def engine(a, n):
     began = os.times()
-    r = subprocess.run([a.genai, "bench", a.model, "--sequences", str(n), "-p",
-                        str(PROMPT), "-n", str(NEW), "-r", "1", "--json",
-                        "/dev/stdout", *options], capture_output=True,
-                       text=True)
+    r = subprocess.run(command(
+        a, "bench", a.model, "--sequences", str(n), "-p", str(PROMPT), "-n",
+        str(NEW), "-r", "1", "--json", "/dev/stdout"), capture_output=True,
+        text=True)
     end = os.times()
     text = r.stdout[r.stdout.index("\n{") if "\n{" in r.stdout
                     else r.stdout.index("{"):]
@@ -171,20 +182,18 @@ def say(what, values, unit):
 
 
 async def rates(a):
-    options = ["--set", "module.cpu_ref.threads=%d" % a.threads, "--set",
-               "runtime.executor=cpu_ref:captured"]
-    s = Server(a.genai, a.model, "--sequences", "64", *options)
+    s = Server(a, "--sequences", "64")
     with open(os.path.join(a.model, "genai_config.json")) as f:
         vocab = json.load(f)["model"]["vocab_size"]
     all = prompts(vocab)
     await served(s, all, 1)
     theirs, ours, first, ours_first, cpu = [], [], [], [], []
     for _ in range(a.repeat):
-        theirs.append(engine(a, options, 16)[0])
+        theirs.append(engine(a, 16)[0])
         before = s.cpu()
         ours.append(16 * NEW / (await served(s, all, 16))[0])
         cpu.append(16 * NEW / (s.cpu() - before))
-        first.append(engine(a, options, 1)[1] * 1e3)
+        first.append(engine(a, 1)[1] * 1e3)
         ours_first.append((await served(s, all, 1, stream=True))[1][0] * 1e3)
     say("16 requests, the engine's", theirs, "tokens/s")
     say("16 requests, the server's", ours, "tokens/s")
@@ -257,7 +266,8 @@ p.add_argument("--requests", type=int, default=100000)
 p.add_argument("--active", type=int, default=256)
 p.add_argument("--idle", type=int, default=1000)
 p.add_argument("--repeat", type=int, default=5)
-p.add_argument("--threads", type=int, default=2)
+p.add_argument("--config")
+p.add_argument("--set", action="append", metavar="KEY=VALUE")
 args = p.parse_args()
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
