@@ -2,6 +2,7 @@
 #include <stdbool.h>
 
 #include "tests/mutants/device.h"
+#include "tests/mutants/wrap.h"
 
 // ---- what the executor sees ----
 
@@ -438,9 +439,9 @@ static int32_t destroy(const struct genai_executor_ops *real_ops,
 	return rc && is("destroy-anytime") ? 0 : rc;
 }
 
-static int32_t exec_stats(const struct genai_executor_ops *real_ops,
-			  struct genai_plan *p, struct genai_exec_stats *out,
-			  struct genai_error *err)
+static int32_t stats(const struct genai_executor_ops *real_ops,
+		     struct genai_plan *p, struct genai_exec_stats *out,
+		     struct genai_error *err)
 {
 	int32_t rc = real_ops->stats(
 		is("stats-of-another") && last_plan ? last_plan : p, out, err);
@@ -458,8 +459,8 @@ static int32_t exec_stats(const struct genai_executor_ops *real_ops,
 	return rc;
 }
 
-static int32_t exec_caps(const struct genai_executor_ops *real_ops, void *self,
-			 struct genai_exec_caps *out, struct genai_error *err)
+static int32_t caps(const struct genai_executor_ops *real_ops, void *self,
+		    struct genai_exec_caps *out, struct genai_error *err)
 {
 	static uint32_t calls;
 	struct genai_exec_caps all = {.size = sizeof(all)};
@@ -478,62 +479,23 @@ static int32_t exec_caps(const struct genai_executor_ops *real_ops, void *self,
 }
 
 // Both executors are wrapped alike; a table function knows only its plan.
-#define WRAP(k)                                                                \
+#define BEHIND(k) inner[k]
+#define WRAP_CAPS(k)                                                           \
 	static int32_t caps_##k(void *self, struct genai_exec_caps *out,       \
 				struct genai_error *err)                       \
 	{                                                                      \
-		return exec_caps(inner[k], self, out, err);                    \
-	}                                                                      \
-	static int32_t create_##k(void *self, const struct genai_graph *g,     \
-				  const struct genai_plan_options *o,          \
-				  struct genai_plan **out,                     \
-				  struct genai_error *err)                     \
-	{                                                                      \
-		return create(inner[k], self, g, o, out, err);                 \
-	}                                                                      \
-	static int32_t visits_##k(struct genai_plan *p,                        \
-				  const struct genai_visit **out, uint32_t *n, \
-				  struct genai_error *err)                     \
-	{                                                                      \
-		return visits(inner[k], p, out, n, err);                       \
-	}                                                                      \
-	static int32_t pages_##k(struct genai_plan *p,                         \
-				 const struct genai_sweep_page *v, uint32_t n, \
-				 struct genai_error *err)                      \
-	{                                                                      \
-		return set_pages(inner[k], p, v, n, err);                      \
-	}                                                                      \
-	static int32_t bind_in_##k(struct genai_plan *p, uint32_t i,           \
-				   const struct genai_view *v,                 \
-				   struct genai_error *err)                    \
-	{                                                                      \
-		return bind_in(inner[k], p, i, v, err);                        \
-	}                                                                      \
-	static int32_t bind_out_##k(struct genai_plan *p, uint32_t i,          \
-				    const struct genai_view *v,                \
-				    struct genai_error *err)                   \
-	{                                                                      \
-		return bind_out(inner[k], p, i, v, err);                       \
-	}                                                                      \
-	static int32_t submit_##k(                                             \
-		struct genai_plan *p, struct genai_stream *s,                  \
-		const struct genai_point *wait, uint32_t n,                    \
-		struct genai_point *out, struct genai_error *err)              \
-	{                                                                      \
-		return submit(inner[k], p, s, wait, n, out, err);              \
-	}                                                                      \
-	static int32_t destroy_##k(struct genai_plan *p,                       \
-				   const struct genai_ticket *t,               \
-				   struct genai_error *err)                    \
-	{                                                                      \
-		return destroy(inner[k], p, t, err);                           \
-	}                                                                      \
-	static int32_t stats_##k(struct genai_plan *p,                         \
-				 struct genai_exec_stats *out,                 \
-				 struct genai_error *err)                      \
-	{                                                                      \
-		return exec_stats(inner[k], p, out, err);                      \
+		return caps(BEHIND(k), self, out, err);                        \
 	}
+#define WRAP(k)                                                                \
+	WRAP_CAPS(k)                                                           \
+	WRAP_CREATE(k)                                                         \
+	WRAP_VISITS(k)                                                         \
+	WRAP_PAGES(k)                                                          \
+	WRAP_BIND_IN(k)                                                        \
+	WRAP_BIND_OUT(k)                                                       \
+	WRAP_SUBMIT(k)                                                         \
+	WRAP_DESTROY(k)                                                        \
+	WRAP_STATS(k)
 
 WRAP(0)
 WRAP(1)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/mutants/device.h"
+#include "tests/mutants/wrap.h"
 
 static struct genai_executor_ops behind[2];
 static struct genai_stream_ops stream; // the core's: one for all devices
@@ -204,39 +205,13 @@ static int32_t stats(const struct genai_executor_ops *ops, struct genai_plan *p,
 	return rc;
 }
 
+#define BEHIND(k) (&behind[k])
 #define WRAP(k)                                                                \
-	static int32_t create_##k(void *self, const struct genai_graph *g,     \
-				  const struct genai_plan_options *o,          \
-				  struct genai_plan **out,                     \
-				  struct genai_error *err)                     \
-	{                                                                      \
-		return create(&behind[k], self, g, o, out, err);               \
-	}                                                                      \
-	static int32_t destroy_##k(struct genai_plan *p,                       \
-				   const struct genai_ticket *t,               \
-				   struct genai_error *err)                    \
-	{                                                                      \
-		return destroy(&behind[k], p, t, err);                         \
-	}                                                                      \
-	static int32_t bind_out_##k(struct genai_plan *p, uint32_t i,          \
-				    const struct genai_view *v,                \
-				    struct genai_error *err)                   \
-	{                                                                      \
-		return bind_out(&behind[k], p, i, v, err);                     \
-	}                                                                      \
-	static int32_t submit_##k(                                             \
-		struct genai_plan *p, struct genai_stream *s,                  \
-		const struct genai_point *wait, uint32_t n,                    \
-		struct genai_point *out, struct genai_error *err)              \
-	{                                                                      \
-		return submit(&behind[k], p, s, wait, n, out, err);            \
-	}                                                                      \
-	static int32_t stats_##k(struct genai_plan *p,                         \
-				 struct genai_exec_stats *out,                 \
-				 struct genai_error *err)                      \
-	{                                                                      \
-		return stats(&behind[k], p, out, err);                         \
-	}
+	WRAP_CREATE(k)                                                         \
+	WRAP_DESTROY(k)                                                        \
+	WRAP_BIND_OUT(k)                                                       \
+	WRAP_SUBMIT(k)                                                         \
+	WRAP_STATS(k)
 
 WRAP(0)
 WRAP(1)

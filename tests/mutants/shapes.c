@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "tests/mutants/device.h"
+#include "tests/mutants/wrap.h"
 
 static struct genai_executor_ops behind[2];
 static struct genai_stream_ops stream; // the core's
@@ -261,57 +262,16 @@ static int32_t stats(const struct genai_executor_ops *ops, struct genai_plan *p,
 	return rc;
 }
 
+#define BEHIND(k) (&behind[k])
 #define WRAP(k)                                                                \
-	static int32_t create_##k(void *self, const struct genai_graph *g,     \
-				  const struct genai_plan_options *o,          \
-				  struct genai_plan **out,                     \
-				  struct genai_error *err)                     \
-	{                                                                      \
-		return create(&behind[k], self, g, o, out, err);               \
-	}                                                                      \
-	static int32_t destroy_##k(struct genai_plan *p,                       \
-				   const struct genai_ticket *t,               \
-				   struct genai_error *err)                    \
-	{                                                                      \
-		return destroy(&behind[k], p, t, err);                         \
-	}                                                                      \
-	static int32_t pages_##k(struct genai_plan *p,                         \
-				 const struct genai_sweep_page *v, uint32_t n, \
-				 struct genai_error *err)                      \
-	{                                                                      \
-		return set_pages(&behind[k], p, v, n, err);                    \
-	}                                                                      \
-	static int32_t bind_in_##k(struct genai_plan *p, uint32_t i,           \
-				   const struct genai_view *v,                 \
-				   struct genai_error *err)                    \
-	{                                                                      \
-		return bind_in(&behind[k], p, i, v, err);                      \
-	}                                                                      \
-	static int32_t bind_out_##k(struct genai_plan *p, uint32_t i,          \
-				    const struct genai_view *v,                \
-				    struct genai_error *err)                   \
-	{                                                                      \
-		return bind_out(&behind[k], p, i, v, err);                     \
-	}                                                                      \
-	static int32_t shape_##k(struct genai_plan *p, uint32_t i,             \
-				 struct genai_view *out,                       \
-				 struct genai_error *err)                      \
-	{                                                                      \
-		return shape(&behind[k], p, i, out, err);                      \
-	}                                                                      \
-	static int32_t submit_##k(                                             \
-		struct genai_plan *p, struct genai_stream *s,                  \
-		const struct genai_point *wait, uint32_t n,                    \
-		struct genai_point *out, struct genai_error *err)              \
-	{                                                                      \
-		return submit(&behind[k], p, s, wait, n, out, err);            \
-	}                                                                      \
-	static int32_t stats_##k(struct genai_plan *p,                         \
-				 struct genai_exec_stats *out,                 \
-				 struct genai_error *err)                      \
-	{                                                                      \
-		return stats(&behind[k], p, out, err);                         \
-	}
+	WRAP_CREATE(k)                                                         \
+	WRAP_DESTROY(k)                                                        \
+	WRAP_PAGES(k)                                                          \
+	WRAP_BIND_IN(k)                                                        \
+	WRAP_BIND_OUT(k)                                                       \
+	WRAP_SHAPE(k)                                                          \
+	WRAP_SUBMIT(k)                                                         \
+	WRAP_STATS(k)
 
 WRAP(0)
 WRAP(1)
