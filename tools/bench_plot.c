@@ -142,24 +142,12 @@ static double up(const struct plot *p, double rate)
 	return BOTTOM - rate / p->top * (BOTTOM - TOP);
 }
 
-static void put_text(FILE *f, const char *s)
-{
-	for (; *s; s++) {
-		if (*s == '<')
-			fputs("&lt;", f);
-		else if (*s == '&')
-			fputs("&amp;", f);
-		else
-			fputc(*s >= ' ' && *s <= '~' ? *s : '?', f);
-	}
-}
-
 static void label(FILE *f, double x, double y, const char *anchor,
 		  const char *s)
 {
 	fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y,
 		anchor);
-	put_text(f, s);
+	cli_put_xml(f, s);
 	fputs("</text>\n", f);
 }
 

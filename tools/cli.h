@@ -202,6 +202,7 @@ bool cli_is_gguf(const char *path);
 int32_t cli_folder(struct cli *c, const char *path, char *out, size_t cap);
 int32_t cli_tokenizer(struct cli *c, const char *folder,
 		      struct genai_tokenizer **out);
+struct genai_runtime_options cli_runtime_options(struct cli *c);
 int32_t cli_runtime(struct cli *c, struct genai_runtime **out);
 /* Every effective key of the configuration; the exit status. */
 int cli_each_key(struct cli *c,
@@ -282,6 +283,8 @@ json_t *cli_stats_json(const struct cli_model *m, const struct cli_result *r,
 		       size_t n_prompt);
 void cli_stats_line(const struct cli *c, const struct cli_model *m,
 		    const struct cli_result *r, size_t n_prompt);
+/* As text of an XML file: what is not ASCII becomes '?'. */
+void cli_put_xml(FILE *f, const char *s);
 /* Print a JSON value as one line and drop it. */
 void cli_print_json(json_t *j);
 /* A number; null where it has no bound, which JSON cannot say. */

@@ -95,14 +95,7 @@ static int no_arguments(struct cli *c, int argc, char **argv)
 
 static int32_t load(struct cli *c, struct genai_runtime **out)
 {
-	struct genai_runtime_options o = {
-		.size = sizeof(o),
-		.config_path = c->config_path,
-		.sets = c->sets,
-		.n_sets = c->n_sets,
-		.log = cli_log,
-		.log_ctx = c,
-	};
+	struct genai_runtime_options o = cli_runtime_options(c);
 	int32_t rc = genai_runtime_load(&o, out, &c->err);
 
 	c->config_failed = rc != 0;

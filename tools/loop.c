@@ -1,4 +1,5 @@
 // loop.c - the generation loop: tokens, text, stop texts, interrupts.
+#include "core/text/stops.h"
 #include "tools/trace.h"
 
 #include <inttypes.h>
@@ -64,32 +65,6 @@ static int32_t add_text(struct loop *l, const char *s, size_t n)
 	return 0;
 }
 
-// How many of the last bytes could be the beginning of a stop text; found: the
-// text ends before at.
-static size_t hold_back(struct loop *l, bool *found, size_t *at)
-{
-	const struct cli_result *r = l->r;
-	size_t from = r->n_text - l->held, most = 0;
-
-	*found = false;
-	for (uint32_t i = 0; i < l->g->n_stops; i++) {
-		const char *stop = l->g->stops[i];
-		size_t n = strlen(stop), k;
-		const char *p = r->text ? strstr(r->text + from, stop) : NULL;
-
-		if (p && (!*found || (size_t)(p - r->text) < *at)) {
-			*found = true;
-			*at = (size_t)(p - r->text);
-		}
-		for (k = n - 1 < l->held ? n - 1 : l->held; k > most; k--)
-			if (!memcmp(r->text + r->n_text - k, stop, k)) {
-				most = k;
-				break;
-			}
-	}
-	return most;
-}
-
 static void emit(struct loop *l, size_t keep)
 {
 	size_t n = l->held - keep;
@@ -102,17 +77,17 @@ static void emit(struct loop *l, size_t keep)
 // Take up text; true if a stop text ended it.
 static bool take_text(struct loop *l, const char *s, size_t n, int32_t *rc)
 {
-	size_t keep, at = 0;
-	bool found;
+	size_t keep, at = 0, from;
 
 	*rc = n ? add_text(l, s, n) : 0;
 	if (*rc || !n)
 		return false;
-	keep = hold_back(l, &found, &at);
-	if (found) {
-		l->held -= l->r->n_text - at;
-		l->r->n_text = at;
-		l->r->text[at] = 0;
+	from = l->r->n_text - l->held;
+	if (genai_stop_find(l->g->stops, l->g->n_stops, l->r->text + from,
+			    l->held, &at, &keep)) {
+		l->held = at;
+		l->r->n_text = from + at;
+		l->r->text[from + at] = 0;
 		emit(l, 0);
 		return true;
 	}

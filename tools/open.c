@@ -18,17 +18,21 @@
 #include "tools/pull/pull.h"
 #include "tools/trace.h"
 
-int32_t cli_runtime(struct cli *c, struct genai_runtime **out)
+struct genai_runtime_options cli_runtime_options(struct cli *c)
 {
-	struct genai_runtime_options o = {
-		.size = sizeof(o),
+	return (struct genai_runtime_options){
+		.size = sizeof(struct genai_runtime_options),
 		.config_path = c->config_path,
 		.sets = c->sets,
 		.n_sets = c->n_sets,
 		.log = cli_log,
 		.log_ctx = c,
 	};
+}
 
+int32_t cli_runtime(struct cli *c, struct genai_runtime **out)
+{
+	struct genai_runtime_options o = cli_runtime_options(c);
 	int32_t rc = genai_open(&o, out, &c->err);
 
 	// a missing device or memory is no fault of the configuration

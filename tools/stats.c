@@ -133,6 +133,18 @@ json_t *cli_real(double v)
 	return isfinite(v) ? json_real(v) : json_null();
 }
 
+void cli_put_xml(FILE *f, const char *s)
+{
+	for (; *s; s++) {
+		if (*s == '<')
+			fputs("&lt;", f);
+		else if (*s == '&')
+			fputs("&amp;", f);
+		else
+			fputc(*s >= ' ' && *s <= '~' ? *s : '?', f);
+	}
+}
+
 void cli_print_json(json_t *j)
 {
 	json_dumpf(j, stdout, JSON_COMPACT);

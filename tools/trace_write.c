@@ -210,23 +210,11 @@ static double across(const struct picture *p, double ns)
 	return x < LEFT ? LEFT : x > RIGHT ? RIGHT : x;
 }
 
-static void put_xml(FILE *f, const char *s)
-{
-	for (; *s; s++) {
-		if (*s == '<')
-			fputs("&lt;", f);
-		else if (*s == '&')
-			fputs("&amp;", f);
-		else
-			fputc(*s >= ' ' && *s <= '~' ? *s : '?', f);
-	}
-}
-
 static void put_text(FILE *f, double x, double y, const char *class,
 		     const char *s)
 {
 	fprintf(f, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", class, x, y);
-	put_xml(f, s);
+	cli_put_xml(f, s);
 	fputs("</text>\n", f);
 }
 

@@ -1,6 +1,7 @@
 // choose.c - from a step's rows to tokens, their text, and the end of
 // sequences.
 #include "core/engine/engine.h"
+#include "core/text/stops.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -127,33 +128,6 @@ static bool add_text(struct eng_seq *s, const char *text, size_t n)
 	s->n_text += n;
 	s->text[s->n_text] = 0;
 	return true;
-}
-
-// The first stop text in what was not given out; else how many of the last
-// bytes may begin one.
-static const char *find_stop(const struct eng_seq *s, size_t *out_at,
-			     size_t *out_held)
-{
-	const char *found = NULL;
-	size_t held = 0;
-
-	for (size_t i = 0; i < s->rq->n_stops; i++) {
-		const char *stop = s->rq->stops[i];
-		size_t n = strlen(stop), k;
-		const char *p = s->text ? strstr(s->text, stop) : NULL;
-
-		if (p && (!found || (size_t)(p - s->text) < *out_at)) {
-			found = stop;
-			*out_at = (size_t)(p - s->text);
-		}
-		for (k = n - 1 < s->n_text ? n - 1 : s->n_text; k > held; k--)
-			if (!memcmp(s->text + s->n_text - k, stop, k)) {
-				held = k;
-				break;
-			}
-	}
-	*out_held = held;
-	return found;
 }
 
 static void took(struct eng_seq *s, size_t n)
@@ -350,7 +324,8 @@ static const char *add_token(struct genai_engine *e, struct eng_seq *s,
 			(n && !add_text(s, text, n));
 	if (*out_lost || !s->text)
 		return NULL;
-	stop = find_stop(s, &at, &held);
+	stop = genai_stop_find((const char *const *)s->rq->stops,
+			       s->rq->n_stops, s->text, s->n_text, &at, &held);
 	ev->text = s->text;
 	ev->text_bytes = stop ? at : s->n_text - held;
 	eng_event(e, ev);
