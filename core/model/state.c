@@ -258,6 +258,46 @@ static int32_t check_readers(const struct genai_graph *g,
 	return 0;
 }
 
+// Nodes that make a longer cache of one they read.
+static bool joins(const struct genai_node *n)
+{
+	return !strcmp(n->op, "MultiHeadAttention") ||
+	       !strcmp(n->op, "Attention") || !strcmp(n->op, "Concat");
+}
+
+uint32_t genai_states_joined(const struct genai_graph *g,
+			     const struct genai_model_config *c)
+{
+	char name[160];
+
+	for (uint32_t i = 0; i < g->n_inputs; i++) {
+		const struct genai_value *in =
+			genai_graph_value(g, g->inputs[i]);
+		int64_t number = match(c->past_key, in->name);
+		const struct genai_node *n = NULL;
+		const struct genai_value *v;
+		uint32_t at;
+
+		if (number < 0 || in->rank != 4)
+			continue;
+		snprintf(name, sizeof(name), c->present_key, (int)number);
+		at = find(g, g->outputs, g->n_outputs, name);
+		v = at == GENAI_NONE ? NULL
+				     : genai_graph_value(g, g->outputs[at]);
+		while (v && v->producer != GENAI_NONE) {
+			n = genai_graph_node(g, v->producer);
+			if (strcmp(n->op, "Identity") || !n->n_inputs ||
+			    n->inputs[0] == GENAI_NONE)
+				break;
+			v = genai_graph_value(g, n->inputs[0]);
+			n = NULL;
+		}
+		if (n && joins(n))
+			return g->inputs[i];
+	}
+	return GENAI_NONE;
+}
+
 // How a cache becomes longer is up to the node that makes it.
 static int32_t find_kind(const struct genai_graph *g, struct genai_state *s,
 			 struct genai_error *err)
@@ -285,9 +325,10 @@ static int32_t find_kind(const struct genai_graph *g, struct genai_state *s,
 		return 0;
 	}
 	s->kind = GENAI_STATE_JOINED;
-	if (reads && (!strcmp(n->op, "MultiHeadAttention") ||
-		      (!strcmp(n->op, "Concat") && n->n_inputs == 2 &&
-		       n->inputs[0] == in && (axis == 2 || axis == -2))))
+	if (reads && joins(n) &&
+	    (strcmp(n->op, "Concat") ||
+	     (n->n_inputs == 2 && n->inputs[0] == in &&
+	      (axis == 2 || axis == -2))))
 		return 0;
 	return genai_fail(err, GENAI_E_UNSUPPORTED,
 			  "node %s (%s) makes the key/value cache %s: carried "

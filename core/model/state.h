@@ -49,6 +49,11 @@ int32_t genai_states_find(const struct genai_graph *g,
 			  const struct genai_model_config *config,
 			  struct genai_states *out, struct genai_error *err);
 void genai_states_free(struct genai_states *s);
+/* Of a graph as it is stored: keys [1, heads, past, size] that a node makes
+ * longer by joining them with new ones, a value; GENAI_NONE where there are
+ * none. */
+uint32_t genai_states_joined(const struct genai_graph *g,
+			     const struct genai_model_config *config);
 /* Is the name that of a state's output? */
 bool genai_states_names(const struct genai_model_config *config,
 			const char *name);

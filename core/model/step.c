@@ -323,6 +323,7 @@ static int32_t rewrite(struct step_rewrite *r, bool choose, bool narrow,
 	lv = genai_graph_value(g, logits);
 	*out_one_row = lv->rank == 3 && lv->dims[1] == 1;
 	r->vocab = lv->rank == 3 ? lv->dims[2] : -1;
+	r->joined = genai_states_joined(g, r->c);
 	if (r->packed)
 		rc = step_pack(r);
 	else

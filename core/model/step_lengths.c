@@ -111,8 +111,23 @@ void step_lengths(struct step_rewrite *r)
 	r->total64 = GENAI_NONE;
 }
 
+// Where caches are joined, every step has other shapes, and the total is a sum
+// of two of them: known before the step, so that others may depend on it.
+static void total_of_shapes(struct step_rewrite *r)
+{
+	uint32_t shape = step_node(r, "Shape", "genai.cache_shape",
+				   GENAI_DT_I64, r->joined, GENAI_NONE);
+	uint32_t rows = step_node(r, "Gather", "genai.cache_rows", GENAI_DT_I64,
+				  shape, step_const(r, "genai.two", 1, 2));
+
+	r->total64 = step_node(r, "Add", "genai.total64", GENAI_DT_I64, rows,
+			       r->seq64);
+}
+
 static uint32_t total_i64(struct step_rewrite *r)
 {
+	if (r->total64 == GENAI_NONE && r->joined != GENAI_NONE)
+		total_of_shapes(r);
 	if (r->total64 == GENAI_NONE) {
 		r->total64 = step_node(r, "Cast", "genai.total64", GENAI_DT_I64,
 				       r->total, GENAI_NONE);
@@ -198,10 +213,40 @@ static int32_t replace_shape(struct step_rewrite *r, uint32_t shape)
 	return 0;
 }
 
+// A mask of ones, [1, total].
+static uint32_t ones(struct step_rewrite *r, uint32_t dtype)
+{
+	static const int64_t dims[2] = {1, 1}, one = 1;
+	uint32_t in[2], shape, v;
+
+	in[0] = step_const(r, "genai.one_row", 1, 1);
+	in[1] = total_i64(r);
+	shape = genai_builder_value(r->b, "genai.mask_shape", GENAI_DT_I64,
+				    GENAI_NONE, NULL, NULL);
+	genai_builder_node(r->b, "Concat", "", STEP_OPSET, "genai.mask_shape",
+			   in, 2, &shape, 1);
+	step_attr(r, shape, "axis", 0);
+	v = step_node(r, "Expand", "genai.mask_ones", GENAI_DT_I64,
+		      genai_builder_const(r->b, "genai.ones", GENAI_DT_I64, 2,
+					  dims, &one),
+		      shape);
+	if (dtype == GENAI_DT_I64)
+		return v;
+	v = step_node(r, "Cast", "genai.mask", dtype, v, GENAI_NONE);
+	step_attr(r, v, "to", dtype);
+	return v;
+}
+
 int32_t step_replace_mask(struct step_rewrite *r, uint32_t mask, int depth)
 {
 	uint32_t n = genai_builder_n_nodes(r->b);
 	int32_t rc = 0;
+
+	// shapes are known before the step: whatever reads the mask may have it
+	if (r->joined != GENAI_NONE) {
+		genai_builder_replace(r->b, mask, ones(r, step_dtype(r, mask)));
+		return 0;
+	}
 
 	for (uint32_t i = 0; !rc && i < n; i++) {
 		const struct genai_node *c = genai_builder_get_node(r->b, i);
@@ -360,6 +405,13 @@ static uint32_t make_positions(struct step_rewrite *r, uint32_t past)
 	genai_builder_node(r->b, "Range", "", STEP_OPSET, "genai.range", in, 3,
 			   &range, 1);
 	at = step_node(r, "Add", "genai.positions", GENAI_DT_I64, range, past);
+	// The largest step, for which memory is planned, has a full cache and a
+	// chunk behind it, and where caches are joined its positions are known.
+	if (r->joined != GENAI_NONE && r->c->context_length > 0)
+		at = step_node(r, "Min", "genai.positions_there", GENAI_DT_I64,
+			       at,
+			       step_const(r, "genai.last_position", 1,
+					  r->c->context_length - 1));
 	return step_node(r, "Unsqueeze", "genai.position_ids", GENAI_DT_I64, at,
 			 axes);
 }

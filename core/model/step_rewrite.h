@@ -23,6 +23,8 @@ struct step_rewrite {
 	uint32_t past, total, last;
 	uint32_t total64; /* int64 [1], made when first needed */
 	uint32_t seq64;	  /* S as int64 [1] */
+	/* A cache, [1, heads, past, size], where such are joined; or NONE. */
+	uint32_t joined;
 	int64_t vocab;	  /* width of the logits, or -1 */
 	/* Tables that change with the length: above which, the row of the other
 	 * ones, and how many those have; 0 where there are none. */

@@ -1,7 +1,7 @@
 // ops_attention.c - Attention of ONNX: as its function body computes it, each
-// intermediate rounded to the type that it has there.  What decoders run is in
-// attention_gqa.c and attention_mha.c; this is for graphs that hold the
-// standard's own operator.
+// intermediate rounded to the type that it has there.  What decoders for ONNX
+// Runtime run is in attention_gqa.c and attention_mha.c; this is for graphs that
+// hold the standard's own operator.
 #include "modules/cpu_ref/ops.h"
 
 #include <math.h>
