@@ -622,9 +622,11 @@ static int32_t open_all(struct batch *b)
 	return genai_engine_get_tokenizer(b->e, &b->tok);
 }
 
-static void say(const struct batch *b, double seconds)
+// begun_ns: of the device's own clock, if it has one.
+static void say(const struct batch *b, double seconds, uint64_t begun_ns)
 {
 	struct genai_engine_stats st = {.size = sizeof(st)};
+	struct genai_stats device = {.size = sizeof(device)};
 
 	genai_engine_get_stats(b->e, &st);
 	fprintf(stderr,
@@ -636,18 +638,26 @@ static void say(const struct batch *b, double seconds)
 		seconds > 0 ? (double)b->n_new / seconds : 0, st.steps,
 		st.steps ? (double)st.rows / (double)st.steps : 0,
 		st.cached_tokens, st.prompt_tokens);
+	if (!genai_engine_get_model_stats(b->e, &device, NULL) &&
+	    device.simulated_ns > begun_ns)
+		fprintf(stderr, "genai: %.1f a second by the device's clock\n",
+			(double)b->n_new * 1e9 /
+				(double)(device.simulated_ns - begun_ns));
 }
 
 static int run(struct batch *b)
 {
+	struct genai_stats device = {.size = sizeof(device)};
 	double start;
 	int32_t rc = open_all(b);
 
+	if (!rc)
+		genai_engine_get_model_stats(b->e, &device, NULL);
 	start = cli_now();
 	if (!rc)
 		rc = answer_all(b);
 	if (!rc && b->c->verbose)
-		say(b, cli_now() - start);
+		say(b, cli_now() - start, device.simulated_ns);
 	genai_engine_close(b->e);
 	genai_close(b->rt);
 	while (b->first) {

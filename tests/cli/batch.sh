@@ -77,6 +77,18 @@ for say in off 1 8 auto; do
 		sort -u >same
 	is "gives the same answers" "$(cat same)" "$(cat same.1)"
 done
+# 60 new tokens of a text that repeats, on the simulated clock
+printf '{"ids":[5,6,7,8],"max_tokens":60}\n' >again.jsonl
+for say in off 8; do
+	"$genai" --verbose --set module.cpu_ref.clock=simulated \
+		--set module.cpu_ref.link_bytes_per_s=50000000 \
+		--set runtime.weight_budget=25% \
+		batch "$plain" again.jsonl --greedy --ignore-eos \
+		--speculation $say >again.$say 2>err
+	like "$say: a rate by the device's clock" "$(tail -n 1 err)" \
+		"genai: *[0-9].[0-9] a second by the device's clock"
+done
+is "the same with guesses" "$(cat again.8)" "$(cat again.off)"
 fails "9 guesses" 2 "runtime.speculation = 9" batch "$plain" many.jsonl \
 	--speculation 9
 
