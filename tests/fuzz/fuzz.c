@@ -181,6 +181,9 @@ int main(int argc, char **argv)
 		else
 			return 2;
 	signal(SIGPIPE, SIG_IGN);
+#ifdef M_PERTURB
+	mallopt(M_PERTURB, 165); // what is read after it was freed shows
+#endif
 	if (!is_sanitized)
 		setrlimit(RLIMIT_AS, &most);
 	for (size_t i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++)

@@ -99,8 +99,9 @@ static int is_neutral(const char *name, const json_t *v, struct serve_error *e)
 			continue;
 		if (json_is_boolean(v) && json_is_true(v) == neutral[i].only)
 			return 1;
-		refuse(e, 400, "unsupported_value", name, "%s: only %s", name,
-		       neutral[i].only ? "true" : "false");
+		// the name of static life, not the body's
+		refuse(e, 400, "unsupported_value", neutral[i].name,
+		       "%s: only %s", name, neutral[i].only ? "true" : "false");
 		return -1;
 	}
 	return 0;
