@@ -435,6 +435,23 @@ static bool is_wide(const struct cep_node *n, const struct cep_mm *m,
 	       o->async & CEP_ASYNC_SCALES;
 }
 
+// So many rows of m at once.
+static uint32_t wide_rows(uint32_t m)
+{
+	uint32_t rows = 8;
+
+	while (rows < m && rows < FEW_MOST)
+		rows *= 2;
+	return rows;
+}
+
+static uint64_t image_at(const struct cep_node *n, const struct cep_run *r)
+{
+	const struct cep_nbits *s = cep_nbits(n);
+
+	return r->workspace + (uint64_t)(s->part + s->image);
+}
+
 // One pass: the activations in order, and the product.
 static int32_t run_pass(struct cep_node *n, struct cep_run *r,
 			const struct form *form, struct cep_mv *q)
@@ -445,22 +462,22 @@ static int32_t run_pass(struct cep_node *n, struct cep_run *r,
 	bool bf = n->in[0]->dtype == GENAI_DT_BF16;
 	struct cep_image4_params x = {
 		.a = q->m.a,
-		.out = q->m.part + (uint64_t)cep_nbits(n)->image,
+		.out = image_at(n, r),
 		.lda = q->m.lda,
 		.m = q->m.m,
 		.k = q->m.k,
-		.rows = 8,
+		.rows = wide_rows(q->m.m),
 	};
-	int32_t rc;
+	int32_t rc = 0;
 
-	while (x.rows < x.m && x.rows < FEW_MOST)
-		x.rows *= 2;
-	rc = cep_run_kernel(
-		r, CEP_K_cep_image4,
-		(struct cep_dim3){
-			q->o.tiles,
-			((x.m + x.rows - 1) / x.rows * x.rows + 15) / 16, 1},
-		128, 0, &x);
+	if (!q->m.in_order)
+		rc = cep_run_kernel(r, CEP_K_cep_image4,
+				    (struct cep_dim3){q->o.tiles,
+						      ((x.m + x.rows - 1) /
+							       x.rows * x.rows +
+						       15) / 16,
+						      1},
+				    128, 0, &x);
 	stage = x.rows * TILE * 2 + warps * 16 * (TILE / 2 + 16);
 	stages = least_u32(WFEW_SMEM / stage, WFEW_STAGES);
 	units *= (x.m + x.rows - 1) / x.rows;
@@ -499,6 +516,48 @@ static int32_t run_wide(struct cep_node *n, struct cep_run *r,
 	return rc;
 }
 
+union matrices {
+	struct cep_mv_tiled one;
+	struct cep_mv_dual_tiled pair;
+};
+
+static int32_t set_matrices(const struct cep_node *n, const struct cep_run *r,
+			    const struct cep_mm *p, uint32_t second,
+			    union matrices *q, struct cep_sum4 *o)
+{
+	uint32_t tiles = r->n_parts ? r->n_parts : 1;
+	int32_t rc;
+
+	if (!second) {
+		rc = cep_set_parts(n, r, p, 1, &q->one);
+		if (!rc)
+			o->async = async_of(n, q->one.s, q->one.z, tiles,
+					    o->shift);
+		return rc;
+	}
+	rc = cep_set_pair(n, r, p, second, &q->pair);
+	if (!rc)
+		o->async = async_of(n, q->pair.s, q->pair.z, tiles, o->shift) &
+			   async_of(n, q->pair.s + CEP_TILES,
+				    q->pair.z + CEP_TILES, tiles, o->shift);
+	return rc;
+}
+
+uint32_t cep_rows_in_order(const struct cep_node *n, const struct cep_run *r,
+			   const struct cep_mm *p, uint32_t second,
+			   uint64_t *out)
+{
+	struct cep_sum4 o = cep_sum4_of(n);
+	union matrices q;
+
+	if (p->m < 2 || p->m > WFEW_PASS || p->k % TILE || p->k > 8192 ||
+	    !has_wide(n) || set_matrices(n, r, p, second, &q, &o) ||
+	    !(o.async & CEP_ASYNC_SCALES))
+		return 0;
+	*out = image_at(n, r);
+	return wide_rows(p->m);
+}
+
 int32_t cep_run_gemv4(struct cep_node *n, struct cep_run *r, struct cep_mm *p,
 		      const struct cep_sum4 *sum, uint32_t second)
 {
@@ -507,26 +566,16 @@ int32_t cep_run_gemv4(struct cep_node *n, struct cep_run *r, struct cep_mm *p,
 	uint32_t tile_rows = r->n_parts ? r->part_rows : p->n;
 	uint32_t tiles = r->n_parts ? r->n_parts : 1;
 	struct cep_sum4 o = *sum;
-	union {
-		struct cep_mv_tiled one;
-		struct cep_mv_dual_tiled pair;
-	} q;
+	union matrices q;
 	union {
 		struct cep_mv one;
 		struct cep_mv_dual pair;
 	} plain;
 	struct few f;
-	int32_t rc = second ? cep_set_pair(n, r, p, second, &q.pair)
-			    : cep_set_parts(n, r, p, 1, &q.one);
+	int32_t rc = set_matrices(n, r, p, second, &q, &o);
 
 	if (rc)
 		return rc;
-	if (second)
-		o.async = async_of(n, q.pair.s, q.pair.z, tiles, o.shift) &
-			  async_of(n, q.pair.s + CEP_TILES,
-				   q.pair.z + CEP_TILES, tiles, o.shift);
-	else
-		o.async = async_of(n, q.one.s, q.one.z, tiles, o.shift);
 	if (is_wide(n, p, &o))
 		return run_wide(n, r, p, &o, form, &q);
 	if (is_few(n, p, &f))

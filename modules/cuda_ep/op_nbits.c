@@ -184,7 +184,8 @@ static bool norms_itself(const struct cep_node *n, const struct cep_norm *x)
 }
 
 static int32_t norm_before(const struct cep_node *n, struct cep_run *r,
-			   struct cep_mm *p)
+			   struct cep_mm *p, uint32_t image_rows,
+			   uint64_t image)
 {
 	uint32_t dtype = n->in[0]->dtype;
 	struct cep_norm x;
@@ -194,6 +195,10 @@ static int32_t norm_before(const struct cep_node *n, struct cep_run *r,
 	x = norm_of(n, r, p);
 	if (norms_itself(n, &x))
 		return 0;
+	if (image_rows) {
+		x.out = image;
+		x.image_rows = p->in_order = image_rows;
+	}
 	p->a = x.out;
 	p->vec_a = cep_is_vec(p->a, p->lda, cep_dtype_bytes(dtype));
 	if (goes_beside(n, p) && !cep_beside_norms(n, r))
@@ -340,7 +345,7 @@ static int32_t run_beside(struct cep_node *n, struct cep_run *r,
 	if (second && n->in[second + 3])
 		x.bias2 = n->in[second + 3]->addr;
 	if (!rc)
-		rc = norm_before(n, r, p);
+		rc = norm_before(n, r, p, 0, 0);
 	x.m = *p;
 	return rc ? rc : cep_run_beside(n, r, &x, &q);
 }
@@ -375,6 +380,9 @@ bool cep_nbits_exact(struct cep_node *n, struct cep_run *r, struct cep_mm *p,
 		     uint32_t second, int32_t *out_rc)
 {
 	struct cep_sum4 o;
+	uint32_t image_rows = 0;
+	uint64_t image = 0;
+	bool few;
 
 	*out_rc = 0;
 	if (!p->m || !p->n || for_many(n, r, p, second, out_rc))
@@ -383,10 +391,13 @@ bool cep_nbits_exact(struct cep_node *n, struct cep_run *r, struct cep_mm *p,
 		*out_rc = run_beside(n, r, p, second);
 		return true;
 	}
-	*out_rc = norm_before(n, r, p);
+	few = cep_nbits(n)->fast && (p->m <= CEP_EXACT_ROWS || n->exact);
+	if (few && n->norm)
+		image_rows = cep_rows_in_order(n, r, p, second, &image);
+	*out_rc = norm_before(n, r, p, image_rows, image);
 	if (*out_rc)
 		return true;
-	if (!cep_nbits(n)->fast || (p->m > CEP_EXACT_ROWS && !n->exact))
+	if (!few)
 		return false;
 	o = sum_for(n, r, p);
 	*out_rc = cep_run_gemv4(n, r, p, &o, second);

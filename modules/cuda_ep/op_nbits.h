@@ -61,6 +61,11 @@ int32_t cep_set_parts(const struct cep_node *n, const struct cep_run *r,
 int32_t cep_set_pair(const struct cep_node *n, const struct cep_run *r,
 		     const struct cep_mm *p, uint32_t second,
 		     struct cep_mv_dual_tiled *q);
+/* So many rows at once are taken in the order of wfew4.cu from out, if whoever
+ * makes them puts them there; 0: they are taken as they are. */
+uint32_t cep_rows_in_order(const struct cep_node *n, const struct cep_run *r,
+			   const struct cep_mm *p, uint32_t second,
+			   uint64_t *out);
 int32_t cep_run_gemv4(struct cep_node *n, struct cep_run *r, struct cep_mm *p,
 		      const struct cep_sum4 *sum, uint32_t second);
 

@@ -106,6 +106,9 @@ int32_t cep_prepare_skipnorm(struct cep_node *n, struct genai_error *err)
 int32_t cep_run_norm_of(const struct cep_node *n, struct cep_run *r,
 			uint32_t dtype, const struct cep_norm *p)
 {
+	uint32_t whole = p->image_rows ? p->image_rows : 1;
+	uint32_t rows = ((uint32_t)p->rows + whole - 1) / whole * whole;
+
 	// by the length alone, so that alignment does not change sums
 	if (p->dim % 8 == 0 && p->dim <= 8192) {
 		if (((p->x | p->skip | p->bias | p->gamma | p->beta | p->out |
@@ -113,12 +116,12 @@ int32_t cep_run_norm_of(const struct cep_node *n, struct cep_run *r,
 		     15))
 			return cep_node_fail(n, r->err, GENAI_E_INVAL,
 					     "an input is not aligned to 16");
-		return cep_run_kernel(
-			r,
-			cep_by_dtype(dtype, CEP_K_cep_norm8_f32,
-				     CEP_K_cep_norm8_f16, CEP_K_cep_norm8_bf16),
-			(struct cep_dim3){(uint32_t)p->rows, 1, 1},
-			(p->dim / 8 + 31) / 32 * 32, 0, p);
+		return cep_run_kernel(r,
+				      cep_by_dtype(dtype, CEP_K_cep_norm8_f32,
+						   CEP_K_cep_norm8_f16,
+						   CEP_K_cep_norm8_bf16),
+				      (struct cep_dim3){rows, 1, 1},
+				      (p->dim / 8 + 31) / 32 * 32, 0, p);
 	}
 	return cep_run_kernel(
 		r,

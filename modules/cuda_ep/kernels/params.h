@@ -119,7 +119,8 @@ struct cep_norm {
 	uint64_t rows, skip_rows; /* skip repeats every skip_rows */
 	uint32_t dim, layer;	  /* layer: subtract the mean */
 	float eps;
-	uint32_t reserved;
+	uint32_t image_rows; /* out is in the order of wfew4.cu, so many at once
+			      */
 };
 
 struct cep_gather {
@@ -230,9 +231,9 @@ struct cep_mm {
 	int64_t a_batch, b_batch, c_batch;
 	uint32_t m, n, k, n0; /* rows of this tile are n0.. of the whole */
 	uint32_t bits, block, n_blocks, zp_kind, zp_row;
-	uint32_t groups; /* row groups a block of gemv4 takes */
-	uint32_t depth;	 /* tiles on the way in few4, 2 to 4 */
-	uint32_t reserved;
+	uint32_t groups;       /* row groups a block of gemv4 takes */
+	uint32_t depth;	       /* tiles on the way in few4, 2 to 4 */
+	uint32_t in_order;     /* a is as wfew4 takes it */
 	uint32_t vec_a, vec_b; /* 16-byte loads are possible */
 };
 
@@ -245,8 +246,9 @@ struct cep_image4_params {
 };
 
 /* How products with a 4-bit matrix sum: kernels/gemv4.cu, few4.cu. */
-#define CEP_ASYNC_SCALES 1u /* rows of them can be copied 4 or 8 bytes a time  \
-			     */
+#define CEP_ASYNC_SCALES                                                       \
+	1u /* rows of them can be copied 4 or 8 bytes a time                   \
+	    */
 #define CEP_ASYNC_ZEROS 2u
 struct cep_sum4 {
 	uint64_t add;	/* a tensor like the result, added to it; or 0 */

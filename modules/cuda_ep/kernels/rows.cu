@@ -1,6 +1,6 @@
 // rows.cu - operators that reduce rows: norms, softmax, sums, arg-max.
 // The order of every sum depends on the row's length only.
-#include "modules/cuda_ep/kernels/common.cuh"
+#include "modules/cuda_ep/kernels/wgmma.cuh"
 
 // A block a row.  The number of threads, and so the order of the sum, is the
 // host's choice by the row's length.
@@ -82,6 +82,27 @@ template <class T> __device__ __forceinline__ void store8(T *p, const float *x)
 	*(uint4 *)p = *(const uint4 *)v;
 }
 
+// Eight elements of a row from column at on, as cep_image4 puts them.
+template <class T>
+__device__ __forceinline__ void store_image(T *out, u32 rows, u32 dim, u32 row,
+					    u32 at, const float *x)
+{
+	u32 part = row / rows * (dim / 64) + at / 64, c = at % 64 / 32 * 4;
+	unsigned char *to = (unsigned char *)out + (u64)part * rows * WG_ROW +
+			    at % 32 / 8 * 4;
+	cep_pack v;
+
+	store8((T *)v.h, x);
+	v.v = in_order(v.v);
+#pragma unroll
+	for (u32 i = 0; i < 4; i++)
+		*(u32 *)(to + wg_place(row % rows, c + i)) = v.u[i];
+}
+__device__ __forceinline__ void store_image(float *, u32, u32, u32, u32,
+					    const float *)
+{
+}
+
 // The same for rows of a multiple of 8 elements, up to 8 a thread, aligned:
 // everything is loaded at once and stays in registers.  gemv4.cu does the same
 // sums for its one row.
@@ -89,7 +110,7 @@ template <class T> __device__ __forceinline__ void norm_fast(const cep_norm &p)
 {
 	__shared__ float red[32];
 	u64 row = blockIdx.x, at = threadIdx.x * 8;
-	bool on = at < p.dim;
+	bool on = at < p.dim && row < p.rows;
 	float v[8], g[8], t[8], acc = 0, mean = 0;
 
 	cep_trigger();
@@ -131,6 +152,8 @@ template <class T> __device__ __forceinline__ void norm_fast(const cep_norm &p)
 		acc = block_sum(acc, red);
 	}
 	acc = inverse_rms(acc, 1.f / (float)p.dim, p.eps);
+	if (at < p.dim && row >= p.rows) // an image is of whole rows
+		store_image((T *)p.out, p.image_rows, p.dim, (u32)row, at, v);
 	if (!on)
 		return;
 	for (int i = 0; i < 8; i++)
@@ -139,7 +162,10 @@ template <class T> __device__ __forceinline__ void norm_fast(const cep_norm &p)
 		load8((const T *)p.beta + at, t);
 	for (int i = 0; i < 8; i++)
 		v[i] = (v[i] - mean) * acc * g[i] + t[i];
-	store8((T *)p.out + row * p.dim + at, v);
+	if (p.image_rows)
+		store_image((T *)p.out, p.image_rows, p.dim, (u32)row, at, v);
+	else
+		store8((T *)p.out + row * p.dim + at, v);
 }
 
 CEP_KERNEL(cep_norm8_f32, cep_norm, 1024)
