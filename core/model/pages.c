@@ -584,7 +584,7 @@ static bool is_sound(const struct genai_graph *g, const struct genai_visit *v)
 	if (v->tensor >= g->n_tensors || v->first_node > v->last_node ||
 	    v->last_node >= g->n_nodes || !v->rows ||
 	    (!rows && !experts && v->rows > 1) ||
-	    (experts && (rows || v->fill || v->rows > UINT32_MAX ||
+	    (experts && (rows || v->rows > UINT32_MAX ||
 			 !(v->flags & GENAI_WEIGHT_GATHER))) ||
 	    (parts && (!rows || !v->fill)) ||
 	    (v->flags & GENAI_WEIGHT_HOST && !rows))

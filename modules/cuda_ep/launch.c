@@ -49,12 +49,27 @@ static void add_parts(struct genai_access *a, uint32_t *count,
 	}
 }
 
+// Experts that lie apart: their table, where they may be, the counts.
+static void add_experts(struct genai_access *a, uint32_t *n,
+			const struct genai_experts *x, bool counts)
+{
+	const uint32_t some = GENAI_READ | GENAI_SPARSE;
+
+	add_access(a, n, x->table, x->n * sizeof(genai_addr), GENAI_READ);
+	add_access(a, n, x->device.addr, x->device.bytes, some);
+	add_access(a, n, x->host.addr, x->host.bytes, some);
+	if (counts)
+		add_access(a, n, x->uses, x->n * sizeof(uint32_t),
+			   GENAI_READ | GENAI_WRITE);
+}
+
 // Tell the stream runtime what the kernels just enqueued touch.
 static int32_t declare(struct exec_step *s, const struct cep_node *n,
 		       const struct cep_run *r)
 {
 	const struct exec_node *x = &s->variant->facts[n->index];
-	struct genai_access a[EXEC_MAX_IN + EXEC_MAX_OUT + 2 + 6 * CEP_TILES];
+	struct genai_access
+		a[3 * EXEC_MAX_IN + EXEC_MAX_OUT + 3 + 6 * CEP_TILES];
 	struct genai_work w = {
 		.size = sizeof(w),
 		.node = n->index,
@@ -62,6 +77,7 @@ static int32_t declare(struct exec_step *s, const struct cep_node *n,
 	};
 	uint64_t rows = r->row_end - r->row_begin;
 	uint32_t count = 0;
+	bool counts = true;
 
 	for (uint32_t i = 0; i < n->n_in; i++) {
 		uint64_t bytes;
@@ -72,6 +88,11 @@ static int32_t declare(struct exec_step *s, const struct cep_node *n,
 		if ((r->beside == EXEC_ASK || r->beside == EXEC_MEET) &&
 		    EXEC_HAS(x->cut, i))
 			continue;
+		if (n->in[i]->experts) {
+			add_experts(a, &count, n->in[i]->experts, counts);
+			counts = false;
+			continue;
+		}
 		if (r->n_parts && EXEC_HAS(x->cut, i)) {
 			add_parts(a, &count, n, r, i);
 			continue;

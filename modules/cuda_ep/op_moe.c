@@ -3,6 +3,9 @@
 // multiply, or of moe1.cu one row: the order of sums depends on types and sizes
 // only, so a row has the same bits in every step.
 #include "modules/cuda_ep/op_matmul.h"
+
+#include <genai/pager.h>
+
 #include "modules/exec_common/moe.h"
 
 // As in kernels/moe.cu.
@@ -133,6 +136,15 @@ static uint32_t group_of(const struct moe_state *s)
 	return s->m.M == 1 ? 1 : 8;
 }
 
+// Where uses are counted, if experts lie apart.
+static uint64_t uses_of(const struct cep_node *n)
+{
+	for (uint32_t i = 2; i < n->n_in; i++)
+		if (n->in[i] && n->in[i]->experts)
+			return n->in[i]->experts->uses;
+	return 0;
+}
+
 static struct cep_moe_route route(const struct cep_node *n,
 				  const struct cep_run *r)
 {
@@ -146,6 +158,7 @@ static struct cep_moe_route route(const struct cep_node *n,
 		.pairs = r->workspace + s->pairs,
 		.items = r->workspace + s->items,
 		.n_items = r->workspace + s->n_items,
+		.uses = uses_of(n),
 		.rows = (uint32_t)s->m.M,
 		.experts = (uint32_t)s->m.E,
 		.k = (uint32_t)s->m.k,
@@ -174,6 +187,18 @@ static uint64_t addr_of(const struct cep_node *n, uint32_t i)
 	return i ? n->in[i]->addr : 0;
 }
 
+static uint32_t apart(const struct cep_node *n, uint32_t i, uint32_t bit)
+{
+	return i && n->in[i]->experts ? bit : 0;
+}
+
+// Of which the experts' addresses are multiples, if their bytes are.
+static uint64_t low_of(const struct cep_node *n, uint32_t i)
+{
+	return i && n->in[i]->experts ? n->in[i]->experts->host.addr
+				      : addr_of(n, i);
+}
+
 static int32_t matrix(const struct cep_node *n, const struct cep_run *r,
 		      const struct exec_moe_fc *f, struct cep_moe_mat *out)
 {
@@ -188,11 +213,20 @@ static int32_t matrix(const struct cep_node *n, const struct cep_run *r,
 		.n_blocks = f->blocks,
 		.zp_kind = f->z_kind,
 		.zp_row = f->z_row,
+		.apart = apart(n, f->w, CEP_APART_W) |
+			 apart(n, f->scale, CEP_APART_SCALES) |
+			 apart(n, f->zero, CEP_APART_ZP) |
+			 apart(n, f->bias, CEP_APART_BIAS),
 	};
-	return out->w % 16
+	return low_of(n, f->w) % 16
 		       ? cep_node_fail(n, r->err, GENAI_E_INVAL,
 				       "input %u is not aligned to 16", f->w)
 		       : 0;
+}
+
+static bool has_apart(const struct cep_moe *p)
+{
+	return p->m[0].apart || p->m[1].apart;
 }
 
 static bool has_zeros(const struct cep_moe *p)
@@ -223,9 +257,8 @@ static enum cep_kernel kernel_of(const struct cep_node *n,
 }
 
 // How the rows of a product lie.
-static void set_rows(const struct cep_node *n, struct cep_moe *p)
+static void set_rows(const struct cep_node *n, struct cep_moe *p, uint64_t low)
 {
-	const uint64_t low = p->m[0].scales | (p->dual ? p->m[1].scales : 0);
 
 	p->vec = p->k % 8 == 0 &&
 		 cep_is_vec(p->x, p->k, cep_dtype_bytes(n->in[0]->dtype));
@@ -259,7 +292,7 @@ static int32_t first_of(const struct cep_node *n, const struct cep_run *r,
 			struct cep_moe *p)
 {
 	const struct moe_state *s = moe_state(n);
-	const bool apart = s->m.fc[2].w;
+	const bool two = s->m.fc[2].w;
 	static const uint32_t acts[] = {
 		[EXEC_MOE_RELU] = CEP_MOE_RELU,
 		[EXEC_MOE_RELU2] = CEP_MOE_RELU2,
@@ -283,7 +316,7 @@ static int32_t first_of(const struct cep_node *n, const struct cep_run *r,
 		.row_add = s->m.fusion == 1   ? 1
 			   : s->m.fusion == 2 ? (uint32_t)s->m.I
 					      : 0,
-		.dual = apart || s->m.fusion,
+		.dual = two || s->m.fusion,
 		.slots = (uint32_t)s->m.k,
 		.act = acts[s->m.act],
 		.late = s->m.late_limit,
@@ -293,8 +326,10 @@ static int32_t first_of(const struct cep_node *n, const struct cep_run *r,
 	};
 	rc = matrix(n, r, &s->m.fc[0], &p->m[0]);
 	if (!rc)
-		rc = matrix(n, r, &s->m.fc[apart ? 2 : 0], &p->m[1]);
-	set_rows(n, p);
+		rc = matrix(n, r, &s->m.fc[two ? 2 : 0], &p->m[1]);
+	set_rows(n, p,
+		 low_of(n, s->m.fc[0].scale) |
+			 low_of(n, s->m.fc[two ? 2 : 0].scale));
 	return rc;
 }
 
@@ -317,7 +352,7 @@ static int32_t second_of(const struct cep_node *n, const struct cep_run *r,
 		.last = 1,
 	};
 	rc = matrix(n, r, &s->m.fc[1], &p->m[0]);
-	set_rows(n, p);
+	set_rows(n, p, low_of(n, s->m.fc[1].scale));
 	return rc;
 }
 
@@ -372,7 +407,8 @@ static bool one_shape(const struct cep_node *n, struct cep_moe1 *q,
 			warps * 2 * (has_zeros(&q->m) ? 2816 : 2304);
 		const uint64_t bytes =
 			ring + (q->m.last ? k : 1) * (q->tiles * 512 + 64) +
-			units * 64 + rgs * 64 + k * 8;
+			units * 64 + rgs * 64 + k * 8 +
+			(has_apart(&q->m) ? k * 32 : 0);
 
 		// the first chooses where tiles come later
 		if (bytes > most || ring < (q->r.experts + 31) / 32 * 256)

@@ -126,10 +126,11 @@ CEP_OP_ROW(MS, "LinearAttentionGate", 1, cep_prepare_linear_gate,
 CEP_OP_ROW(MS, "MatMulNBits", 1, cep_prepare_nbits, cep_run_nbits,
 	   .facts.rows = IN(1) | IN(2) | IN(3), .parts = true)
 CEP_OP_ROW(MS, "MoE", 1, cep_prepare_moe, cep_run_moe,
-	   .facts.gathered = IN(2) | IN(3) | IN(4) | IN(5) | IN(6) | IN(7))
+	   .facts.gathered = EXEC_MOE_WEIGHTS,
+	   .facts.experts = EXEC_MOE_WEIGHTS)
 CEP_OP_ROW(MS, "QMoE", 1, cep_prepare_qmoe, cep_run_moe,
-	   .facts.gathered = IN(2) | IN(3) | IN(4) | IN(5) | IN(6) | IN(7) |
-			     IN(8) | IN(9) | IN(10) | IN(11) | IN(12) | IN(13))
+	   .facts.gathered = EXEC_QMOE_WEIGHTS,
+	   .facts.experts = EXEC_QMOE_WEIGHTS)
 CEP_OP_ROW(MS, "PagedAttention", 1, cep_prepare_paged, cep_run_paged,
 	   .facts.gathered = IN(8) | IN(9), .facts.state_in = IN(3) | IN(4),
 	   .facts.state_out = OUT(1) | OUT(2))

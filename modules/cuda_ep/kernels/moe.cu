@@ -27,6 +27,7 @@ CEP_KERNEL(cep_moe_choose, cep_moe_route, 1024)
 		for (u32 i = e; e < 32 && i < p.k; i += 32) {
 			((uint4 *)p.items)[i] = make_uint4(ids[i], i, 1, 0);
 			((u32 *)p.pairs)[i] = i;
+			count_use(p, ids[i]);
 		}
 		if (e == 0)
 			*(u32 *)p.n_items = p.k;
@@ -37,6 +38,8 @@ CEP_KERNEL(cep_moe_choose, cep_moe_route, 1024)
 		count += ids[i] == e;
 	if (e < p.experts)
 		n_of[e] = count;
+	if (count)
+		count_use(p, e);
 	__syncthreads();
 	if (e >= p.experts)
 		return;
@@ -102,11 +105,6 @@ template <class T, int NT, bool ZP> struct moe4 {
 	{
 		return p.m[p.dual && r > 7];
 	}
-	__device__ __forceinline__ u64 index_of(u32 r) const
-	{
-		return (u64)expert * mat_of(r).rows + row_of(r);
-	}
-
 	__device__ __forceinline__ void find(const uint4 &item)
 	{
 		u32 r = p.async ? lane >> 1 : lane & 15;
@@ -117,10 +115,17 @@ template <class T, int NT, bool ZP> struct moe4 {
 		for (u32 i = 0; i < 4; i++) {
 			u32 k = lane / 8 + 4 * i;
 
-			w[i] = (const unsigned char *)mat_of(k).w +
-			       index_of(k) * (p.k / 2);
+			w[i] = part_of(mat_of(k).w,
+				       mat_of(k).apart & CEP_APART_W, expert,
+				       (u64)mat_of(k).rows * (p.k / 2)) +
+			       (u64)row_of(k) * (p.k / 2);
 		}
-		s = (const T *)mat_of(r).scales + index_of(r) * p.m[0].n_blocks;
+		s = (const T *)part_of(mat_of(r).scales,
+				       mat_of(r).apart & CEP_APART_SCALES,
+				       expert,
+				       (u64)mat_of(r).rows * p.m[0].n_blocks *
+					       sizeof(T)) +
+		    (u64)row_of(r) * p.m[0].n_blocks;
 	}
 
 	// Asked for behind the first tiles, which do not depend on it.
@@ -383,13 +388,15 @@ __device__ __forceinline__ float weights8(const cep_moe &p,
 					  const cep_moe_mat &m, u32 expert,
 					  u32 row, u32 k, float *o)
 {
-	u64 r = (u64)expert * m.rows + row, c = 0;
-	const unsigned char *w;
-	u32 block, bytes;
+	u64 bytes = m.bits ? p.k * m.bits / 8 : p.k * sizeof(T), c = 0;
+	const unsigned char *w = part_of(m.w, m.apart & CEP_APART_W, expert,
+					 m.rows * bytes) +
+				 row * bytes;
 	float zero;
+	u32 block;
 
 	if (!m.bits) {
-		const T *f = (const T *)m.w + r * p.k + k;
+		const T *f = (const T *)w + k;
 
 		if (p.k % 8 == 0) {
 			load8(f, o);
@@ -399,8 +406,7 @@ __device__ __forceinline__ float weights8(const cep_moe &p,
 			o[i] = k + i < p.k ? to_f(f[i]) : 0.f;
 		return 1.f;
 	}
-	bytes = p.k * m.bits / 8;
-	w = (const unsigned char *)m.w + r * bytes + k / 8 * m.bits;
+	w += k / 8 * m.bits;
 	bytes -= k / 8 * m.bits;
 	if (p.k % 8 == 0 && m.bits == 4)
 		c = *(const u32 *)w;
@@ -414,7 +420,10 @@ __device__ __forceinline__ float weights8(const cep_moe &p,
 	for (u32 i = 0; i < 8; i++)
 		o[i] = (float)(u32)(c >> i * m.bits & ((1u << m.bits) - 1)) -
 		       zero;
-	return to_f(((const T *)m.scales)[r * m.n_blocks + block]);
+	return to_f(((const T *)part_of(
+		m.scales, m.apart & CEP_APART_SCALES, expert,
+		(u64)m.rows * m.n_blocks *
+			sizeof(T)))[(u64)row * m.n_blocks + block]);
 }
 
 template <class T, int P>

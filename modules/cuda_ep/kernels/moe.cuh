@@ -157,6 +157,22 @@ __device__ __forceinline__ float gated(const cep_moe &p, float x)
 	return p.act == CEP_MOE_SWIGLU && p.late && x > p.limit ? p.limit : x;
 }
 
+// What an expert has of a matrix: all experts lie together, bytes each, or
+// apart, and at is a table.
+__device__ __forceinline__ const unsigned char *part_of(u64 at, u32 apart,
+							u32 expert, u64 bytes)
+{
+	return (const unsigned char *)(apart ? ((const u64 *)at)[expert]
+					     : at + expert * bytes);
+}
+
+// A step used the expert: one thread says so.
+__device__ __forceinline__ void count_use(const cep_moe_route &p, u32 expert)
+{
+	if (p.uses)
+		((u32 *)p.uses)[expert]++;
+}
+
 // The bias of output o of an expert; half 1: of what is gated.
 template <class T>
 __device__ __forceinline__ float bias_of(const cep_moe &p, u32 half, u32 expert,
@@ -164,9 +180,10 @@ __device__ __forceinline__ float bias_of(const cep_moe &p, u32 half, u32 expert,
 {
 	const cep_moe_mat &m = p.m[half];
 
-	return m.bias ? to_f(((const T *)
-				      m.bias)[(u64)expert * m.rows +
-					      o * p.row_mul + half * p.row_add])
+	return m.bias ? to_f(((const T *)part_of(
+				m.bias, m.apart & CEP_APART_BIAS, expert,
+				(u64)m.rows * sizeof(T)))[o * p.row_mul +
+							  half * p.row_add])
 		      : 0.f;
 }
 
@@ -192,24 +209,27 @@ __device__ __forceinline__ void emit(const cep_moe &p, u32 pair, u32 o, float v,
 	((T *)p.out)[(u64)pair * p.n + o] = from_f<T>(v);
 }
 
-// Zero point of a block of a row; row counts through the expert's.
+// Zero point of a block of an expert's row.
 template <class T>
 __device__ __forceinline__ float zero_of(const cep_moe_mat &m, u32 expert,
 					 u32 row, u32 block)
 {
-	u64 r = (u64)expert * m.rows + row;
-	const unsigned char *z = (const unsigned char *)m.zp;
-	u32 i = block;
+	u32 apart = m.apart & CEP_APART_ZP, i = block;
+	const unsigned char *z;
 
 	if (m.zp_kind == CEP_ZP_NONE)
 		return (float)(1u << (m.bits - 1));
 	if (m.zp_kind == CEP_ZP_FLOAT)
-		return to_f(((const T *)m.zp)[r * m.n_blocks + block]);
+		return to_f(((const T *)part_of(
+			m.zp, apart, expert,
+			(u64)m.rows * m.n_blocks *
+				sizeof(T)))[(u64)row * m.n_blocks + block]);
 	if (m.zp_kind == CEP_ZP_TURNED) {
-		z += (u64)expert * m.zp_row;
+		z = part_of(m.zp, apart, expert, m.zp_row);
 		i = row;
 	} else {
-		z += r * m.zp_row;
+		z = part_of(m.zp, apart, expert, (u64)m.rows * m.zp_row) +
+		    (u64)row * m.zp_row;
 	}
 	return (float)(z[(u64)i * m.bits / 8] >> i * m.bits % 8 &
 		       ((1u << m.bits) - 1));

@@ -111,6 +111,7 @@ template <class T, bool ZP, bool LAST> struct moe1 {
 	float *slot, *bias; // bias: of a row group's 16 rows
 	u32 *ids;
 	float *weights;
+	u64 *lies; // of the experts chosen, where they lie apart
 	// what the lane brings: codes of rows lane / 8 of either half and four
 	// further on, scales
 	const unsigned char *w[2];
@@ -176,10 +177,43 @@ template <class T, bool ZP, bool LAST> struct moe1 {
 		return output(at, r) * p.row_mul +
 		       (LAST ? 0 : r / 8 * p.row_add);
 	}
-	__device__ __forceinline__ u64 index_of(const rows &at, u32 r) const
+	__device__ __forceinline__ bool apart() const
 	{
-		return (u64)ids[r < 8 ? at.a : at.b] * mat_of(r).rows +
-		       row_of(at, r);
+		return p.m[0].apart | p.m[1].apart;
+	}
+
+	// Codes (0) and scales (1) of the expert of row r.
+	__device__ __forceinline__ const unsigned char *
+	part(const rows &at, u32 r, u32 which, u64 bytes) const
+	{
+		u32 j = r < 8 ? at.a : at.b, h = LAST ? 0 : r / 8;
+		const cep_moe_mat &m = p.m[h];
+
+		return apart() ? (const unsigned char *)
+					 lies[(h * 2 + which) * q.r.k + j]
+			       : part_of(which ? m.scales : m.w, 0, ids[j],
+					 bytes);
+	}
+
+	// Looked up once: all row groups of an expert lie in the same place.
+	__device__ __forceinline__ void look_up()
+	{
+		for (u32 i = threadIdx.x; i < (LAST ? 2 : 4) * q.r.k;
+		     i += blockDim.x) {
+			u32 at = i / q.r.k, e = ids[i - at * q.r.k];
+			const cep_moe_mat &m = p.m[at / 2];
+			u64 bytes = (u64)m.rows *
+				    (at & 1 ? p.m[0].n_blocks * sizeof(T)
+					    : p.k / 2);
+
+			lies[i] = (u64)part_of(
+				at & 1 ? m.scales : m.w,
+				m.apart &
+					(at & 1 ? CEP_APART_SCALES
+						: CEP_APART_W),
+				e, bytes);
+		}
+		__syncthreads();
 	}
 
 	__device__ __forceinline__ void find(u32 rg)
@@ -188,14 +222,20 @@ template <class T, bool ZP, bool LAST> struct moe1 {
 		const rows at = rows_of(rg);
 
 #pragma unroll
-		for (u32 h = 0; h < 2; h++)
-			w[h] = (const unsigned char *)p.m[LAST ? 0 : h].w +
-			       index_of(at, h * 8 + lane / 8) * (p.k / 2) +
+		for (u32 h = 0; h < 2; h++) {
+			u32 row = h * 8 + lane / 8;
+
+			w[h] = part(at, row, 0,
+				    (u64)mat_of(row).rows * (p.k / 2)) +
+			       (u64)row_of(at, row) * (p.k / 2) +
 			       (lane & 7) * 16;
+		}
 		further = (output(at, lane / 8 + 4) - output(at, lane / 8)) *
 			  p.row_mul * (p.k / 2);
-		s = (const T *)mat_of(r).scales +
-		    index_of(at, r) * p.m[0].n_blocks +
+		s = (const T *)part(at, r, 1,
+				    (u64)mat_of(r).rows * p.m[0].n_blocks *
+					    sizeof(T)) +
+		    (u64)row_of(at, r) * p.m[0].n_blocks +
 		    (p.async ? (lane & 1) * 4 : 0);
 	}
 
@@ -471,6 +511,7 @@ template <class T, bool ZP, bool LAST> struct moe1 {
 		bias = slot + n_rg * q.n_class * 16;
 		weights = bias + n_rg * 16;
 		ids = (u32 *)(weights + q.r.k);
+		lies = (u64 *)(ids + q.r.k);
 		cep_begin();
 		if (LAST)
 			copy(ids, weights, (const u32 *)q.r.ids,
@@ -479,13 +520,18 @@ template <class T, bool ZP, bool LAST> struct moe1 {
 			choose_all(q.r, (u32 *)smem, ids, weights,
 				   blockIdx.x == 0);
 		__syncthreads();
+		if (apart())
+			look_up();
 		if (in.rg < n_rg)
 			find(in.rg);
 		ask(ring, in);
 		ask(ring + STAGE, in);
-		if (!LAST && blockIdx.x == 0)
+		if (!LAST && blockIdx.x == 0) {
 			copy((u32 *)q.r.ids, (float *)q.r.weights, ids,
 			     weights);
+			for (u32 i = threadIdx.x; i < q.r.k; i += blockDim.x)
+				count_use(q.r, ids[i]);
+		}
 		stage_all(x);
 		__syncthreads();
 		walk(c, in);

@@ -322,6 +322,7 @@ struct cep_moe_route {
 	uint64_t logits, own; /* [rows, experts]; own: what they count for */
 	uint64_t ids, weights, pairs; /* [rows, k] */
 	uint64_t items, n_items;
+	uint64_t uses; /* a count for each expert, or 0 */
 	uint32_t rows, experts, k;
 	uint32_t group; /* pairs of an item, at most */
 	uint32_t dt, own_dt, normalize, reserved;
@@ -330,9 +331,16 @@ struct cep_moe_route {
 
 /* The matrices of all experts: [experts, rows, k], codes or (bits 0) floats. */
 #define CEP_ZP_TURNED 3u /* packed along the rows, a row of them an expert */
+#define CEP_APART_W 1u
+#define CEP_APART_SCALES 2u
+#define CEP_APART_ZP 4u
+#define CEP_APART_BIAS 8u
 struct cep_moe_mat {
 	uint64_t w, scales, zp, bias;
 	uint32_t rows, bits, block, n_blocks, zp_kind, zp_row;
+	/* CEP_APART_*: of these the address is that of a table, where each
+	 * expert's lie */
+	uint32_t apart, reserved;
 };
 
 enum cep_moe_act {

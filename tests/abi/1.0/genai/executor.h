@@ -91,7 +91,7 @@ struct genai_visit {
 				1 of others */
 	/* Another layout: the bytes the device wants and how to make them;
 	 * fill NULL and device_bytes == tensor's bytes if as stored.  For ROWS
-	 * every row takes device_bytes / rows. */
+	 * every row takes device_bytes / rows; so does every expert. */
 	uint64_t device_bytes;
 	void (*fill)(void *ctx, void *dst, uint64_t bytes, const void *src,
 		     uint64_t src_bytes);
