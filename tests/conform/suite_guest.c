@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -45,6 +46,11 @@ struct process {
 	cpu_set_t cpus;
 	struct rlimit limits[RLIM_NLIMITS];
 	bool fds[N_FDS];
+	int in_flags; // of standard input
+	// of the calling thread
+	char name[16];
+	stack_t signal_stack;
+	int slack, dumps;
 };
 
 static uint64_t hash(uint64_t h, const char *s)
@@ -111,6 +117,11 @@ static void look(struct process *p)
 		getrlimit((__rlimit_resource_t)i, &p->limits[i]);
 	for (int i = 0; i < N_FDS; i++)
 		p->fds[i] = fcntl(i, F_GETFD) >= 0;
+	p->in_flags = fcntl(0, F_GETFL);
+	prctl(PR_GET_NAME, p->name);
+	sigaltstack(NULL, &p->signal_stack);
+	p->slack = prctl(PR_GET_TIMERSLACK);
+	p->dumps = prctl(PR_GET_DUMPABLE);
 }
 
 static void same(const struct process *a, const struct process *b,
@@ -148,6 +159,18 @@ static void same(const struct process *a, const struct process *b,
 		      when);
 	ck_assert_msg(CPU_EQUAL(&a->cpus, &b->cpus),
 		      "%s: other processors are allowed", when);
+	ck_assert_msg(!memcmp(a->name, b->name, sizeof(a->name)),
+		      "%s: the thread has another name, %.15s", when, b->name);
+	ck_assert_msg(a->signal_stack.ss_sp == b->signal_stack.ss_sp &&
+			      a->signal_stack.ss_flags ==
+				      b->signal_stack.ss_flags,
+		      "%s: signals have another stack", when);
+	ck_assert_msg(a->slack == b->slack, "%s: timers have another slack",
+		      when);
+	ck_assert_msg(a->dumps == b->dumps,
+		      "%s: the process may be dumped, or no longer", when);
+	ck_assert_msg(a->in_flags == b->in_flags, "%s: flags of standard input",
+		      when);
 	for (int i = 0; i < RLIM_NLIMITS; i++)
 		ck_assert_msg(a->limits[i].rlim_cur == b->limits[i].rlim_cur &&
 				      a->limits[i].rlim_max ==
@@ -200,8 +223,11 @@ static void manners(void)
 	static struct process at_first, before, now;
 	char printed[200];
 	struct use *u;
-	int kept[2], fd;
+	int kept[2], fd, next;
 
+	srand(5);
+	next = rand();
+	srand(5);
 	look(&at_first);
 	// descriptors that a driver or the C library keeps for good
 	u = use_open(NULL);
@@ -217,6 +243,7 @@ static void manners(void)
 	same(&at_first, &now, "at work");
 	look(&now);
 	same(&at_first, &now, "after fini");
+	ck_assert_msg(rand() == next, "rand() was called, or srand()");
 	ck_assert_msg(!printed[0], "it printed '%.*s'",
 		      (int)strcspn(printed, "\n"), printed);
 	same_fds(&before, &now);
@@ -362,6 +389,104 @@ static void two_threads(void)
 		use_close(u[i]);
 }
 
+// ---- handed over ----
+
+struct other {
+	struct cf_rt r;
+	struct genai_stream *s;
+	struct genai_mem up, dev, down;
+	struct cf_gate g;
+	struct genai_point p;
+	int32_t rc;
+};
+
+static void *enqueues(void *arg)
+{
+	struct other *o = arg;
+
+	cf_gate_close(&o->r, o->s, &o->g);
+	cf_copy(&o->r, o->s, o->dev.range.addr, (uintptr_t)o->up.host, 4096,
+		GENAI_COPY_H2D);
+	cf_copy(&o->r, o->s, (uintptr_t)o->down.host, o->dev.range.addr, 4096,
+		GENAI_COPY_D2H);
+	return NULL;
+}
+
+static void *reads(void *arg)
+{
+	struct other *o = arg;
+
+	o->rc = o->r.ba->host_read(o->r.d, &o->p, 1, UINT64_MAX, NULL);
+	return NULL;
+}
+
+// A device is one thread's at a time, and may get another: what the one before
+// enqueued is waited for as ever.
+static void on_a_thread(void *(*fn)(void *), struct other *o)
+{
+	pthread_t t;
+
+	ck_assert(!pthread_create(&t, NULL, fn, o));
+	pthread_join(t, NULL);
+}
+
+static void handed_over(const char *const *sets)
+{
+	struct genai_stream *behind;
+	struct genai_mem copy;
+	struct other o = {.rc = 0};
+
+	cf_open(&o.r, 0, sets);
+	o.s = cf_stream(&o.r, "theirs");
+	behind = cf_stream(&o.r, "ours");
+	o.up = cf_pinned(&o.r, 4096);
+	o.down = cf_pinned(&o.r, 4096);
+	copy = cf_pinned(&o.r, 4096);
+	o.dev = cf_alloc(&o.r, 4096);
+	for (uint64_t i = 0; i < 6; i++) {
+		cf_pattern(o.up.host, 4096, 77 + i);
+		memset(o.down.host, 0, 4096);
+		on_a_thread(enqueues, &o);
+		o.p = cf_mark(&o.r, o.s);
+		ck_assert_msg(o.r.st->poll(o.r.d, o.p, NULL) == GENAI_PENDING,
+			      "a point after another thread's work is reached "
+			      "before the work is done");
+		if (i % 3 == 1) {
+			cf_wait(&o.r, behind, o.p);
+			cf_copy(&o.r, behind, (uintptr_t)copy.host,
+				o.dev.range.addr, 4096, GENAI_COPY_D2H);
+			o.p = cf_mark(&o.r, behind);
+		}
+		cf_gate_open(&o.g);
+		if (i % 3)
+			on_a_thread(reads, &o);
+		else
+			cf_drain(&o.r);
+		ck_assert_int_eq(o.rc, 0);
+		ck_assert_msg(
+			!memcmp(o.down.host, o.up.host, 4096) &&
+				(i % 3 != 1 ||
+				 !memcmp(copy.host, o.up.host, 4096)),
+			"what another thread enqueued was not waited for");
+	}
+	cf_drain(&o.r);
+	cf_free(&o.r, &o.up);
+	cf_free(&o.r, &o.down);
+	cf_free(&o.r, &copy);
+	cf_free(&o.r, &o.dev);
+	cf_destroy(&o.r, behind);
+	cf_destroy(&o.r, o.s);
+	cf_close(&o.r);
+}
+
+static void hands_over(void)
+{
+	uint32_t n = cf_n_schedules();
+
+	for (uint32_t i = 0; i < n; i++)
+		handed_over(cf_schedule(i));
+}
+
 #define S GENAI_IFACE_STREAM
 #define B GENAI_IFACE_BARRIER
 #define P GENAI_IFACE_PAGER
@@ -379,6 +504,7 @@ static const struct cf_test tests[] = {
 	{"executor/two-runtimes", "GM-14", E, 0, two_runtimes},
 	{"stream/two-devices", "GM-14", S, 0, two_devices},
 	{"stream/threads", "GM-14", S, 0, two_threads},
+	{"stream/handed-over", "GM-14", S, 0, hands_over},
 	{"pager/threads", "GM-14", P, 0, two_threads},
 	{"executor/threads", "GM-14", E, 0, two_threads},
 };

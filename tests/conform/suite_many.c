@@ -15,6 +15,103 @@ static struct cf_rt r;
 
 // ---- streams ----
 
+static int32_t nothing(void *ctx, void *const *mem, struct genai_error *err)
+{
+	(void)ctx;
+	(void)mem;
+	(void)err;
+	return 0;
+}
+
+#define OLD 200
+
+// The points of a stream are waited for long after they were made.
+static void old_points(void)
+{
+	struct genai_stream *s, *behind[4];
+	struct genai_point p[OLD], q[4];
+	struct cf_gate g;
+
+	cf_open(&r, 0, NULL);
+	s = cf_stream(&r, "s");
+	cf_gate_close(&r, s, &g);
+	for (uint32_t i = 0; i < OLD; i++) {
+		cf_call(&r, s, "unit", nothing, NULL);
+		p[i] = cf_mark(&r, s);
+	}
+	for (uint32_t i = 0; i < 4; i++) {
+		behind[i] = cf_stream(&r, "behind");
+		cf_wait(&r, behind[i], p[i * (OLD / 3 - 1)]);
+		q[i] = cf_mark(&r, behind[i]);
+		ck_assert_msg(r.st->poll(r.d, q[i], NULL) == GENAI_PENDING,
+			      "who waits for point %u of %d is not held up",
+			      i * (OLD / 3 - 1), OLD);
+	}
+	cf_gate_open(&g);
+	CF_OK(r.ba->host_read(r.d, q, 4, UINT64_MAX, &cf_err));
+	cf_drain(&r);
+	for (uint32_t i = 0; i < 4; i++)
+		cf_destroy(&r, behind[i]);
+	cf_destroy(&r, s);
+	cf_close(&r);
+}
+
+// Points of two streams, the one with the smaller number behind; two of one
+// stream, the later one behind.
+static void mixed(const char *const *sets)
+{
+	struct genai_stream *far, *near;
+	struct genai_mem up, dev, down;
+	struct genai_point p[2];
+
+	cf_open(&r, 0, sets);
+	far = cf_stream(&r, "far");
+	near = cf_stream(&r, "near");
+	up = cf_pinned(&r, 4096);
+	down = cf_pinned(&r, 4096);
+	dev = cf_alloc(&r, 4096);
+	for (uint32_t i = 0; i < OLD; i++)
+		cf_call(&r, far, "unit", nothing, NULL);
+	p[1] = cf_mark(&r, far);
+	cf_finish(&r, far);
+	for (uint64_t i = 0; i < 4; i++) {
+		cf_pattern(up.host, 4096, 60 + i);
+		memset(down.host, 0, 4096);
+		if (i % 2)
+			p[0] = cf_mark(&r, near);
+		cf_copy(&r, near, dev.range.addr, (uintptr_t)up.host, 4096,
+			GENAI_COPY_H2D);
+		cf_copy(&r, near, (uintptr_t)down.host, dev.range.addr, 4096,
+			GENAI_COPY_D2H);
+		if (i % 2)
+			p[1] = cf_mark(&r, near);
+		else
+			p[0] = cf_mark(&r, near);
+		CF_OK(r.ba->host_read(r.d, p, 2, UINT64_MAX, &cf_err));
+		ck_assert_msg(!memcmp(down.host, up.host, 4096),
+			      "point %u of 2 was not waited for",
+			      i % 2 ? 2u : 1u);
+		if (i % 2)
+			p[1] = (struct genai_point){NULL, 0};
+		cf_finish(&r, near);
+	}
+	cf_drain(&r);
+	cf_free(&r, &up);
+	cf_free(&r, &down);
+	cf_free(&r, &dev);
+	cf_destroy(&r, far);
+	cf_destroy(&r, near);
+	cf_close(&r);
+}
+
+static void mixed_points(void)
+{
+	uint32_t n = cf_n_schedules();
+
+	for (uint32_t i = 0; i < n; i++)
+		mixed(cf_schedule(i));
+}
+
 // A token goes round over all streams, each of which does something else too.
 static void relay(const char *const *sets)
 {
@@ -531,10 +628,12 @@ static void aborts(void)
 
 #define S GENAI_IFACE_STREAM
 static const struct cf_test tests[] = {
+	{"stream/points-old", "GM-29", S, 0, old_points},
 	{"stream/many", "GM-50", S, 0, streams},
 	{"stream/reuse", "GM-52", S, 0, reuse},
 	{"stream/large-copies", "GM-51", S, 0, large_copies},
 	{"stream/blocks", "GM-51", S, 0, blocks},
+	{"barrier/mixed-points", "GM-60", GENAI_IFACE_BARRIER, 0, mixed_points},
 	{"barrier/many-points", "GM-65", GENAI_IFACE_BARRIER, 0, points},
 	{"stream/recording-long", "GM-53", S, CF_RECORD, long_recording},
 	{"stream/recordings", "GM-53", S, CF_RECORD, recordings},

@@ -28,11 +28,16 @@ static void alloc(void)
 {
 	static const uint64_t sizes[] = {1, 255, 4096, 4097, 100 * KIB};
 	struct genai_mem m[10], none = {.size = 12345};
+	struct genai_mem named = {.size = sizeof(named)};
 
 	cf_open(&r, 0, NULL);
 	for (uint32_t i = 0; i < 10; i++)
 		m[i] = i % 2 ? cf_pinned(&r, sizes[i / 2])
 			     : cf_alloc(&r, sizes[i / 2]);
+	CF_OK(r.st->alloc(r.d, GENAI_MEM_DEVICE, 64,
+			  "a tag is any text, which somebody may read later",
+			  &named, &cf_err));
+	cf_free(&r, &named);
 	for (uint32_t i = 0; i < 10; i++) {
 		ck_assert_uint_eq(m[i].size, sizeof(m[i]));
 		ck_assert_uint_eq(m[i].range.addr % r.caps.alignment, 0);
@@ -357,6 +362,38 @@ static void ranges(void)
 	cf_close(&r);
 }
 
+#define FAR (UINT64_C(5) << 30)
+
+// Two granules, the one where 32 bits of an offset would take the other.
+static void far_ranges(void)
+{
+	struct genai_range all = {0}, at[3];
+	unsigned char in[3][4096], out[4096];
+	struct genai_ticket t;
+	uint64_t g;
+
+	cf_open(&r, 0, NULL);
+	g = r.caps.granule;
+	CF_OK(r.st->reserve(r.d, FAR + g, &all, &cf_err));
+	at[0] = (struct genai_range){all.addr, g};
+	at[1] = (struct genai_range){all.addr + (FAR & INT32_MAX), g};
+	at[2] = (struct genai_range){all.addr + FAR, g};
+	for (int i = 0; i < 3; i++) {
+		CF_OK(r.st->map(r.d, at[i], "kv", &cf_err));
+		cf_pattern(in[i], sizeof(in[i]), 90 + (uint64_t)i);
+		cf_put(&r, at[i].addr + g - 4096, in[i], 4096);
+	}
+	for (int i = 0; i < 3; i++) {
+		cf_get(&r, out, at[i].addr + g - 4096, 4096);
+		ck_assert_mem_eq(in[i], out, 4096);
+	}
+	t = cf_drain(&r);
+	for (int i = 3; i--;)
+		CF_OK(r.st->unmap(r.d, at[i], &t, &cf_err));
+	CF_OK(r.st->unreserve(r.d, all, &t, &cf_err));
+	cf_close(&r);
+}
+
 #define S GENAI_IFACE_STREAM
 static const struct cf_test tests[] = {
 	{"stream/caps", "GM-20", S, 0, caps},
@@ -369,6 +406,7 @@ static const struct cf_test tests[] = {
 	{"stream/host-memory", "GM-24", S, 0, host_memory},
 	{"stream/in-place", "GM-25", S, CF_IN_PLACE, in_place},
 	{"stream/ranges", "GM-26", S, CF_RESERVE, ranges},
+	{"stream/ranges-far", "GM-26", S, CF_RESERVE, far_ranges},
 };
 const struct cf_suite cf_suite_memory = {tests,
 					 sizeof(tests) / sizeof(tests[0])};

@@ -297,6 +297,14 @@ static void plan(void)
 	ck_assert_uint_eq(r.streamed_bytes, b.report.streamed_bytes);
 	ck_assert_uint_eq(r.in_place_bytes, b.report.in_place_bytes);
 	ck_assert_uint_eq(r.ring_slots, b.report.ring_slots);
+	ck_assert_uint_eq(r.slot_bytes, b.report.slot_bytes);
+	ck_assert_uint_eq(r.n_pages, b.report.n_pages);
+	ck_assert_uint_eq(r.n_streamed, b.report.n_streamed);
+	ck_assert_uint_eq(r.total_bytes, b.report.total_bytes);
+	ck_assert_uint_eq(r.read_in_place_bytes, b.report.read_in_place_bytes);
+	ck_assert_uint_eq(r.step_ns, b.report.step_ns);
+	ck_assert_uint_eq(r.serial_ns, b.report.serial_ns);
+	ck_assert_uint_eq(r.resident_ns, b.report.resident_ns);
 	CF_FAILS(GENAI_E_STATE,
 		 b.ops->plan(b.p, b.sweep, b.n_visits, b.total, &r, &cf_err));
 	for (int i = 0; i < 3; i++)
@@ -333,7 +341,7 @@ static void files(void)
 {
 	FILE *f = tmpfile();
 	int fd = f ? fileno(f) : -1;
-	uint64_t before = 4099;
+	uint64_t before = 4099, far = before + (UINT64_C(5) << 30);
 
 	ck_assert_int_ge(fd, 0);
 	for (uint64_t i = 0; i < before; i++)
@@ -342,6 +350,14 @@ static void files(void)
 	ck_assert_uint_eq(fwrite(b.source, 1, b.source_bytes, f),
 			  b.source_bytes);
 	ck_assert_int_eq(fflush(f), 0);
+	// the same once more, beyond what 32 bits count
+	for (uint64_t at = 0, n; at < b.source_bytes; at += n) {
+		ssize_t rc = pwrite(fd, b.source + at, b.source_bytes - at,
+				    (off_t)(far + at));
+
+		ck_assert_int_gt(rc, 0);
+		n = (uint64_t)rc;
+	}
 	ck_assert_int_eq(lseek(fd, 17, SEEK_SET), 17);
 	for (uint32_t i = 0; i < b.n_pages; i++)
 		for (uint32_t k = 0; k < b.pages[i].n_extents; k++) {
@@ -351,7 +367,7 @@ static void files(void)
 				continue; // of no file
 			e->file = (uint32_t)fd;
 			e->file_offset =
-				before +
+				((i + k) % 3 ? before : far) +
 				(uint64_t)((const unsigned char *)e->src -
 					   b.source);
 		}
@@ -584,6 +600,11 @@ static void close_ticket(void)
 	CF_FAILS(GENAI_E_STATE, b.ops->close(b.p, &t, &cf_err));
 	CF_OK(book_step(&b, 0, &cf_err));
 	book_check(&b, "after refusals");
+	// of a part of the memory
+	CF_OK(b.r.ba->drain(b.r.d, (struct genai_range){4096, 4096}, UINT64_MAX,
+			    &t, &cf_err));
+	CF_FAILS(GENAI_E_STATE, b.ops->reset(b.p, &t, &cf_err));
+	CF_FAILS(GENAI_E_STATE, b.ops->close(b.p, &t, &cf_err));
 	close_book();
 	// never sealed, sealed and never used
 	open_book(72, 3);

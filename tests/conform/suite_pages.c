@@ -3,6 +3,7 @@
 #include "tests/conform/book.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct book b;
@@ -95,6 +96,146 @@ static void large(void)
 		try_wide(cf_schedule(i % n), 400 + i, 20, 5, parts[i]);
 }
 
+// The extents of a page were changed: so is what the device shall see.
+static void remake(struct book_page *pg)
+{
+	free(pg->content);
+	book_make_content(pg);
+	for (uint32_t v = 0; v < b.n_visits; v++)
+		if (&b.pages[b.sweep[v].page] == pg)
+			b.visits[v].want = pg->content + b.sweep[v].offset;
+}
+
+#define SIZES 17
+
+// Pages of every power of two from 16 bytes to a MiB, and of one byte less and
+// more.
+static void page_sizes(void)
+{
+	static const uint32_t parts[] = {0, 60, 100};
+
+	for (uint32_t k = 0; k < 3; k++) {
+		book_make_even(&b, 580 + k, 3 * SIZES, 1);
+		free(b.source);
+		b.source_bytes = UINT64_C(2) << 20;
+		b.source = malloc(b.source_bytes);
+		ck_assert_ptr_nonnull(b.source);
+		cf_pattern(b.source, b.source_bytes, b.seed);
+		b.total = 0;
+		for (uint32_t i = 0; i < b.n_pages; i++) {
+			struct book_page *pg = &b.pages[i];
+			struct genai_extent *e = &pg->extents[0];
+
+			pg->bytes = (UINT64_C(16) << i / 3) + i % 3 - 1;
+			e->src = b.source + i * UINT64_C(4099);
+			e->bytes = e->src_bytes = pg->bytes;
+			b.sweep[i].bytes = b.visits[i].bytes = pg->bytes;
+			b.total += (pg->bytes + 255) / 256 * 256;
+			remake(pg);
+		}
+		book_open(&b, NULL);
+		CF_OK(book_seal(&b, b.total * parts[k] / 100, &cf_err));
+		steps(3, "pages of powers of two");
+		book_close(&b);
+		book_free(&b);
+	}
+}
+
+// Bytes that several extents have, some of them more of it than others.
+static void shared_sources(void)
+{
+	static const uint32_t parts[] = {0, 40, 100};
+	uint32_t shared = 0;
+
+	for (uint32_t i = 0; i < 3; i++) {
+		book_make(&b, 560 + i, 30);
+		for (uint32_t k = 0; k < b.n_pages; k++) {
+			struct book_page *pg = &b.pages[k];
+
+			for (uint32_t e = 1; e < pg->n_extents; e++) {
+				struct genai_extent *x = &pg->extents[e];
+
+				if (!x->fill) {
+					x->src = b.source;
+					shared++;
+				}
+			}
+			if (!pg->extents[0].fill)
+				pg->extents[0].src = b.source;
+			remake(pg);
+		}
+		book_open(&b, NULL);
+		CF_OK(book_seal(&b, b.total * parts[i] / 100, &cf_err));
+		steps(3, "bytes that several extents have");
+		book_close(&b);
+		book_free(&b);
+	}
+	ck_assert_uint_gt(shared, 0);
+}
+
+// Fills with one ctx, of as many bytes, made of others.
+static void fills_alike(void)
+{
+	book_make_even(&b, 570, 20, 1);
+	for (uint32_t i = 0; i < b.n_pages; i++) {
+		struct book_page *pg = &b.pages[i];
+		struct genai_extent *e = pg->extents;
+
+		e[0].fill = book_invert;
+		e[0].ctx = &pg->fills[0];
+		e[0].src_bytes = e[0].bytes / 2;
+		e[1] = e[0];
+		e[1].src = (const char *)e[0].src + e[0].bytes / 2;
+		e[1].place = e[0].bytes;
+		pg->fills[0].bytes = e[0].bytes;
+		pg->fills[0].src_bytes = e[0].src_bytes;
+		pg->n_extents = 2;
+		pg->bytes = b.sweep[i].bytes = b.visits[i].bytes =
+			2 * e[0].bytes;
+		b.total += 1024;
+		remake(pg);
+	}
+	book_open(&b, NULL);
+	CF_OK(book_seal(&b, b.total / 2, &cf_err));
+	steps(3, "fills with one ctx");
+	book_close(&b);
+	book_free(&b);
+}
+
+static void shared(void)
+{
+	shared_sources();
+	fills_alike();
+}
+
+#define FAR (UINT64_C(17) << 20)
+
+// The last extent of a page lies where 24 bits do not reach.
+static void far_extents(void)
+{
+	struct book_page *pg = &b.pages[0];
+	struct genai_extent *last;
+
+	book_make(&b, 97, 6);
+	last = &pg->extents[0];
+	for (uint32_t k = 1; k < pg->n_extents; k++)
+		if (pg->extents[k].place > last->place)
+			last = &pg->extents[k];
+	for (uint32_t v = 0; v < b.n_visits; v++)
+		if (b.sweep[v].page == 0 && b.sweep[v].offset >= last->place)
+			b.sweep[v].offset = b.visits[v].offset += FAR;
+	last->place += FAR;
+	pg->bytes += FAR;
+	b.total += FAR;
+	remake(pg);
+	book_open(&b, NULL);
+	CF_OK(book_seal(&b, b.total, &cf_err));
+	CF_OK(book_step(&b, 0, &cf_err));
+	book_check(&b, "an extent far inside its page");
+	book_close(&b);
+	book_free(&b);
+}
+
 // The device registers nothing: all is copied, and only what is there.
 static void sources(void)
 {
@@ -169,6 +310,9 @@ static const struct cf_test tests[] = {
 	{"pager/shapes", "GM-93", P, 0, shapes},
 	{"pager/shapes-many", "GM-93", P, 0, many},
 	{"pager/large-pages", "GM-93", P, 0, large},
+	{"pager/page-sizes", "GM-93", P, 0, page_sizes},
+	{"pager/shared-sources", "GM-93", P, 0, shared},
+	{"pager/far-extents", "GM-93", P, 0, far_extents},
 	{"pager/sources", "GM-94", P, 0, sources},
 	{"pager/plan-shapes", "GM-92", P, 0, planned},
 	{"pager/replay-shapes", "GM-86 GM-93", P, CF_RECORD | CF_STABLE,

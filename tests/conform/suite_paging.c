@@ -383,6 +383,42 @@ static void reset(void)
 			recover(cf_schedule(i), 9000 + 10 * i + seed);
 }
 
+// The device may fail when all of the step was enqueued, and the pager hear of
+// it between two steps: what the ring was to hold never came.
+static void reset_late(void)
+{
+	uint32_t n = cf_n_schedules();
+
+	for (uint32_t i = 0; i < 2 * n; i++) {
+		struct genai_place place;
+		struct genai_point ready, tail;
+		struct genai_ticket t;
+
+		book_open_sealed(&b, 720 + i, 26, cf_schedule(i / 2));
+		if (i % 2)
+			CF_OK(book_step(&b, 0, &cf_err));
+		CF_OK(b.ops->step_begin(b.p, b.s, 0, &cf_err));
+		for (uint32_t v = 0; v < b.n_visits; v++) {
+			CF_OK(b.ops->acquire(b.p, v, b.s, &place, &ready,
+					     &cf_err));
+			cf_wait(&b.r, b.s, ready);
+			if (v == b.n_visits / 2)
+				cf_call(&b.r, b.s, "fails", break_down, NULL);
+			CF_OK(b.ops->release(b.p, v, cf_mark(&b.r, b.s),
+					     &cf_err));
+		}
+		CF_OK(b.ops->step_end(b.p, b.s, &tail, &cf_err));
+		t = cf_drain(&b.r);
+		CF_OK(b.r.st->reset(b.r.d, &t, &cf_err));
+		CF_OK(b.ops->reset(b.p, &t, &cf_err));
+		for (int k = 0; k < 3; k++)
+			CF_OK(book_step(&b, 0, &cf_err));
+		book_check(&b, "after an error that came to light late");
+		book_close(&b);
+		book_free(&b);
+	}
+}
+
 // What comes after a reset may be a step that was recorded before.
 static void reset_replay(void)
 {
@@ -476,6 +512,7 @@ static const struct cf_test tests[] = {
 	{"pager/replay-streams", "GM-86", P, REC, replay_streams},
 	{"pager/recording-aborted", "GM-87", P, REC, recording_aborted},
 	{"pager/reset", "GM-88", P, 0, reset},
+	{"pager/reset-late", "GM-88", P, 0, reset_late},
 	{"pager/reset-replay", "GM-88", P, REC, reset_replay},
 	{"pager/record-first", "GM-98", P, REC, record_first},
 	{"pager/two-pagers", "GM-89", P, 0, two_pagers},

@@ -53,23 +53,8 @@ static void destroy_busy(void)
 
 static void copies(void)
 {
-	static const uint64_t sizes[] = {1,
-					 3,
-					 15,
-					 16,
-					 17,
-					 255,
-					 4095,
-					 4096,
-					 4097,
-					 64 * KIB - 1,
-					 64 * KIB,
-					 64 * KIB + 1,
-					 100001,
-					 512 * KIB,
-					 1024 * KIB - 1,
-					 1024 * KIB,
-					 1024 * KIB + 1};
+	static const uint64_t odd[] = {3, 15, 17, 255, 1000, 100001};
+	const uint32_t n_odd = sizeof(odd) / sizeof(odd[0]);
 	struct genai_mem up, a, b, down;
 	struct genai_stream *s;
 	const uint64_t room = 1024 * KIB + 64;
@@ -81,14 +66,18 @@ static void copies(void)
 	a = cf_alloc(&r, room);
 	b = cf_alloc(&r, room);
 	// every offset to 16, too
-	for (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		uint64_t n = sizes[i], at = i % 3, to = (i + 5) % 17;
+	// and every power of two, with one byte less and more
+	for (uint32_t i = 0; i < n_odd + 3 * 21; i++) {
+		uint64_t k = i - n_odd, at = i % 3, to = (i + 5) % 17;
+		uint64_t n = i < n_odd ? odd[i] : (1u << k / 3) + k % 3 - 1;
 		unsigned char *d = down.host;
 
-		cf_pattern(up.host, room, i);
-		memset(d, 0xee, room);
-		cf_copy(&r, s, a.range.addr + at, (uintptr_t)up.host + i, n,
-			GENAI_COPY_H2D);
+		if (!n)
+			continue;
+		cf_pattern(up.host, n + 17, i);
+		memset(d, 0xee, n + 17);
+		cf_copy(&r, s, a.range.addr + at, (uintptr_t)up.host + i % 17,
+			n, GENAI_COPY_H2D);
 		cf_copy(&r, s, b.range.addr + to, a.range.addr + at, n,
 			GENAI_COPY_D2D);
 		cf_copy(&r, s, (uintptr_t)d + 1, b.range.addr + to, n,
@@ -96,7 +85,7 @@ static void copies(void)
 		CF_OK(r.d->raw.copy(r.d->raw_self, s, a.range.addr,
 				    b.range.addr, 0, GENAI_COPY_D2D, &cf_err));
 		cf_finish(&r, s);
-		ck_assert_msg(!memcmp(d + 1, (char *)up.host + i, n),
+		ck_assert_msg(!memcmp(d + 1, (char *)up.host + i % 17, n),
 			      "%lu bytes came back wrong", (unsigned long)n);
 		ck_assert_msg(d[0] == 0xee && d[n + 1] == 0xee,
 			      "a copy of %lu bytes touched its neighbours",

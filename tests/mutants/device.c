@@ -601,6 +601,8 @@ static void fill_tables(void)
 	mutant_wrap_corners(&s_table, &mutant_barrier);
 	mutant_wrap_shapes(mutant_executors);
 	mutant_wrap_stamps(&s_table);
+	mutant_wrap_odd(&s_table, &mutant_barrier);
+	mutant_wrap_odd_steps(mutant_executors);
 }
 
 static void *the_self;

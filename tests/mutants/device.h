@@ -31,6 +31,12 @@ void mutant_wrap_corners(struct genai_stream_ops *s,
 			 struct genai_barrier_ops *b);
 void mutant_wrap_shapes(struct genai_executor_ops *executors);
 
+/* ---- odd.c, odd_steps.c ---- */
+
+/* The same, of a history and of odd values. */
+void mutant_wrap_odd(struct genai_stream_ops *s, struct genai_barrier_ops *b);
+void mutant_wrap_odd_steps(struct genai_executor_ops *executors);
+
 /* ---- sessions.c ---- */
 
 /* A second layer in front of the executors. */

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -146,6 +147,39 @@ static void limit(void)
 	setrlimit(RLIMIT_NOFILE, &l);
 }
 
+static void numbers(void)
+{
+	srand(1);
+}
+
+static void name(void)
+{
+	prctl(PR_SET_NAME, "mutant");
+}
+
+static void reads(void)
+{
+	fcntl(0, F_SETFL, fcntl(0, F_GETFL) | O_NONBLOCK);
+}
+
+static void dumps(void)
+{
+	prctl(PR_SET_DUMPABLE, 0);
+}
+
+static void stack(void)
+{
+	static char some[1 << 16];
+	stack_t s = {.ss_sp = some, .ss_size = sizeof(some)};
+
+	sigaltstack(&s, NULL);
+}
+
+static void slack(void)
+{
+	prctl(PR_SET_TIMERSLACK, 1);
+}
+
 static const struct {
 	const char *what;
 	void (*fn)(void);
@@ -159,6 +193,9 @@ static const struct {
 	{"closes", closes},	{"opens", opens},
 	{"timer", timer},	{"priority", priority},
 	{"affinity", affinity}, {"limit", limit},
+	{"numbers", numbers},	{"name", name},
+	{"nonblock", reads},	{"dumps", dumps},
+	{"stack", stack},	{"slack", slack},
 };
 
 void mutant_leak(size_t bytes)

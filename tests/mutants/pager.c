@@ -236,6 +236,8 @@ static int32_t m_seal(struct genai_pager *p,
 	rc = pager_table.seal(p, sweep, n, budget, out, err);
 	if (rc && is("seal-half"))
 		p->sealed = true;
+	if (is("seal-times-unlike") && !rc)
+		p->report.step_ns *= 2;
 	if (rc == GENAI_E_INVAL && is("order-unchecked"))
 		return 0;
 	if (rc && is("seal-writes"))
@@ -269,6 +271,15 @@ static int32_t m_plan(struct genai_pager *p,
 			former = *out;
 		former_n = n;
 	}
+	if (is("plan-micros")) {
+		out->step_ns = out->step_ns / 1000 + 1;
+		out->serial_ns = out->serial_ns / 1000 + 1;
+		out->resident_ns = out->resident_ns / 1000 + 1;
+	}
+	if (is("plan-flat"))
+		out->step_ns = out->serial_ns = out->resident_ns;
+	if (is("plan-step-serial"))
+		out->step_ns = out->serial_ns;
 	if (is("plan-times"))
 		out->step_ns = out->serial_ns = out->resident_ns = 0;
 	return rc;

@@ -68,7 +68,8 @@ static int32_t prime(struct genai_pager *p, struct genai_error *err)
 {
 	int32_t rc = 0;
 
-	for (uint32_t i = 0; !rc && i < p->n_slots; i++) {
+	for (uint32_t i = is("reset-first-slot") && p->resets;
+	     !rc && i < p->n_slots; i++) {
 		p->slots[i].free_at = (struct genai_point){NULL, 0};
 		if (!is("reset-slots-held"))
 			p->slots[i].held = 0;
@@ -127,6 +128,8 @@ static int32_t step_begin(struct genai_pager *p, struct genai_stream *stream,
 	bool inside = is("static-step") ? shared_in_step : p->in_step;
 
 	(void)stream;
+	if (is("thread-bound") && !pthread_equal(p->by, pthread_self()))
+		return FAIL(p, err, GENAI_E_STATE, "of another thread");
 	if (!p->is_sealed || inside)
 		return FAIL(p, err, GENAI_E_STATE,
 			    "step_begin before seal or inside a step");
@@ -239,7 +242,16 @@ static int32_t release(struct genai_pager *p, uint32_t visit,
 		return 0;
 	slot = &p->slots[pg->index % p->n_slots];
 	slot->held--;
-	slot->free_at = point;
+	// by value, whosever point it is
+	if (!is("points-by-value") || slot->free_at.value < point.value)
+		slot->free_at = point;
+	if (is("release-first-point") && slot->held)
+		slot->first_free = point;
+	if (is("release-first-point") && !slot->held &&
+	    slot->first_free.stream) {
+		slot->free_at = slot->first_free;
+		slot->first_free = (struct genai_point){NULL, 0};
+	}
 	if (slot->held || p->next <= pg->last)
 		return 0;
 	next = pg->index + p->n_slots;
@@ -266,7 +278,8 @@ static int32_t step_end(struct genai_pager *p, struct genai_stream *stream,
 		if (p->held[i])
 			return FAIL(p, err, GENAI_E_STATE,
 				    "step ended while visit %u is held", i);
-	*out_tail = p->tail;
+	*out_tail =
+		is("tail-first") && p->n_slots ? p->slots[0].ready : p->tail;
 	if (p->recording && !(is("restore-once") && p->restores++)) {
 		memcpy(p->slots, p->saved, sizeof(p->saved));
 		p->tail = p->saved_tail;
@@ -281,6 +294,10 @@ static int32_t check_ticket(struct genai_pager *p,
 {
 	struct genai_range all = {0, GENAI_RANGE_ALL_BYTES};
 
+	if (is("ticket-partial") && ticket)
+		all = ticket->range;
+	if (is("ticket-null") && !ticket)
+		return 0;
 	return ring_host(p)->ticket_check(ring_host(p)->ctx, ticket, all, err);
 }
 
@@ -291,8 +308,13 @@ static int32_t reset(struct genai_pager *p, const struct genai_ticket *ticket,
 
 	if (rc)
 		return rc;
-	if (is("reset-once") && p->resets++)
+	if (is("reset-once") && p->resets)
 		return 0;
+	if (is("reset-third") && p->resets == 2)
+		return 0;
+	if (is("reset-idle") && !p->in_step)
+		return 0;
+	p->resets++;
 	if (!is("reset-in-step"))
 		p->in_step = shared_in_step = false;
 	if (p->held)
@@ -314,8 +336,11 @@ static int32_t replay_begin(struct genai_pager *p, struct genai_stream *stream,
 	if (!p->is_sealed || p->in_step)
 		return FAIL(p, err, GENAI_E_STATE,
 			    "replay_begin before seal or inside a step");
-	if (p->n_slots && !p->primed && !is("replay-unprimed"))
+	if (p->n_slots && !p->primed && !is("replay-unprimed")) {
 		rc = prime(p, err);
+		if (is("replay-primes-unordered"))
+			return rc;
+	}
 	if (is("replay-at-home")) {
 		p->home = p->home ? p->home : stream;
 		stream = p->home;
@@ -352,6 +377,10 @@ static int32_t stats(struct genai_pager *p, struct genai_pager_stats *out,
 	if (is("stats-bytes-32"))
 		st.copy_bytes &= 0xffff;
 	(void)err;
+	if (is("stats-aligned"))
+		st.copy_bytes = (st.copy_bytes + 255) / 256 * 256;
+	if (is("stats-acquires-twice"))
+		st.acquires *= 2;
 	if (is("stats-12-bits"))
 		st.acquires = st.acquires & 0xfff;
 	genai_struct_give(out, &st);

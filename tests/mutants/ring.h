@@ -4,6 +4,7 @@
 #ifndef GENAI_TESTS_MUTANT_RING_H
 #define GENAI_TESTS_MUTANT_RING_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 #include <genai/pager.h>
@@ -33,7 +34,7 @@ struct page {
 struct slot {
 	genai_addr addr;
 	uint32_t page, held;
-	struct genai_point ready, free_at;
+	struct genai_point ready, free_at, first_free;
 };
 
 struct genai_pager {
@@ -50,7 +51,9 @@ struct genai_pager {
 	struct genai_mem copy, device;
 	struct slot slots[MAX_SLOTS], saved[MAX_SLOTS];
 	uint32_t n_slots, n_streamed, *streamed;
-	uint32_t resets, restores;
+	uint32_t resets, restores, nth;
+	uint64_t last_bytes; /* of the slot's page before */
+	pthread_t by;
 	struct genai_stream *home;
 	struct genai_point tail, saved_tail;
 	struct genai_pager_report report;

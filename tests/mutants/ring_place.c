@@ -1,6 +1,7 @@
 // ring_place.c - pages of mutant_ring: described, placed, copied.
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/mutants/ring.h"
@@ -63,6 +64,8 @@ static void leak(struct genai_pager *p)
 		ring_take(p, 64);
 }
 
+static uint32_t n_opened; // in the process
+
 int32_t ring_open(void *self, const struct genai_stream_api *stream,
 		  const struct genai_barrier_api *barrier,
 		  struct genai_pager **out_pager, struct genai_error *err)
@@ -78,6 +81,8 @@ int32_t ring_open(void *self, const struct genai_stream_api *stream,
 					  "no memory for a pager");
 	memset(p, 0, sizeof(*p));
 	p->m = m;
+	p->nth = ++n_opened;
+	p->by = pthread_self();
 	p->stream = *stream;
 	p->barrier = *barrier;
 	p->stats.size = sizeof(p->stats);
@@ -98,6 +103,10 @@ static int32_t check_extents(struct genai_pager *p, uint64_t bytes,
 	uint64_t align = is("places-256") ? 256 : 16;
 
 	for (uint32_t i = 0; i < n; i++) {
+		if (is("place-24-bits") && e[i].place >> 24)
+			return FAIL(p, err, GENAI_E_INVAL, "far off");
+		if (is("file-31-bits") && e[i].file_offset > INT32_MAX)
+			return FAIL(p, err, GENAI_E_INVAL, "far off");
 		if (e[i].place % align || !e[i].src || !e[i].bytes ||
 		    e[i].bytes > bytes || e[i].place > bytes - e[i].bytes ||
 		    (!e[i].fill && e[i].src_bytes != e[i].bytes))
@@ -157,7 +166,7 @@ int32_t ring_add(struct genai_pager *p, uint64_t bytes, uint32_t flags,
 	memcpy(more->extents, extents, n * sizeof(*extents));
 	more->bytes = bytes;
 	more->flags = flags;
-	more->n_extents = is("extents-4") && n > 4	? 4
+	more->n_extents = is("extents-4") && n > 4     ? 4
 			  : is("extents-16") && n > 16 ? 16
 						       : n;
 	p->n_pages++;
@@ -177,8 +186,8 @@ static int32_t take_sweep(struct genai_pager *p,
 	for (uint32_t i = 0; i < n; i++) {
 		struct page *pg;
 
-		if (sweep[i].flags && !(is("visit-flag-31") &&
-					sweep[i].flags == 1u << 31))
+		if (sweep[i].flags &&
+		    !(is("visit-flag-31") && sweep[i].flags == 1u << 31))
 			return FAIL(p, err, GENAI_E_UNSUPPORTED,
 				    "visit %u: flags %#x", i, sweep[i].flags);
 		if (sweep[i].page >= p->n_pages)
@@ -288,6 +297,22 @@ static uint64_t choose(struct genai_pager *p, uint64_t budget)
 		r->ring_slots = (uint32_t)n;
 		r->slot_bytes = slot;
 	}
+	if (is("report-host"))
+		r->host_bytes = 0;
+	if (is("report-slot-bytes"))
+		r->slot_bytes += 256;
+	if (is("report-slots") && r->ring_slots)
+		r->ring_bytes -= r->slot_bytes;
+	if (is("report-streamed") && r->n_streamed)
+		r->n_streamed--;
+	if (is("report-in-place"))
+		r->in_place_bytes = 0;
+	if (is("report-total"))
+		r->total_bytes = total;
+	if (is("report-streamed-bytes"))
+		r->streamed_bytes /= 2;
+	if (is("report-pages"))
+		r->n_pages = p->n_visits;
 	p->n_slots =
 		r->ring_slots < p->n_streamed ? r->ring_slots : p->n_streamed;
 	return r->pinned_bytes + r->ring_bytes;
@@ -298,6 +323,16 @@ static void peek(const void *at)
 	(void)*(const volatile char *)at;
 }
 
+// Until the process ends.
+static const char *read_file(const struct genai_extent *e, uint64_t at)
+{
+	char *to = malloc(e->src_bytes);
+
+	if (!to || pread((int)e->file, to, e->src_bytes, (off_t)at) < 0)
+		abort();
+	return to;
+}
+
 // Bytes of an extent into the host copy.
 static void copy_extent(const struct page *pg, uint32_t k, char *page,
 			uint64_t packed)
@@ -306,6 +341,24 @@ static void copy_extent(const struct page *pg, uint32_t k, char *page,
 	const char *src = e->src;
 	uint64_t bytes = e->bytes;
 	char *dst = page + e->place;
+
+	if (e->file && is("file-read-31"))
+		src = read_file(e, e->file_offset & INT32_MAX);
+	else if (e->file && is("file-read-32"))
+		src = read_file(e, e->file_offset & UINT32_MAX);
+	else if (e->file && is("file-unbuffered"))
+		src = read_file(e, e->file_offset & ~UINT64_C(511));
+	for (uint32_t i = 0; is("source-cached") && i < k; i++)
+		if (pg->extents[i].src == e->src &&
+		    pg->extents[i].bytes < bytes)
+			bytes = pg->extents[i].bytes;
+	for (uint32_t i = 0; is("fill-cached") && i < k; i++)
+		if (e->fill && pg->extents[i].fill == e->fill &&
+		    pg->extents[i].ctx == e->ctx &&
+		    pg->extents[i].bytes == bytes) {
+			memcpy(dst, page + pg->extents[i].place, bytes);
+			return;
+		}
 
 	if (is("gaps-closed"))
 		dst = page + packed;
@@ -381,6 +434,19 @@ int32_t ring_copy_page(struct genai_pager *p, const struct page *pg,
 		return FAIL(p, err, GENAI_E_INVAL, "pieces of 0 bytes");
 	if (is("piece-least") && piece == 256)
 		bytes--;
+	if ((is("page-pow2") && bytes > 512 && !(bytes & (bytes - 1))) ||
+	    (is("page-65536") && bytes == 65536) ||
+	    (is("page-4096") && bytes == 4096) ||
+	    (is("page-odd") && bytes % 16 == 1) ||
+	    (is("pager-9th") && p->nth == 9))
+		bytes--;
+	if (is("slot-shrinks") && pg->placement == STREAMED) {
+		uint64_t n_now = bytes;
+
+		if (p->last_bytes && bytes > 2 * p->last_bytes)
+			bytes = 2 * p->last_bytes;
+		p->last_bytes = n_now;
+	}
 	if (is("large-cut") && bytes > 2 << 20)
 		bytes = 2 << 20;
 	if (is("large-repeats") || is("large-forgets"))
