@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -286,6 +287,26 @@ static void read_pipeline(struct reader *r, json_t *list,
 	}
 }
 
+// Providers are named as "cuda" or as "CUDAExecutionProvider".
+static bool is_not_cuda(const json_t *options)
+{
+	const json_t *one;
+	const char *name;
+	json_t *v;
+	size_t i, n = 0;
+
+	json_array_foreach(options, i, one)
+	{
+		json_object_foreach((json_t *)one, name, v)
+		{
+			if (!strncasecmp(name, "cuda", 4))
+				return false;
+			n++;
+		}
+	}
+	return n > 0;
+}
+
 static void read_decoder(struct reader *r, const json_t *dec,
 			 struct genai_model_config *c)
 {
@@ -301,6 +322,7 @@ static void read_decoder(struct reader *r, const json_t *dec,
 	get_int(r, dec, "model.decoder.conv_cache_size", 0, 1 << 20,
 		&c->conv_cache);
 	so = member(r, dec, "session_options", "model.decoder.session_options");
+	c->not_cuda = is_not_cuda(json_object_get(so, "provider_options"));
 	if (so && json_object_get(so, "custom_ops_library") && !r->rc)
 		r->rc = genai_fail(r->err, GENAI_E_UNSUPPORTED,
 				   "%s: model.decoder.session_options."
@@ -361,10 +383,11 @@ static void read_root(struct reader *r, const json_t *root,
 			    "holds an id beyond vocab_size");
 	// its decoder reads what an encoder makes of another text, or of sound
 	if (json_object_get(model, "encoder") && !r->rc)
-		r->rc = genai_fail(r->err, GENAI_E_UNSUPPORTED,
-				   "%s: model.encoder: models of an encoder and "
-				   "a decoder (%s) are not supported",
-				   r->path, c->type);
+		r->rc = genai_fail(
+			r->err, GENAI_E_UNSUPPORTED,
+			"%s: model.encoder: models of an encoder and "
+			"a decoder (%s) are not supported",
+			r->path, c->type);
 	dec = member(r, model, "decoder", "model.decoder");
 	if (dec)
 		read_decoder(r, dec, c);

@@ -4,6 +4,8 @@
 #ifndef GENAI_CORE_MODEL_GENAI_CONFIG_H
 #define GENAI_CORE_MODEL_GENAI_CONFIG_H
 
+#include <stdbool.h>
+
 #include "core/host.h"
 
 #define GENAI_MAX_EOS 64
@@ -33,6 +35,7 @@ struct genai_model_config {
 	uint32_t n_eos;
 	int64_t bos, pad; /* -1: none */
 	char input_ids[128], attention_mask[128], position_ids[128];
+	bool not_cuda; /* built for a provider that is named, and is not CUDA */
 	char past_key[128], past_value[128]; /* with %d */
 	char past_conv[128], past_recurrent[128];
 	char logits[128], present_key[128], present_value[128];

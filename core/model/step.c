@@ -252,6 +252,23 @@ static int64_t rope_rows(const struct genai_graph *g)
 	return rows;
 }
 
+// Exporters say how experts lie for CUDA only; for all others as they are.
+static void experts_as_they_are(struct step_rewrite *r)
+{
+	for (uint32_t i = 0; i < genai_builder_n_nodes(r->b); i++) {
+		const struct genai_node *n = genai_builder_get_node(r->b, i);
+		bool said = false;
+
+		if (!n->op || strcmp(n->op, "QMoE"))
+			continue;
+		for (uint32_t k = 0; k < n->n_attrs; k++)
+			said |= !strcmp(genai_node_attr(n, k)->name,
+					"weights_prepacked");
+		if (!said)
+			genai_builder_attr_int(r->b, i, "weights_prepacked", 0);
+	}
+}
+
 // A state behind an Identity is what the node in front of it makes.
 static void unwrap_states(struct step_rewrite *r)
 {
@@ -343,6 +360,8 @@ static int32_t rewrite(struct step_rewrite *r, bool choose, bool narrow,
 	if (rc)
 		return rc;
 	untie(r);
+	if (r->c->not_cuda)
+		experts_as_they_are(r);
 	if (narrow)
 		step_narrow(r);
 	unwrap_states(r);

@@ -14,6 +14,7 @@ struct plan {
 	int64_t limit;		// above which an If has other tables
 	const int64_t *section; // of a rotary embedding by three positions
 	bool positions, hidden, float_head, no_head_input, no_embedding;
+	bool experts;
 };
 
 static const struct plan plain = {.kv_dtype = GENAI_DT_F32,
@@ -204,6 +205,8 @@ static struct genai_graph *graph(const struct plan *p)
 	if (p->positions)
 		h = op("Add", "placed", GENAI_DT_F32, h,
 		       input("position_ids", GENAI_DT_I64, 2, -1, -1, 0, 0));
+	if (p->experts)
+		h = op("QMoE", "mixed", GENAI_DT_F32, h, GENAI_NONE);
 	if (p->section)
 		h = three(h);
 	attention(h, &attn);
@@ -213,10 +216,10 @@ static struct genai_graph *graph(const struct plan *p)
 				head);
 	if (p->stored)
 		w = op("Cast", "wide", GENAI_DT_F32, w, GENAI_NONE);
-	genai_builder_node(b, "MatMul", "", 21, "head",
-			   (uint32_t[]){p->no_head_input ? GENAI_NONE : attn,
-					w},
-			   2, &logits, 1);
+	genai_builder_node(
+		b, "MatMul", "", 21, "head",
+		(uint32_t[]){p->no_head_input ? GENAI_NONE : attn, w}, 2,
+		&logits, 1);
 	output(logits, "logits");
 	if (p->hidden)
 		genai_builder_output(b, op("Relu", "hidden_states",
@@ -334,7 +337,8 @@ START_TEST(the_mask_is_gone)
 }
 END_TEST
 
-// A matrix of 16 bits is multiplied with as it is stored, where that is asked for.
+// A matrix of 16 bits is multiplied with as it is stored, where that is asked
+// for.
 START_TEST(stored_in_fewer_bits)
 {
 	static const uint32_t types[] = {GENAI_DT_F16, GENAI_DT_BF16,
@@ -550,6 +554,54 @@ START_TEST(heads_from_the_configuration)
 }
 END_TEST
 
+// What the list of providers says about experts.
+static bool not_cuda(const char *list)
+{
+	struct genai_model_config c;
+	char dir[] = "check_step.XXXXXX", path[64];
+	FILE *f;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/genai_config.json", dir);
+	f = fopen(path, "w");
+	ck_assert_ptr_nonnull(f);
+	fprintf(f,
+		"{\"model\": {\"decoder\": {\"session_options\": "
+		"{\"provider_options\": %s}}}}",
+		list);
+	fclose(f);
+	ck_assert_int_eq(genai_model_config_load(dir, NULL, &c, NULL), 0);
+	unlink(path);
+	rmdir(dir);
+	return c.not_cuda;
+}
+
+// Experts of exports for other providers than CUDA lie as they are.
+START_TEST(experts_as_they_are)
+{
+	struct plan p = plain;
+	uint32_t n;
+
+	p.experts = true;
+	build(&p);
+	n = node_named("QMoE")->n_attrs;
+	drop();
+	config.not_cuda = true;
+	build(&p);
+	ck_assert_uint_eq(node_named("QMoE")->n_attrs, n + 1);
+	ck_assert_str_eq(genai_node_attr(node_named("QMoE"), n)->name,
+			 "weights_prepacked");
+	ck_assert_int_eq(genai_node_attr(node_named("QMoE"), n)->i, 0);
+	drop();
+	ck_assert(!not_cuda("[]"));
+	ck_assert(!not_cuda("[1, {}]"));
+	ck_assert(!not_cuda("[{\"cuda\": {}}]"));
+	ck_assert(!not_cuda("[{\"CUDAExecutionProvider\": {}}]"));
+	ck_assert(not_cuda("[{\"webgpu\": {\"a\": \"0\"}}]"));
+	ck_assert(not_cuda("[{\"DML\": {}}]"));
+}
+END_TEST
+
 static const struct {
 	struct plan p;
 	int32_t code;
@@ -658,6 +710,7 @@ int main(void)
 	tcase_add_test(tc, a_head_without_its_input);
 	tcase_add_test(tc, an_embedding_that_is_not_there);
 	tcase_add_test(tc, heads_from_the_configuration);
+	tcase_add_test(tc, experts_as_they_are);
 	tcase_add_loop_test(tc, what_is_no_decoder, 0,
 			    sizeof(bad) / sizeof(bad[0]));
 	tcase_add_test(tc, other_names);
