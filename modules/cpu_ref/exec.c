@@ -23,7 +23,7 @@ static int32_t run_unit(void *ctx, void *const *mem, struct genai_error *err)
 struct touched {
 	struct cref_unit u;
 	uint32_t n;
-	bool counts; /* of experts, are among them */
+	bool counts; // of experts, are among them
 	struct genai_access acc[CREF_MAX_ACCESS];
 };
 
