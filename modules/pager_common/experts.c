@@ -54,7 +54,7 @@ struct pager_experts {
 // Bytes are worth moving if they were used so much more often.
 #define PAGER_WORTH 2.0
 // Of what steps read from the host's memory, moving takes a part of so much.
-#define PAGER_SHARE 32
+#define PAGER_SHARE 8
 
 static uint64_t *table_of(const struct pager_experts *x)
 {

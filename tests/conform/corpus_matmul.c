@@ -506,6 +506,15 @@ static void nbits_cases(struct check *c)
 					nbits_case(c, t, 0);
 				}
 			}
+	for (int d = 1; d < 3; d++) // a row that takes 74 KiB as digits
+		nbits_case(c,
+			   (struct nbits){.dtype = floats[d],
+					  .m = 1,
+					  .n = 24,
+					  .k = 18944,
+					  .block = 32,
+					  .bits = 4},
+			   9);
 	if (!c->full)
 		return;
 	for (int d = 1; d < 3; d++) {
