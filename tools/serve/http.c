@@ -268,21 +268,36 @@ static struct conn *find(const struct serve *s, struct evhttp_request *req)
 	return k;
 }
 
-// Two lengths: who passed it on may have believed the other one.
+// Two lengths, or a length and chunks: who passed it on may have believed the
+// other one.  Not every libevent asks.
 static int check_head(const struct evhttp_request *req, struct serve_error *e)
 {
 	const struct evkeyval *h;
-	int lengths = 0;
+	int lengths = 0, chunks = 0;
 
 	if (req->major != 1 || req->minor < 0 || req->minor > 1)
 		return refuse(e, 505, "http_version", NULL,
 			      "HTTP/%d.%d is not known here", req->major,
 			      req->minor);
 	TAILQ_FOREACH(h, req->input_headers, next)
-	lengths += !strcasecmp(h->key, "Content-Length");
-	return lengths < 2 ? 0
-			   : refuse(e, 400, "invalid_http", NULL,
-				    "there are %d Content-Length", lengths);
+	{
+		lengths += !strcasecmp(h->key, "Content-Length");
+		if (strcasecmp(h->key, "Transfer-Encoding"))
+			continue;
+		if (strcasecmp(h->value, "chunked"))
+			return refuse(e, 400, "invalid_http", NULL,
+				      "this Transfer-Encoding is not known "
+				      "here: chunked is");
+		chunks++;
+	}
+	if (lengths > 1)
+		return refuse(e, 400, "invalid_http", NULL,
+			      "there are %d Content-Length", lengths);
+	if (chunks && lengths + chunks > 1)
+		return refuse(e, 400, "invalid_http", NULL,
+			      "a body has a Content-Length or a "
+			      "Transfer-Encoding, not both");
+	return 0;
 }
 
 static void on_request(struct evhttp_request *req, void *ctx)
