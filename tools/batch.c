@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <genai/engine.h>
 
@@ -622,6 +623,24 @@ static int32_t open_all(struct batch *b)
 	return genai_engine_get_tokenizer(b->e, &b->tok);
 }
 
+// What the device has done, if it has a clock of its own.  The last step has
+// given its tokens but may not be at its end: until then the engine says what
+// it was before.
+static bool settled(const struct batch *b, struct genai_stats *device,
+		    uint64_t begun_ns)
+{
+	const struct timespec ms = {.tv_nsec = 1000000};
+
+	for (int i = 0; begun_ns && i < 1000; i++) {
+		if (genai_engine_get_model_stats(b->e, device, NULL))
+			return false;
+		if (device->simulated_ns > begun_ns)
+			return true;
+		nanosleep(&ms, NULL);
+	}
+	return false;
+}
+
 // begun_ns: of the device's own clock, if it has one.
 static void say(const struct batch *b, double seconds, uint64_t begun_ns)
 {
@@ -638,8 +657,7 @@ static void say(const struct batch *b, double seconds, uint64_t begun_ns)
 		seconds > 0 ? (double)b->n_new / seconds : 0, st.steps,
 		st.steps ? (double)st.rows / (double)st.steps : 0,
 		st.cached_tokens, st.prompt_tokens);
-	if (!genai_engine_get_model_stats(b->e, &device, NULL) &&
-	    device.simulated_ns > begun_ns)
+	if (settled(b, &device, begun_ns))
 		fprintf(stderr, "genai: %.1f a second by the device's clock\n",
 			(double)b->n_new * 1e9 /
 				(double)(device.simulated_ns - begun_ns));
